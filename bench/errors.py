@@ -1,0 +1,54 @@
+"""Errors that a user can cause or meet: what was given, what is allowed, what to do; never a traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BenchError(Exception):
+    """Base of all errors that end in one line on the terminal and exit code 2."""
+
+
+class ConfigError(BenchError):
+    """A name, flag, file or value that the user gave is not usable."""
+
+
+class DataMissing(BenchError):
+    """A data set is not there; the message says how to get it."""
+
+
+class DataCorrupt(BenchError):
+    """A data file is there but its bytes are not the known ones."""
+
+
+class StoreError(BenchError):
+    """A record or checkpoint cannot be read, written or trusted."""
+
+
+class Unsupported(BenchError):
+    """An approach does not offer an optional capability; the message is the reason shown in tables."""
+
+
+class MissingFramework(BenchError):
+    """A framework that an approach needs is not installed; the message names the extra."""
+
+
+class Diverged(BenchError):
+    """Training met a loss that is not finite."""
+
+
+class OutOfTime(BenchError):
+    """A cell did not finish within the time it was given."""
+
+
+class ContractViolation(BenchError):
+    """An implementation broke the interface; the message names the check."""
+
+
+def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> ConfigError:
+    """Make the error for an unknown name: lists what is allowed and suggests the nearest."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return ConfigError(f"unknown {kind} '{given}'; known: {', '.join(names) or 'none'}{hint}")

@@ -1,0 +1,164 @@
+"""The contract between an approach and the harness. Read this file first.
+
+Shapes: N training rows, B rows of a block, S draws, K classes, D target dimensions, P scalar weights.
+
+An approach is a frozen dataclass of hyper-parameters whose defaults are the published values; `fit`
+returns a `Posterior`; the harness asks it for predictions and computes every metric itself. An
+implementation imports this module, `bench.streams`, `bench.errors` and its own framework only; it reads no
+clock, computes no metric, prints nothing and knows no path.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from bench.errors import Unsupported
+from bench.streams import generator, stream_seed
+
+Noise = Literal["none", "row", "weights", "shared"]
+"""What one draw redraws: nothing; fresh noise for every image (seeded by seed, draw and row); one network for
+all rows; or one noise vector for all rows that is exact for each row alone (a fast path for `weights`)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt."""
+
+    kind: Literal["classification", "regression"]
+    n_outputs: int  # K classes, or D target dimensions
+    n_train: int  # N, the only source of every 1/N in an objective
+    n_inputs: int  # length of one row of x
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a data set. Images are pixels in [0, 1]; an approach applies its own scaling in fit and predict."""
+
+    name: str
+    x: Tensor  # float32 [N, n_inputs]
+    y: Tensor  # int64 [N] labels (-1: none of the classes), or float32 [N, D] targets
+    rows: Tensor  # int64 [N], index of each row in its data set (names the row's noise)
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.rows)
+
+    def select(self, index: Tensor) -> Split:
+        """Return the rows at positions `index` (int64 [B])."""
+        return Split(self.name, self.x[index], self.y[index], self.rows[index])
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Predictions of S draws for B rows of a classification task."""
+
+    log_probs: Tensor  # float32 [S, B, K], nats, normalised over K
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Predictions of S draws for B rows of a regression task."""
+
+    mean: Tensor  # float32 [S, B, D]
+    variance: Tensor  # float32 [S, B, D], observation noise of each draw
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Posterior marginals of one parameter tensor."""
+
+    mean: Tensor  # float32, any shape
+    std: Tensor | None  # same shape; None for a network without sigma
+    used: Tensor  # bool, same shape: False where the prediction ignores the weight
+
+
+class Posterior(ABC):
+    """What was learnt: immutable, and unharmed by another fit."""
+
+    n_draws: int | None = None  # 1 for a deterministic network, None for as many as are asked for
+    noise: Noise = "none"
+
+    @abstractmethod
+    def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
+        """Predict rows x [B, n_inputs] with each of the draws; `rows` int64 [B] are their indices in the data set.
+
+        Draw d is the same network (or, with row noise, the same noise for the same row) in every call.
+        """
+
+    @abstractmethod
+    def arrays(self) -> Mapping[str, Tensor]:
+        """Return all that `Approach.rebuild` needs, as CPU tensors (stored without pickle)."""
+
+    def weights(self) -> Mapping[str, Marginal]:
+        """Return the marginals of every parameter tensor, in the order of the layers."""
+        raise Unsupported(f"{type(self).__name__} does not expose its weights")
+
+    def masked(self, keep: Mapping[str, Tensor]) -> Posterior:
+        """Return a posterior whose weights with keep=False are exactly zero, their noise included."""
+        raise Unsupported(f"{type(self).__name__} cannot be pruned")
+
+    def mean_network(self) -> Posterior:
+        """Return the one network of posterior means (dropout off)."""
+        raise Unsupported(f"{type(self).__name__} has no mean network")
+
+    def log_density_ratio(self, draws: range) -> Tensor:
+        """Return log q(w_s) - log p(w_s) of each draw's network, float64 [S], nats."""
+        raise Unsupported(f"{type(self).__name__} has no weight densities")
+
+
+class Context(ABC):
+    """What the harness gives to a fit."""
+
+    seed: int  # run seed
+    device: torch.device
+    steps_per_epoch: int | None = None  # cut every epoch short (profile smoke), None = the whole epoch
+
+    def stream(self, name: str, *index: int) -> int:
+        """Return the seed of a named stream (for frameworks with a global generator)."""
+        return stream_seed(self.seed, name, *index)
+
+    def generator(self, name: str, *index: int) -> torch.Generator:
+        """Return a CPU generator at the start of a named stream."""
+        return generator(self.seed, name, *index)
+
+    @abstractmethod
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """Report the end of epoch 1, 2, ...: what the document prints while training, and how to get the rest.
+
+        `state` returns all that a resumed fit needs as CPU tensors (parameters, optimiser). Generators need no
+        saving: each epoch starts its own streams ("shuffle", epoch) and ("noise", epoch).
+        Raises `Diverged` if a value of the trace is not finite.
+        """
+
+    @abstractmethod
+    def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
+        """Return (last finished epoch, its state) of an interrupted fit, or None to start afresh."""
+
+
+@dataclass(frozen=True)
+class Approach(ABC):
+    """Hyper-parameters as typed fields, each with a comment; `fit` never changes them."""
+
+    noise: ClassVar[Noise]
+
+    epochs: int  # training epochs; for a toy, the document's printing intervals
+
+    @abstractmethod
+    def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
+        """Train for `self.epochs` epochs, calling `ctx.epoch_end` after each."""
+
+    @abstractmethod
+    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+        """Return the posterior whose `arrays()` these are, with the draws of run seed `seed`."""
