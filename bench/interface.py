@@ -101,6 +101,7 @@ class Posterior(ABC):
 
     def masked(self, keep: Mapping[str, Tensor]) -> Posterior:
         """Return a posterior whose weights with keep=False are exactly zero, their noise included."""
+        del keep
         raise Unsupported(f"{type(self).__name__} cannot be pruned")
 
     def mean_network(self) -> Posterior:
@@ -109,6 +110,7 @@ class Posterior(ABC):
 
     def log_density_ratio(self, draws: range) -> Tensor:
         """Return log q(w_s) - log p(w_s) of each draw's network, float64 [S], nats."""
+        del draws
         raise Unsupported(f"{type(self).__name__} has no weight densities")
 
 

@@ -1,0 +1,1 @@
+"""Metrics: pure functions of predictions, each with its unit, definition and source."""

@@ -1,0 +1,1 @@
+"""Records to tables: nothing here trains, measures or imports a framework."""
