@@ -1,0 +1,32 @@
+"""Canonical JSON and its hash: the keys of fits and measurements, and the seal of a record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """Return the value as JSON has it: NaN and infinities as None, tuples and arrays as lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def canonical(value: Any) -> str:
+    """Return JSON text that is the same for equal values."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()

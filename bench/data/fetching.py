@@ -1,0 +1,158 @@
+"""Getting a data set that is not there: from a local copy, from torchvision's mirrors, or from its public address.
+
+Only an explicit `fetch` uses the network. A download is bounded in size and time, tried again, and thrown away
+unless its content has the known SHA-256; then it is stored under the repository's names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from bench.data import notmnist
+from bench.data.files import read_file, reason, write_file
+from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
+from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
+from bench.data.places import find_in, layouts
+from bench.data.torchvision_shim import import_datasets
+from bench.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
+
+ATTEMPTS = 3
+RETRY_WAIT_S = 1.0  # before the second attempt, twice that before the third
+SILENCE_S = 20.0  # without a byte
+DOWNLOAD_S = 600.0  # for one file
+CHUNK = 1 << 16
+OTHER_COPY = "give another copy with --from PATH"
+
+T = TypeVar("T")
+
+
+def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> list[Path]:
+    """Put a data set into `dest`/NAME (by default the repository's datasets/NAME) and return its files.
+
+    Files that are already there and intact are kept; broken ones are replaced. A generated set has no files.
+
+    Args:
+        name: the data set.
+        dest: folder that will hold the folder NAME.
+        source: a local copy: a folder that holds the files (directly, in NAME/, or as torchvision keeps them), or
+            for notmnist459 its zip, npz or folder. None: torchvision's mirrors, or the public address.
+
+    Raises:
+        ConfigError: unknown name, `source` does not exist, or `dest` cannot be written.
+        DataMissing: the copy lacks a file, or no address could be reached.
+        DataCorrupt: the copy's content is not the known one.
+        MissingFramework: mirrors are needed and torchvision, which knows them, is not installed.
+    """
+    known = manifest(name)
+    if source is not None and not os.path.exists(source):
+        raise ConfigError(f"the local copy {source} does not exist; give the path of a file or folder")
+    folder = (dest if dest is not None else datasets_folder()) / name
+    if known.kind == "png-archive":
+        return [_fetch_archive(known, folder, source)]
+    return [_fetch_idx(known, file, folder, source) for file in known.files]
+
+
+def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | None) -> Path:
+    path, limit = folder / file.gz, file_limit(file.shape)
+    if _is_intact(lambda: read_idx(path, file.shape, file.sha256)):
+        return path
+    if source is not None:
+        copy = find_in([source, *layouts(source, known)], file)
+        if copy is None:
+            raise DataMissing(f"data set '{known.name}': the local copy {source} has no {file.gz}; give its folder")
+        data = _checked_idx(read_file(copy, limit, OTHER_COPY), str(copy), file)
+    else:
+        data = _first_good(known, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
+    write_file(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
+    return path
+
+
+def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
+    path = folder / notmnist.STORED_NAME
+    if _is_intact(lambda: notmnist.load_from(path, known)):
+        return path
+    if source is not None:
+        copy = notmnist.copy_at(source)
+        if copy is None:
+            raise DataMissing(f"data set '{known.name}': the local copy {source} has no zip and no folders A-J in it")
+        images, labels = notmnist.load_from(copy, known)
+    else:
+        images, labels = _first_good(
+            known, [known.url], notmnist.MAX_ARCHIVE_BYTES, lambda data, url: notmnist.load_archive(data, url, known)
+        )
+    write_file(path, notmnist.stored(images, labels))
+    return path
+
+
+def _is_intact(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except DataCorrupt:
+        return False
+    return True
+
+
+def _checked_idx(data: bytes, where: str, file: DataFile) -> bytes:
+    decode_idx(data, where, file.shape, file.sha256, OTHER_COPY)
+    return data
+
+
+def _mirrors(known: Manifest, file: DataFile) -> list[str]:
+    """Return the addresses of a file that torchvision's data set class knows."""
+    if not known.torchvision:
+        raise DataMissing(f"data set '{known.name}' has no public address; to get it: {known.how}")
+    try:
+        data_set = getattr(import_datasets(), known.torchvision)
+    except MissingFramework as error:
+        raise MissingFramework(
+            f"the addresses of '{known.name}' come from torchvision: {error}, or use --from"
+        ) from error
+    return [mirror + file.gz for mirror in data_set.mirrors]
+
+
+def _first_good(known: Manifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
+    """Return what `check` makes of the first download that passes it; tries every address several times."""
+    failure = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(RETRY_WAIT_S * attempt)
+        for url in urls:
+            try:
+                return check(_download(url, limit), url)
+            except DataCorrupt as error:
+                failure = str(error)
+            except urllib.error.HTTPError as error:
+                failure = f"{url}: HTTP status {error.code}"
+                error.close()  # it is the answer too
+            except urllib.error.URLError as error:
+                inner = error.reason
+                failure = f"{url}: {reason(inner) if isinstance(inner, OSError) else inner}"
+            except (OSError, http.client.HTTPException) as error:
+                failure = f"{url}: {reason(error) if isinstance(error, OSError) else type(error).__name__}"
+    raise DataMissing(
+        f"data set '{known.name}' could not be fetched in {ATTEMPTS} attempts ({failure}); "
+        f"check the network, or give a local copy: python -m bench data fetch {known.name} --from PATH"
+    )
+
+
+def _download(url: str, limit: int) -> bytes:
+    """Return the bytes at `url`, at most `limit` of them, within `DOWNLOAD_S`."""
+    deadline = time.monotonic() + DOWNLOAD_S
+    request = urllib.request.Request(url, headers={"User-Agent": "bnn-uncertainty-bench"})
+    data = bytearray()
+    with urllib.request.urlopen(request, timeout=SILENCE_S) as answer:
+        while chunk := answer.read(CHUNK):
+            data += chunk
+            if len(data) > limit:
+                raise DataCorrupt(f"{url}: more than {limit:,} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not finished within {DOWNLOAD_S:.0f} s")
+    return bytes(data)

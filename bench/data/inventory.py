@@ -1,0 +1,111 @@
+"""What data are there, where, and whether they are intact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.data import notmnist
+from bench.data.idx import read_idx
+from bench.data.manifest import DATASET_NAMES, DataFile, Manifest, manifest
+from bench.data.places import find
+from bench.errors import DataCorrupt, DataMissing
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """One data set in a list; `present` says that its files were found, not that they are intact."""
+
+    name: str
+    title: str
+    present: bool
+    optional: bool
+    n_images: int
+    size_bytes: int  # on disk; 0 if absent or generated
+    licence: str
+    source: str
+    where: str  # the file or folder found; "" if absent or generated
+    how: str  # how to get it
+
+
+@dataclass(frozen=True)
+class Check:
+    """What verifying one file of a data set found."""
+
+    name: str  # data set
+    file: str  # its key in the manifest; "" for a generated set
+    ok: bool
+    missing: bool  # not there, rather than there and broken
+    optional: bool  # may be missing without that being a failure
+    problem: str  # one line; "" if ok
+
+
+def list_datasets(data_dir: Path | None = None) -> list[DatasetRow]:
+    """Return one row per data set, without reading its bytes."""
+    return [_row(manifest(name), data_dir) for name in DATASET_NAMES]
+
+
+def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[Check]:
+    """Read every byte of the named data sets (all, if None) and compare with the known hashes.
+
+    Raises:
+        ConfigError: unknown name, or `data_dir` is not a folder.
+    """
+    return [check for name in (names or DATASET_NAMES) for check in _checks(manifest(name), data_dir)]
+
+
+def _row(known: Manifest, data_dir: Path | None) -> DatasetRow:
+    try:
+        paths = _paths(known, data_dir)
+        present = True
+    except DataMissing:
+        paths, present = [], False
+    where = (paths[0].parent if len(paths) > 1 else paths[0]) if paths else ""
+    return DatasetRow(
+        name=known.name,
+        title=known.title,
+        present=present,
+        optional=known.optional,
+        n_images=known.n_rows,
+        size_bytes=sum(map(_size, paths)),
+        licence=known.licence,
+        source=known.source,
+        where=str(where),
+        how=known.how,
+    )
+
+
+def _paths(known: Manifest, data_dir: Path | None) -> list[Path]:
+    if known.kind == "png-archive":
+        return [notmnist.find(known, data_dir)]
+    return [find(known, file, data_dir) for file in known.files]
+
+
+def _size(path: Path) -> int:
+    try:
+        files = path.rglob("*.png") if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files)
+    except OSError:  # a list says what is there; verifying says what is wrong with it
+        return 0
+
+
+def _checks(known: Manifest, data_dir: Path | None) -> list[Check]:
+    if known.kind == "generated":
+        return [Check(known.name, "", ok=True, missing=False, optional=False, problem="")]
+    if known.kind == "png-archive":
+        return [_check(known, "images and labels", lambda: notmnist.load(known, data_dir))]
+
+    def reader(file: DataFile) -> Callable[[], object]:
+        return lambda: read_idx(find(known, file, data_dir), file.shape, file.sha256, known.how)
+
+    return [_check(known, file.key, reader(file)) for file in known.files]
+
+
+def _check(known: Manifest, file: str, read: Callable[[], object]) -> Check:
+    try:
+        read()
+    except (DataMissing, DataCorrupt) as error:
+        missing = isinstance(error, DataMissing)
+        return Check(known.name, file, ok=False, missing=missing, optional=known.optional, problem=str(error))
+    return Check(known.name, file, ok=True, missing=False, optional=known.optional, problem="")

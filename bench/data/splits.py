@@ -1,0 +1,103 @@
+"""Training, test and out-of-distribution rows by name, as tensors of pixels in [0, 1]; nothing is downloaded."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.data import notmnist
+from bench.data.idx import Bytes, read_idx
+from bench.data.manifest import OOD_NAMES, DataFile, Manifest, manifest
+from bench.data.places import find
+from bench.errors import unknown_name
+from bench.interface import Split
+from bench.streams import generator
+
+SPLIT_NAMES: tuple[str, ...] = ("train60k", "test10k", "train50k", "heldout10k-of-train")
+N_TRAIN50K = 50_000  # alsibahi2019: random_split(train, (50_000, 10_000))
+NO_CLASS = -1
+
+
+def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
+    """Return rows of MNIST: x float32 [N, 784] (byte / 255), y int64 [N], rows int64 [N] (place in the file).
+
+    `train60k` and `test10k` are the two files. `train50k` and `heldout10k-of-train` are the two parts of the training
+    file that alsibahi2019 makes with `random_split`, drawn here from stream "split" of the run seed; they keep the
+    permutation's order, in which that document trains. The tensors belong to the caller.
+
+    Raises:
+        ConfigError: unknown name.
+        DataMissing, DataCorrupt: MNIST is not there, or not intact.
+    """
+    if name not in SPLIT_NAMES:
+        raise unknown_name("split", name, SPLIT_NAMES)
+    images, labels = _idx_pair("mnist", "t10k" if name == "test10k" else "train", data_dir)
+    rows = torch.arange(len(labels))
+    if name in ("train50k", "heldout10k-of-train"):
+        order = torch.randperm(len(labels), generator=generator(seed, "split"))
+        rows = order[:N_TRAIN50K] if name == "train50k" else order[N_TRAIN50K:]
+    return Split(name, _pixels(images[rows.numpy()]), torch.from_numpy(labels[rows.numpy()].astype(np.int64)), rows)
+
+
+def load_ood(name: str, seed: int, data_dir: Path | None = None) -> Split:
+    """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the digits), rows 0..N-1.
+
+    The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform), so that every seed
+    has its own, as each document drew its own.
+
+    Raises:
+        ConfigError: unknown name.
+        DataMissing, DataCorrupt: the set is not there, or not intact.
+    """
+    if name not in OOD_NAMES:
+        raise unknown_name("out-of-distribution set", name, OOD_NAMES)
+    known = manifest(name)
+    if name == "noise_gaussian":
+        x = torch.randn(1000, 784, generator=generator(seed, "ood", 0))
+    elif name == "noise_uniform":
+        x = torch.rand(100, 28, 28, generator=generator(seed, "ood", 1)).flatten(1)
+    elif known.kind == "png-archive":
+        x = _pixels(notmnist.load(known, data_dir)[0])
+    else:
+        x = _pixels(_idx_pair(name, "letters" if name == "letters" else "t10k", data_dir)[0])
+    return Split(name, x, torch.full((len(x),), NO_CLASS), torch.arange(len(x)))
+
+
+def toy_split() -> Split:
+    """Return the six points of feldman2018's regression: x, y float32 [6, 1] with y = -x^4 + 3 x^2 + 1."""
+    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2]).reshape(-1, 1)
+    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(len(x)))
+
+
+def _pixels(images: Bytes) -> Tensor:
+    """Return bytes [N, 28, 28] as float32 [N, 784] in [0, 1]."""
+    # torch warns of a read-only array, though it is only read here.
+    source = images if images.flags.writeable else images.copy()
+    return torch.from_numpy(source.reshape(len(source), -1)).to(torch.float32).div_(255)
+
+
+def _idx_pair(dataset: str, part: str, data_dir: Path | None) -> tuple[Bytes, Bytes]:
+    """Return images uint8 [N, 28, 28] and labels uint8 [N] of one part of an IDX data set, read-only."""
+    known = manifest(dataset)
+    images, labels = (_idx(known, known.file(f"{part}-{what}"), data_dir) for what in ("images", "labels"))
+    return images, labels
+
+
+def _idx(known: Manifest, file: DataFile, data_dir: Path | None) -> Bytes:
+    path = find(known, file, data_dir)
+    try:
+        status = path.stat()
+    except OSError:  # the reader says what is wrong with it
+        return read_idx(path, file.shape, file.sha256, known.how)
+    return _decoded(path, (status.st_mtime_ns, status.st_size, status.st_ino), file, known.how)
+
+
+@functools.lru_cache(maxsize=8)
+def _decoded(path: Path, stamp: tuple[int, int, int], file: DataFile, remedy: str) -> Bytes:
+    """Keep the decoded bytes (a quarter of the floats) for the cells of a process; a changed file is read again."""
+    del stamp
+    return read_idx(path, file.shape, file.sha256, remedy)

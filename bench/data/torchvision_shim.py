@@ -1,0 +1,55 @@
+"""Importing torchvision beside a torch that cannot load its compiled operators.
+
+PyPI's torchvision is built for CUDA. Beside a CPU-only torch its library does not load, and its Python code then
+fails at import because it attaches meta functions to two operators that nobody declared. Declaring their schemas
+is enough for `torchvision.datasets`; the operators themselves stay unusable.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from bench.errors import MissingFramework
+
+OPERATORS = ("nms", "qnms")
+SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+def import_datasets() -> ModuleType:
+    """Return the module `torchvision.datasets`.
+
+    Raises:
+        MissingFramework: torchvision is not installed, or does not go with this torch.
+    """
+    specification = importlib.util.find_spec("torchvision")
+    if specification is None:
+        raise MissingFramework("torchvision is not installed; pip install 'bnn-uncertainty-bench[torchvision]'")
+    for folder in specification.submodule_search_locations or ():
+        _declare_missing_operators(Path(folder))
+    try:
+        return importlib.import_module("torchvision.datasets")
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        what = str(error).partition("\n")[0]
+        raise MissingFramework(
+            f"torchvision cannot be imported ({what}); install the version made for torch"
+        ) from error
+
+
+@functools.cache  # an operator can be declared once only, and lives as long as the returned library
+def _declare_missing_operators(package: Path) -> torch.library.Library | None:
+    for library in package.glob("_C.*"):
+        try:
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+        except OSError:
+            continue
+        return None
+    declared = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for operator in OPERATORS:
+        declared.define(operator + SCHEMA)  # type: ignore[no-untyped-call]
+    return declared

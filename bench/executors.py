@@ -1,0 +1,93 @@
+"""Where a fit runs: in a fresh process (the default, so that a crash harms one cell) or in this one (for debugging)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bench.errors import OutOfTime, unknown_name
+from bench.plan import Cell
+from bench.worker import Options, child, work
+
+EXECUTORS = ("process", "inline")
+POLL_S = 0.5
+GRACE_S = 10.0
+
+
+class WorkerCrashed(Exception):
+    """The process of a fit ended without a word; the message says how."""
+
+
+def run_group(
+    cells: Sequence[Cell], options: Options, executor: str, time_limit_s: float | None
+) -> Iterator[dict[str, Any]]:
+    """Fit and measure cells of one fit, yielding the worker's events (and {"kind": "tick"} while it is silent).
+
+    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit.
+    """
+    if executor == "inline":
+        events: list[dict[str, Any]] = []
+        work(cells, options, events.append)
+        yield from events
+        return
+    if executor != "process":
+        raise unknown_name("executor", executor, EXECUTORS)
+    yield from _in_process(cells, options, time_limit_s)
+
+
+def _context() -> Any:
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if "forkserver" in methods:
+        # The server has imported torch but never computed with it, so its children start fast and clean.
+        context.set_forkserver_preload(["bench.worker"])
+    return context
+
+
+def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Iterator[dict[str, Any]]:
+    context = _context()
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=child, args=(list(cells), options, sender), daemon=True)
+    process.start()
+    sender.close()
+    deadline = time.monotonic() + time_limit_s if time_limit_s else None
+    try:
+        while True:
+            if deadline is not None and time.monotonic() > deadline:
+                raise OutOfTime(
+                    f"not finished within {time_limit_s:.0f} s; raise --time-limit or resume by running again"
+                )
+            if not receiver.poll(POLL_S):
+                yield {"kind": "tick"}
+                continue
+            try:
+                event = receiver.recv()
+            except EOFError:
+                process.join(GRACE_S)
+                raise WorkerCrashed(_how_it_ended(process.exitcode)) from None
+            if event["kind"] == "end":
+                return
+            yield event
+    finally:
+        receiver.close()
+        _stop(process)
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with exit code {code}"
+
+
+def _stop(process: Any) -> None:
+    process.join(GRACE_S if process.exitcode is None and not process.is_alive() else 1.0)
+    if process.is_alive():
+        process.terminate()
+        process.join(GRACE_S)
+    if process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()

@@ -1,0 +1,192 @@
+"""What would run: a selection of approaches, recipes, protocols and seeds as cells with keys, and how long it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.canonical import digest
+from bench.data import data_hashes
+from bench.errors import ConfigError, MissingFramework, unknown_name
+from bench.metrics import METRICS_VERSION
+from bench.recipes import Profile, build, profile, resolve
+from bench.registry import Manifest, manifest, manifests
+
+PROTOCOLS = ("published", "common")
+PROTOCOL_VERSION = 1  # raise when a protocol changes; with METRICS_VERSION, every record is then measured anew
+CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
+TRAINING_FILES = "mnist/train-"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One approach x recipe x protocol with one seed: what a record is about."""
+
+    approach: str
+    recipe: str
+    protocol: str
+    profile: str
+    seed: int
+    device: str
+    precision: str
+    split: str
+    fit_key: str
+    key: str
+    values: Mapping[str, Any]  # every field of the approach, or only the recipe's where its framework is missing
+    corrections: tuple[str, ...]
+    skip: str = ""  # why it cannot run here
+
+    def naming(self) -> dict[str, Any]:
+        """Return the fields that name the record."""
+        names = ("approach", "recipe", "protocol", "profile", "seed", "device", "precision", "fit_key", "key")
+        return {name: getattr(self, name) for name in names}
+
+    def title(self) -> str:
+        """Return the cell's name for people."""
+        return f"{self.approach} {self.recipe} x {self.protocol}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for."""
+
+    approaches: tuple[str, ...] = ()  # empty: all
+    recipes: tuple[str, ...] = ()  # empty: those of the three cells and the variants marked in_all
+    protocols: tuple[str, ...] = ()  # empty: those of the three cells
+    seeds: tuple[int, ...] = (0,)
+    profile: str = "full"
+    device: str = "cpu"
+    precision: str = "float32"
+
+
+def cells(selection: Selection) -> list[Cell]:
+    """Return the selected cells, those of one fit together; raises ConfigError for anything unknown."""
+    budget = profile(selection.profile)
+    for protocol in selection.protocols:
+        if protocol not in PROTOCOLS:
+            raise unknown_name("protocol", protocol, PROTOCOLS)
+    if selection.precision != "float32":
+        raise ConfigError(f"precision '{selection.precision}' is not available; known: float32")
+    if any(seed < 0 for seed in selection.seeds):
+        raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")
+    names = selection.approaches or tuple(manifests())
+    chosen = [manifest(name) for name in dict.fromkeys(names)]
+    found = [
+        _cell(entry, recipe, protocol, seed, budget, selection)
+        for entry in chosen
+        for seed in selection.seeds
+        for recipe, protocol in _pairs(entry, selection)
+    ]
+    if not found:
+        raise ConfigError("the selection holds no cell; see `python -m bench list` for recipes and protocols")
+    return found
+
+
+def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
+    pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
+    pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
+    if not entry.document:
+        pairs = [(recipe, protocol) for recipe, protocol in pairs if protocol == "common"]
+    if selection.recipes:
+        for recipe in selection.recipes:
+            resolve(entry, recipe)
+        protocols = selection.protocols or PROTOCOLS
+        return [
+            (recipe, protocol)
+            for recipe in dict.fromkeys(selection.recipes)
+            for protocol in protocols
+            if entry.document or protocol == "common"
+        ]
+    return [pair for pair in pairs if not selection.protocols or pair[1] in selection.protocols]
+
+
+def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection) -> Cell:
+    recipe = resolve(entry, recipe_name)
+    skip = ""
+    try:
+        values = dataclasses.asdict(build(entry, recipe, budget))
+    except MissingFramework as error:
+        values, skip = dict(recipe.values), str(error)
+    hashes = data_hashes()
+    fit_key = digest(
+        {
+            "approach": entry.name,
+            "values": values,
+            "split": recipe.split,
+            "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
+            "seed": seed,
+            "steps_per_epoch": budget.steps_per_epoch,
+            "precision": selection.precision,
+            "device": selection.device.split(":")[0],
+            "batched": False,
+        }
+    )
+    key = digest(
+        {
+            "fit": fit_key,
+            "recipe": recipe_name,
+            "protocol": protocol,
+            "rows": budget.rows,
+            "draws": budget.draws,
+            "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
+            "version": [PROTOCOL_VERSION, METRICS_VERSION],
+        }
+    )
+    return Cell(
+        approach=entry.name,
+        recipe=recipe_name,
+        protocol=protocol,
+        profile=budget.name,
+        seed=seed,
+        device=selection.device,
+        precision=selection.precision,
+        split=recipe.split,
+        fit_key=fit_key,
+        key=key,
+        values=values,
+        corrections=recipe.changes,
+        skip=skip,
+    )
+
+
+def _matching(hashes: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name: value for name, value in hashes.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Expected seconds of a cell, and what the estimate is based on."""
+
+    fit_s: float | None
+    measure_s: float | None
+    basis: str
+
+
+def estimate(cell: Cell, records: Sequence[Mapping[str, Any]]) -> Estimate:
+    """Predict a cell's cost from records of the same approach, recipe and protocol (any seed, best on this profile)."""
+    same = [
+        record
+        for record in records
+        if record["outcome"] == "done"
+        and (record["approach"], record["recipe"], record["device"]) == (cell.approach, cell.recipe, cell.device)
+        and record["profile"] in (cell.profile, "full")
+    ]
+    same.sort(key=lambda record: record["profile"] != cell.profile)
+    if not same:
+        return Estimate(None, None, "no record of this approach and recipe to learn from")
+    epochs = cell.values.get("epochs", 0)
+    per_epoch = _median(record["timings"].get("epoch_with_measuring_s") for record in same)
+    measured = _median(record["timings"].get("measure_s") for record in same if record["protocol"] == cell.protocol)
+    return Estimate(
+        None if per_epoch is None else per_epoch * epochs,
+        measured,
+        f"{len(same)} record(s) on {same[0]['provenance']['cpu']}",
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,82 @@
+"""Recipe names to approaches: published, corrected, or published+NAME with single corrections or variants."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from bench.errors import ConfigError, unknown_name
+from bench.interface import Approach
+from bench.registry import Manifest, load_class
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is run."""
+
+    name: str
+    epochs: int | None  # at most so many epochs; None: the published budget
+    steps_per_epoch: int | None  # cut every epoch after so many steps
+    rows: int | None  # measure only the first rows of each data set
+    draws: int  # draws of the common protocol
+
+
+PROFILES = {
+    "smoke": Profile("smoke", epochs=1, steps_per_epoch=2, rows=128, draws=4),
+    "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=100),
+    "full": Profile("full", epochs=None, steps_per_epoch=None, rows=None, draws=100),
+}
+
+
+def profile(name: str) -> Profile:
+    """Return a profile by name."""
+    if name not in PROFILES:
+        raise unknown_name("profile", name, PROFILES)
+    return PROFILES[name]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A resolved recipe: which rows, which changes, which field values differ from the published ones."""
+
+    name: str
+    split: str
+    changes: tuple[str, ...]
+    values: dict[str, Any]
+
+
+def resolve(manifest: Manifest, name: str) -> Recipe:
+    """Resolve a recipe name for an approach; raises ConfigError with what is allowed."""
+    base, *extra = name.split("+")
+    if base not in manifest.recipes:
+        raise unknown_name(f"recipe of {manifest.name}", base, recipe_names(manifest))
+    spec = manifest.recipes[base]
+    for change in extra:
+        if change not in manifest.changes:
+            raise unknown_name(f"correction or variant of {manifest.name}", change, manifest.changes)
+    if len(set(extra)) != len(extra):
+        raise ConfigError(f"recipe '{name}' names a change twice; name each once")
+    changes = (*spec.corrections, *(change for change in extra if change not in spec.corrections))
+    values: dict[str, Any] = {}
+    for change in changes:
+        values.update(manifest.changes[change].values)
+    return Recipe(name, spec.split, changes, values)
+
+
+def recipe_names(manifest: Manifest) -> list[str]:
+    """Return the recipes of an approach, each single change included."""
+    return [*manifest.recipes, *(f"published+{change}" for change in manifest.changes)]
+
+
+def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
+    """Make the approach with a recipe's values and a profile's budget of epochs."""
+    cls = load_class(manifest.name)
+    fields = {field.name for field in dataclasses.fields(cls)}
+    for key in recipe.values:
+        if key not in fields:
+            raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
+    approach = cls(**recipe.values)
+    if budget.epochs is not None and approach.epochs > budget.epochs:
+        approach = dataclasses.replace(approach, epochs=budget.epochs)
+    return approach

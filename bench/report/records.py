@@ -1,0 +1,124 @@
+"""Records of one profile, device and precision, by cell; numbers of different conditions are never mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bench.claims import Record
+from bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bench.registry import Manifest
+
+CONDITIONS = ("profile", "device", "precision")
+SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
+
+
+def select(
+    records: Iterable[Record], profile: str = "full", device: str = "cpu", precision: str = "float32"
+) -> list[Record]:
+    """Return the records made under exactly these conditions."""
+    wanted = (profile, device, precision)
+    return [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
+
+
+class Results:
+    """The newest record of every cell and seed, and the approaches that the tables have rows for."""
+
+    def __init__(self, records: Iterable[Record], manifests: Mapping[str, Manifest]) -> None:
+        """Index the records; raises ConfigError if they differ in profile, device or precision."""
+        newest: dict[tuple[Any, ...], Record] = {}
+        self.n_superseded = 0
+        self.conditions: tuple[str, str, str] | None = None
+        for record in records:
+            conditions = (record["profile"], record["device"], record["precision"])
+            if self.conditions not in (None, conditions):
+                both = " and ".join(", ".join(item) for item in (self.conditions, conditions) if item)
+                raise ConfigError(f"a table cannot mix records of {both}; select one profile, device and precision")
+            self.conditions = conditions
+            key = (record["approach"], record["recipe"], record["protocol"], record["seed"])
+            rival = newest.get(key)
+            self.n_superseded += rival is not None
+            if rival is None or _made(record) > _made(rival):
+                newest[key] = record
+        self.records = list(newest.values())
+        self.manifests = manifests
+        others = {record["approach"] for record in self.records} - set(manifests)
+        self.approaches = [*manifests, *sorted(others)]
+
+    def cell(self, approach: str, recipe: str, protocol: str) -> list[Record]:
+        """Return the records of one cell, one a seed."""
+        wanted = (approach, recipe, protocol)
+        return [r for r in self.records if (r["approach"], r["recipe"], r["protocol"]) == wanted]
+
+    def toys(self) -> list[str]:
+        """Return the approaches to the toy regression."""
+        return [name for name in self.approaches if name in self.manifests and self.manifests[name].task == "toy"]
+
+    def classifiers(self) -> list[str]:
+        """Return all other approaches."""
+        return [name for name in self.approaches if name not in self.toys()]
+
+    def has_corrected(self, approach: str) -> bool:
+        """Return whether the approach has a corrected recipe."""
+        return approach in self.manifests and "corrected" in self.manifests[approach].recipes
+
+    def variants(self, approach: str) -> list[str]:
+        """Return the recipes with records, other than published and corrected, by name."""
+        found = {record["recipe"] for record in self.records if record["approach"] == approach}
+        return sorted(found - {"published", "corrected"})
+
+    def recipes(self, approach: str) -> list[str]:
+        """Return the recipes that get rows: published, corrected where there is one, variants with records."""
+        corrected = ["corrected"] if self.has_corrected(approach) else []
+        return ["published", *corrected, *self.variants(approach)]
+
+    def describe(self) -> str:
+        """Return the conditions as the end of a caption."""
+        if self.conditions is None:
+            return "No records."
+        profile, device, precision = self.conditions
+        seeds = sorted({record["seed"] for record in self.records})
+        span = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 2 and seeds == [*range(seeds[0], seeds[-1] + 1)] else ""
+        listed = span or ", ".join(map(str, seeds))
+        smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
+        word = "seed" if len(seeds) == 1 else "seeds"
+        spread = ""
+        if len(seeds) > 1:
+            spread = "; mean +- standard deviation over seeds (their number), one seed where none is shown"
+        return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{spread}."
+
+    def origin(self) -> list[str]:
+        """Return notes on the machine, versions and code that made the records, and on records left out."""
+        if not self.records:
+            return []
+        made = [record.get("provenance", {}) for record in self.records]
+        cpu = _listed(entry.get("cpu") for entry in made)
+        threads = _listed(entry.get("threads") for entry in made)
+        versions = [
+            f"{name} {numbers}"
+            for name in SHOWN_VERSIONS
+            if (numbers := _listed(entry.get("versions", {}).get(name) for entry in made))
+        ]
+        commits = _listed(_commit(entry) for entry in made)
+        notes = [f"Made on {cpu or 'an unknown machine'}, {threads or '?'} threads; {', '.join(versions)}."]
+        if commits:
+            notes[0] += f" Code: {commits}."
+        if self.n_superseded:
+            notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
+        return notes
+
+
+def _made(record: Record) -> str:
+    provenance = record.get("provenance", {})
+    return str(provenance.get("measured") or provenance.get("started") or "")
+
+
+def _commit(provenance: Mapping[str, Any]) -> str | None:
+    commit = provenance.get("commit")
+    return f"{commit[:10]}{' with changes' if provenance.get('dirty') else ''}" if commit else None
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return " / ".join(sorted({str(value) for value in values if value not in (None, "", "absent")}))

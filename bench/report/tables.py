@@ -1,0 +1,67 @@
+"""All tables from records and claims: the one module that others import of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bench.claims import Claim, Record, match
+from bench.report.accuracy import accuracy_table
+from bench.report.cells import Table
+from bench.report.files import readme_block, update_readme, write_tables
+from bench.report.pruning import pruning_table
+from bench.report.records import Results, select
+from bench.report.render import render, terminal_summary
+from bench.report.reported import claims_table, curves_table
+from bench.report.speed import speed_table
+from bench.report.toys import toys_table
+from bench.report.uncertainty import calibration_table, detection_table, ood_table, refusal_table
+
+if TYPE_CHECKING:
+    from bench.registry import Manifest
+
+__all__ = [
+    "Table",
+    "build_tables",
+    "readme_block",
+    "render",
+    "select",
+    "terminal_summary",
+    "update_readme",
+    "write_tables",
+]
+
+
+def build_tables(
+    records: Iterable[Record], claims: Sequence[Claim], manifests: Mapping[str, Manifest] | None = None
+) -> dict[str, Table]:
+    """Make all tables.
+
+    Args:
+        records: records of one profile, device and precision (see `select`), any cells and seeds, failed ones too; of
+            several records of one cell and seed the newest counts.
+        claims: the reported numbers.
+        manifests: the approaches in the order of the tables; None for those of the package.
+
+    Raises:
+        ConfigError: the records differ in profile, device or precision.
+    """
+    if manifests is None:
+        from bench.registry import manifests as all_manifests  # imports torch, which tables need not
+
+        manifests = all_manifests()
+    results = Results(records, manifests)
+    rows = match(claims, results.records)
+    tables = (
+        accuracy_table(results, claims),
+        ood_table(results, claims),
+        detection_table(results),
+        refusal_table(results, claims),
+        pruning_table(results, claims),
+        calibration_table(results),
+        speed_table(results),
+        curves_table(results, rows),
+        toys_table(results, claims),
+        claims_table(results, rows),
+    )
+    return {table.name: table for table in tables}

@@ -1,0 +1,143 @@
+"""Do what is missing: cells grouped by fit are run, and every cell ends as a record, with a reason where it failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from filelock import Timeout
+
+from bench.data import list_datasets
+from bench.environment import source_hash
+from bench.errors import BenchError, OutOfTime
+from bench.executors import WorkerCrashed, run_group
+from bench.plan import Cell
+from bench.registry import source_files
+from bench.store import Store
+from bench.worker import Options, empty_record
+
+BUSY_WAIT_S = 1.0
+FINAL = ("done", "diverged")  # outcomes that a second call does not try again
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one cell of a run ended."""
+
+    cell: Cell
+    outcome: str
+    reason: str
+    was_there: bool
+
+
+class Watcher(Protocol):
+    """What shows a run's progress."""
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """Announce what is to be done, and how many cells are done already."""
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """Show an event of a worker."""
+
+    def finish(self) -> None:
+        """Leave the terminal in order."""
+
+
+def existing(cell: Cell, store: Store) -> dict[str, Any] | None:
+    """Return the record that answers a cell already, if any.
+
+    A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
+    """
+    found = store.find(cell.naming())
+    if found is None and cell.skip:
+        return store.find_done_elsewhere(cell.naming())
+    return found
+
+
+def run(
+    cells: Sequence[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str = "process",
+    time_limit_s: float | None = None,
+    stale: bool = False,
+) -> list[Result]:
+    """Run every cell that has no final record, and return how all of them ended, in the order given."""
+    store.check_writable()
+    results: dict[str, Result] = {}
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        record = existing(cell, store)
+        if record is not None and is_final(record) and not (stale and is_stale(record)):
+            results[cell.key] = Result(cell, record["outcome"], record["reason"], was_there=True)
+        else:
+            groups.setdefault(cell.fit_key, []).append(cell)
+    queue = list(groups.values())
+    watcher.begin(queue, len(results))
+    while queue:
+        group = queue.pop(0)
+        lock = store.lock(group[0].fit_key)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            queue.append(group)  # another process works on it; come back later
+            watcher.event(group, {"kind": "waiting"})
+            time.sleep(BUSY_WAIT_S)
+            continue
+        try:
+            for result in _run_group(group, store, options, watcher, executor, time_limit_s):
+                results[result.cell.key] = result
+        finally:
+            lock.release()
+    watcher.finish()
+    return [results[cell.key] for cell in cells]
+
+
+def is_final(record: dict[str, Any]) -> bool:
+    """Return whether a second call leaves the record alone: it has its numbers, and no data set has come since."""
+    if record["outcome"] not in FINAL:
+        return False
+    return not any(row.present for row in list_datasets() if row.optional and row.name in record["missing"])
+
+
+def is_stale(record: dict[str, Any]) -> bool:
+    """Return whether the implementation's source has changed since the record was made."""
+    known = record.get("provenance", {}).get("source_sha256")
+    return known is not None and known != source_hash(source_files(record["approach"]))
+
+
+def _run_group(
+    group: list[Cell], store: Store, options: Options, watcher: Watcher, executor: str, time_limit_s: float | None
+) -> list[Result]:
+    results: list[Result] = []
+    open_cells = {cell.key: cell for cell in group}
+    for cell in group:  # another process may have finished it while we waited
+        record = existing(cell, store)
+        if record is not None and record["outcome"] == "done":
+            results.append(Result(cell, "done", "", was_there=True))
+            del open_cells[cell.key]
+    if not open_cells:
+        return results
+    todo = list(open_cells.values())
+    outcome, reason = "failed", ""
+    try:
+        for event in run_group(todo, options, executor, time_limit_s):
+            if event["kind"] == "error":
+                raise BenchError(event["message"])
+            if event["kind"] == "record":
+                cell = open_cells.pop(event["key"])
+                results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
+            watcher.event(todo, event)
+    except WorkerCrashed as error:
+        reason = str(error)
+    except OutOfTime as error:
+        outcome, reason = "out-of-time", str(error)
+    for cell in open_cells.values():
+        store.write(empty_record(cell, outcome, reason))
+        event = {"kind": "record", "key": cell.key, "outcome": outcome, "reason": reason}
+        watcher.event(todo, event)
+        results.append(Result(cell, outcome, reason, was_there=False))
+    return results

@@ -1,0 +1,144 @@
+"""What the plain fully connected networks share: initial weights, the loss gradient, and the deterministic posterior.
+
+Shapes: B rows, K classes, P scalar weights. All weights of a network are one flat vector (`_kernels.layout`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bench.errors import ConfigError, ContractViolation
+from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split, Task
+from implementations._kernels.layout import Layout
+
+Kind = Literal["classification", "regression"]
+Activation = Callable[[Tensor], Tensor]  # in place, returns its argument
+
+ACTIVATIONS: dict[str, Activation] = {"relu": torch.relu_, "sigmoid": torch.sigmoid_}
+ROWS_AT_A_TIME = 512  # rows of a forward pass without gradients: its activations stay in the processor's cache
+
+
+def check_task(name: str, task: Task, kind: Kind) -> None:
+    """Raise ConfigError if the approach is not made for this kind of task."""
+    if task.kind != kind:
+        raise ConfigError(f"{name} learns a {kind} task and was given a {task.kind} one; choose another approach")
+
+
+def linear_init(layout: Layout, generator: torch.Generator, half_width: float | None = None) -> Tensor:
+    """Draw initial weights and biases, uniform on (-h, h), layer by layer; float32 [P] on the CPU.
+
+    Args:
+        layout: the network.
+        generator: where the numbers come from.
+        half_width: h; None for that of `torch.nn.Linear`, 1/sqrt(n_in) of each layer.
+    """
+    flat = torch.empty(layout.n_weights)
+    for matrix, bias in layout.layers(flat):
+        h = 1 / math.sqrt(matrix.shape[1]) if half_width is None else half_width
+        matrix.uniform_(-h, h, generator=generator)
+        bias.uniform_(-h, h, generator=generator)
+    return flat
+
+
+def batches(n_rows: int, batch_size: int, n_steps: int | None) -> Iterator[slice]:
+    """Return the slices of an epoch's batches, the last one shorter; `n_steps` cuts the epoch."""
+    starts = range(0, n_rows, batch_size)
+    return (slice(start, min(start + batch_size, n_rows)) for start in starts[:n_steps])
+
+
+def take(split: Split, order: Tensor | None, where: slice) -> tuple[Tensor, Tensor]:
+    """Return x [B, n_inputs] and y [B] at the positions order[where], or at `where` itself without an order."""
+    if order is None:
+        return split.x[where], split.y[where]
+    return split.x.index_select(0, order[where]), split.y.index_select(0, order[where])
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy of logits [B, K] in nats, and its gradient (p - onehot) / B [B, K]."""
+    log_p = torch.log_softmax(logits, 1)
+    picked = y.unsqueeze(1)
+    loss = log_p.gather(1, picked).mean().neg_()
+    gradient = log_p.exp_()
+    gradient.scatter_add_(1, picked, gradient.new_full((1, 1), -1.0).expand(len(y), 1))
+    return loss, gradient.div_(len(y))
+
+
+def named_copy(layout: Layout, flat: Tensor) -> dict[str, Tensor]:
+    """Return every matrix [out, in] and bias [out] by name as CPU tensors with memory of their own."""
+    return {name: view.detach().to("cpu", copy=True) for name, view in layout.named(flat).items()}
+
+
+def from_named(arrays: Mapping[str, Tensor]) -> tuple[Layout, Tensor]:
+    """Return the layout and the flat vector of what `named_copy` gave."""
+    matrices = [value for value in arrays.values() if value.dim() == 2]
+    layout = Layout((matrices[0].shape[1], *(matrix.shape[0] for matrix in matrices)))
+    flat = matrices[0].new_empty(layout.n_weights)
+    for name, view in layout.named(flat).items():
+        view.copy_(arrays[name])
+    return layout, flat
+
+
+def marginals(layout: Layout, flat: Tensor) -> dict[str, Marginal]:
+    """Return the weights of a network without sigma; every one is used."""
+    named = named_copy(layout, flat)
+    return {name: Marginal(value, None, torch.ones_like(value, dtype=torch.bool)) for name, value in named.items()}
+
+
+def masked_copy(layout: Layout, flat: Tensor, keep: Mapping[str, Tensor]) -> Tensor:
+    """Return the flat vector with zeros where keep=False; raises ContractViolation unless `keep` names every tensor."""
+    if set(keep) != set(layout.named(flat)):
+        raise ContractViolation(f"keep names {sorted(keep)}; the network has {sorted(layout.named(flat))}")
+    pruned = flat.clone()
+    for name, view in layout.named(pruned).items():
+        view.masked_fill_(~keep[name].to(view.device), 0)
+    return pruned
+
+
+class DensePosterior(Posterior):
+    """One fully connected network without noise: log-softmax outputs, or means with variance zero."""
+
+    n_draws = 1
+
+    def __init__(self, layout: Layout, flat: Tensor, activation: Activation, kind: Kind) -> None:
+        """Keep the weights `flat` [P], which the caller must not change afterwards."""
+        self._layout = layout
+        self._flat = flat
+        self._activation = activation
+        self._kind = kind
+
+    def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
+        """Predict x [B, n_inputs]; every draw is the same network."""
+        del rows
+        x = x.to(self._flat.device, self._flat.dtype)
+        out = torch.cat([self._outputs(block) for block in torch.split(x, ROWS_AT_A_TIME)])
+        shape = (len(draws), *out.shape)
+        if self._kind == "regression":
+            return Gaussian(out.expand(shape), torch.zeros_like(out).expand(shape))
+        return Categorical(torch.log_softmax(out, 1).expand(shape))
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        *hidden, (matrix, bias) = self._layout.layers(self._flat)
+        for hidden_matrix, hidden_bias in hidden:
+            x = self._activation(torch.addmm(hidden_bias, x, hidden_matrix.t()))
+        return torch.addmm(bias, x, matrix.t())
+
+    def arrays(self) -> Mapping[str, Tensor]:
+        """Return the matrices and biases by name."""
+        return named_copy(self._layout, self._flat)
+
+    def weights(self) -> Mapping[str, Marginal]:
+        """Return the matrices and biases by name, without sigma."""
+        return marginals(self._layout, self._flat)
+
+    def masked(self, keep: Mapping[str, Tensor]) -> DensePosterior:
+        """Return the network with exact zeros where keep=False."""
+        return DensePosterior(self._layout, masked_copy(self._layout, self._flat, keep), self._activation, self._kind)
+
+    def mean_network(self) -> DensePosterior:
+        """Return the network itself: it has no noise."""
+        return self

@@ -1,0 +1,74 @@
+"""All weights of a fully connected network in one flat vector, and the forward pass through it.
+
+Shapes: B rows, P scalar weights, L layers. A flat vector lets one in-place operation serve all layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the weights lie: for each layer the matrix [out, in] row by row, then the bias [out]."""
+
+    sizes: tuple[int, ...]  # inputs, hidden units of each hidden layer, outputs
+
+    @property
+    def n_weights(self) -> int:
+        """Return P, biases included."""
+        return sum((n_in + 1) * n_out for n_in, n_out in zip(self.sizes, self.sizes[1:], strict=False))
+
+    def layers(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return (matrix [out, in], bias [out]) of each layer as views of `flat` [P]."""
+        views = []
+        start = 0
+        for n_in, n_out in zip(self.sizes, self.sizes[1:], strict=False):
+            middle = start + n_out * n_in
+            views.append((flat[start:middle].view(n_out, n_in), flat[middle : middle + n_out]))
+            start = middle + n_out
+        return views
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return the same views by name, in the order of the layers: hidden1.weight, hidden1.bias, ..., output.bias."""
+        views = self.layers(flat)
+        names = [f"hidden{i + 1}" for i in range(len(views) - 1)] + ["output"]
+        return {
+            f"{name}.{part}": view
+            for name, layer in zip(names, views, strict=True)
+            for part, view in zip(("weight", "bias"), layer, strict=True)
+        }
+
+    def activations(self, n_rows: int, like: Tensor) -> list[Tensor]:
+        """Return one empty buffer [n_rows, width] for each layer, of the type and device of `like`."""
+        return [like.new_empty(n_rows, width) for width in self.sizes[1:]]
+
+
+def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Sequence[Tensor]) -> Tensor:
+    """Run x [B, in] through sigmoid hidden layers and a linear output layer.
+
+    Args:
+        x: inputs.
+        layers: (matrix, bias) of each layer.
+        activations: one buffer [B, width] a layer, filled here: what a backward pass needs.
+
+    Returns:
+        The last buffer, [B, outputs].
+    """
+    for depth, ((matrix, bias), out) in enumerate(zip(layers, activations, strict=True)):
+        torch.addmm(bias, x, matrix.t(), out=out)
+        if depth < len(layers) - 1:
+            out.sigmoid_()
+        x = out
+    return x
+
+
+def normal_(out: Tensor, generator: torch.Generator) -> Tensor:
+    """Fill `out` with standard normals of a CPU generator, so that every device sees the same noise."""
+    if out.is_cpu:
+        return out.normal_(generator=generator)
+    return out.copy_(torch.empty(out.shape, dtype=out.dtype).normal_(generator=generator))

@@ -1,0 +1,158 @@
+"""Bayes by Backprop for a fully connected sigmoid network: one weight sample, loss and gradient, without autograd.
+
+Each weight is an independent Gaussian, w = mu + sigma eps with sigma = log(1 + e^rho) and eps ~ N(0, 1), with prior
+N(0, s^2) (Blundell et al. 2015, arXiv 1505.05424). The objective of one batch, in nats, is
+
+    L = (log q(w) - log p(w)) / M + NLL(w)          NLL summed over the batch, M the number of batches in an epoch
+    log q - log p = sum[ log s - log sigma - eps^2 / 2 + w^2 / (2 s^2) ]        (the normalising constants cancel)
+
+Gradient. Let G = dNLL/dw from the backward pass, and g = G + w / (s^2 M): all that acts through w, but for log q.
+log q = -log sigma - (w - mu)^2 / (2 sigma^2) reaches a parameter through w, d/dw = -eps/sigma, and directly,
+d/dmu = eps/sigma and d/dsigma = -1/sigma + eps^2/sigma. With dw/dmu = 1, dw/dsigma = eps, dsigma/drho = 1/(1 + e^-rho):
+
+    dL/dmu  = g                                       the two terms of log q cancel
+    dL/drho = (g eps - 1 / (sigma M)) / (1 + e^-rho)  the two terms with eps^2 cancel
+
+Where a document hands log q the mean as a constant (`w_mu.data`), the direct term of mu is missing and what is left of
+log q is noise of mean zero:
+
+    dL/dmu  = g - eps / (sigma M)
+
+Cost: one batch is three matrix products a layer (two for the first) and fifteen passes over vectors of length P, three
+of them a logarithm or exponential; memory 7 P numbers, and 4 P for the moments of Adam.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from implementations._kernels.layout import Layout, forward, normal_
+
+NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(outputs [B, out], y) -> (summed negative log-likelihood, its gradient [B, out])."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised, see the module's equations."""
+
+    prior_std: float  # s
+    n_batches: float  # M, which divides log q - log p
+    detach_mu: bool  # log q sees mu as a constant
+    nll: NegativeLogLikelihood
+
+
+class SampledMlp:
+    """Parameters of the Gaussians, and the loss and gradient of one batch for the noise in `epsilon`."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        objective: Objective,
+        batch_size: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Allocate all buffers; the parameters and the noise are for the caller to fill.
+
+        Args:
+            layout: sizes of the layers.
+            objective: what is minimised.
+            batch_size: rows of the largest batch.
+            dtype: of the parameters and all computation.
+            device: where they live.
+        """
+        size = layout.n_weights
+        self.objective = objective
+        self.parameters = torch.zeros(2 * size, dtype=dtype, device=device)  # mu, then rho: one vector to optimise
+        self.gradient = torch.zeros_like(self.parameters)
+        self.mu, self.rho = self.parameters[:size], self.parameters[size:]
+        self.epsilon = torch.zeros_like(self.mu)
+        self._sigma, self._weights = torch.empty_like(self.mu), torch.empty_like(self.mu)
+        self._minus_one_over_batches = self.mu.new_tensor(-1 / objective.n_batches)
+        self._layers = layout.layers(self._weights)
+        self._layer_gradients = layout.layers(self.gradient[:size])
+        self._activations = layout.activations(batch_size, self.mu)
+        self._flowing = layout.activations(batch_size, self.mu)
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """Fill `epsilon` with the generator's next P standard normals, in the order of the layout."""
+        normal_(self.epsilon, generator)
+
+    def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return L, float64 [], of the batch x [B, in], y [B, ...]; `gradient` then holds dL/dmu and dL/drho."""
+        log_ratio = self._sample()
+        nll = self._backpropagate(x, y)
+        self._add_complexity()
+        return log_ratio / self.objective.n_batches + nll
+
+    def _sample(self) -> Tensor:
+        """Set sigma and w; leave dsigma/drho in the gradient's second half. Return log q - log p, float64 []."""
+        sigma, weights = self._sigma, self._weights
+        scratch, slope = self.gradient.chunk(2)
+        torch.exp(self.rho, out=slope)
+        torch.add(slope, 1, out=weights)
+        torch.log(weights, out=sigma)
+        slope.div_(weights)  # e^rho / (1 + e^rho)
+        torch.addcmul(self.mu, sigma, self.epsilon, out=weights)
+        prior_std = self.objective.prior_std
+        # Summed in double precision: the terms are of order 1e6 and nearly cancel.
+        squares = torch.dot(weights, weights).double() / prior_std**2 - torch.dot(self.epsilon, self.epsilon).double()
+        log_sigma = torch.log(sigma, out=scratch).sum().double()
+        return sigma.numel() * math.log(prior_std) - log_sigma + squares / 2
+
+    def _backpropagate(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return NLL(w) and leave G in the gradient's first half."""
+        activations = [buffer[: len(x)] for buffer in self._activations]
+        nll, flowing = self.objective.nll(forward(x, self._layers, activations), y)
+        for depth in reversed(range(len(activations))):
+            below = activations[depth - 1] if depth else x
+            matrix_gradient, bias_gradient = self._layer_gradients[depth]
+            torch.mm(flowing.t(), below, out=matrix_gradient)
+            torch.sum(flowing, 0, out=bias_gradient)
+            if depth:
+                buffer = self._flowing[depth - 1][: len(x)]
+                torch.mm(flowing, self._layers[depth][0], out=buffer)
+                flowing = torch.ops.aten.sigmoid_backward.grad_input(buffer, below, grad_input=buffer)
+        return nll
+
+    def _add_complexity(self) -> None:
+        """Turn G and dsigma/drho into the gradient of L; spends sigma and w."""
+        mu_gradient, rho_gradient = self.gradient.chunk(2)
+        mu_gradient.add_(self._weights, alpha=1 / (self.objective.prior_std**2 * self.objective.n_batches))
+        entropy_gradient = torch.div(self._minus_one_over_batches, self._sigma, out=self._sigma)
+        sigma_gradient = torch.addcmul(entropy_gradient, mu_gradient, self.epsilon, out=self._weights)
+        rho_gradient.mul_(sigma_gradient)
+        if self.objective.detach_mu:
+            mu_gradient.addcmul_(self.epsilon, entropy_gradient)
+
+
+def sigma_of(rho: Tensor) -> Tensor:
+    """Return sigma = log(1 + e^rho), by the same operations as in training."""
+    return torch.log(1 + torch.exp(rho))
+
+
+def categorical_nll(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return -sum log softmax(logits)[y] in nats and its gradient [B, K]; logits [B, K], y int64 [B]."""
+    log_probs = torch.log_softmax(logits, 1)
+    label = y.unsqueeze(1)
+    nll = -log_probs.gather(1, label).sum()
+    gradient = log_probs.exp_()
+    return nll, gradient.scatter_add_(1, label, gradient.new_full(label.shape, -1.0))
+
+
+def gaussian_nll(std: float) -> NegativeLogLikelihood:
+    """Return the summed negative log-density in nats of y [B, D] under N(mean [B, D], std^2), with its gradient."""
+    constant = math.log(std) + math.log(2 * math.pi) / 2
+
+    def nll(mean: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        deviation = mean - y
+        return deviation.square().sum() / (2 * std**2) + constant * y.numel(), deviation / std**2
+
+    return nll

@@ -1,0 +1,161 @@
+"""What the Pyro approaches share: keeping Pyro's global state inside one fit, optimisers, resuming, minibatches.
+
+Pyro keeps parameters in one global store, draws from PyTorch's global generator and has a global validation
+switch. `isolated` gives a fit its own and hands the caller's back unchanged, so that two fits, or a fit and a
+measurement, cannot meet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyro
+import torch
+from pyro.optim import PyroOptim
+from torch import Tensor
+
+from bench.errors import ContractViolation, unknown_name
+from bench.interface import Split
+
+LOG_GROUP = 4  # factors multiplied before one logarithm: values from 1e-9 to 1e9 neither under- nor overflow in float32
+
+
+@contextmanager
+def isolated(device: torch.device) -> Iterator[None]:
+    """Give the body an empty parameter store, its own global generators and no validation.
+
+    Validation is off because both documents' code stops at a check of today's Pyro (shape of a scalar log_prob, event
+    dimensions of model and guide) that their Pyro did not make, and because it costs time.
+    """
+    _keep_freed_memory()
+    cuda = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices=cuda),
+        pyro.validation_enabled(False),
+        pyro.get_param_store().scope(),
+        warnings.catch_warnings(),
+    ):
+        # A loss that is not a number is reported once, by the harness, as a diverged fit.
+        warnings.filterwarnings("ignore", message="Encountered NaN", category=UserWarning)
+        yield
+
+
+def _keep_freed_memory() -> None:
+    """Tell the C library, where it is glibc, to keep what tensors free rather than return it to the system.
+
+    A step of pyro_hidden_layer frees and asks again for 40 MB in pieces of 4 MB. glibc gives such pieces back at once,
+    and the page faults of getting them again (10,000 a step) were a fifth of the step's processor time.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)
+        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD at its maximum: bytes from which a piece is mapped by itself
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: free bytes at the end of the heap that are returned
+
+
+class _Forgetful(torch.optim.Optimizer):
+    """Optimiser that drops the gradients after its step; else `SVI.step` fills them with zeros to be added to."""
+
+    def step(self, closure: Any = None) -> Any:
+        result = super().step(closure)  # of PyTorch's optimiser, the next base class
+        self.zero_grad(set_to_none=True)
+        return result
+
+
+class _Sgd(_Forgetful, torch.optim.SGD):
+    pass
+
+
+class _Adam(_Forgetful, torch.optim.Adam):
+    pass
+
+
+def sgd(learning_rate: float, momentum: float) -> PyroOptim:
+    """Return `pyro.optim.SGD` with Nesterov momentum as one fused pass over each parameter."""
+    return PyroOptim(_Sgd, {"lr": learning_rate, "momentum": momentum, "nesterov": True, "fused": True})
+
+
+def adam(learning_rate: float) -> PyroOptim:
+    """Return `pyro.optim.Adam` as one fused pass over each parameter."""
+    return PyroOptim(_Adam, {"lr": learning_rate, "fused": True})
+
+
+def save_state(optimiser: PyroOptim) -> dict[str, Tensor]:
+    """Return Pyro's unconstrained parameters and the optimiser's buffers as CPU tensors, for `load_state`."""
+    state = {f"parameter/{name}": _copy(value) for name, value in pyro.get_param_store().named_parameters()}
+    for name, saved in optimiser.get_state().items():
+        for key, value in saved["state"].get(0, {}).items():
+            if value is not None:
+                state[f"optimiser/{name}/{key}"] = _copy(value)
+    return state
+
+
+def load_state(optimiser: PyroOptim, state: Mapping[str, Tensor]) -> None:
+    """Overwrite the parameters, which must exist, and the optimiser's buffers with what `save_state` returned."""
+    waiting = {}
+    for name, parameter in pyro.get_param_store().named_parameters():
+        with torch.no_grad():
+            parameter.copy_(state[f"parameter/{name}"])
+        prefix = f"optimiser/{name}/"
+        saved = optimiser.pt_optim_constructor([parameter], **optimiser.pt_optim_args).state_dict()
+        saved["state"] = {0: {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}}
+        waiting[name] = saved
+    optimiser.set_state(waiting)
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.detach().to("cpu", copy=True)
+
+
+def minibatches(
+    train: Split, batch_size: int, generator: torch.Generator | None, limit: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (images [B, n_inputs], labels [B]) of one epoch, the last batch shorter; in file order without a generator.
+
+    Args:
+        train: the training rows.
+        batch_size: rows of a batch.
+        generator: at the start of the epoch's shuffling stream, or None.
+        limit: batches after which the epoch is cut short, or None.
+    """
+    order = None if generator is None else torch.randperm(len(train), generator=generator).to(train.x.device)
+    for start in range(0, len(train), batch_size)[:limit]:
+        rows: Any = slice(start, start + batch_size)
+        rows = rows if order is None else order[rows]
+        yield train.x[rows], train.y[rows]
+
+
+def masked_arrays(arrays: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return arrays TENSOR/mean and TENSOR/std with zeros where keep[TENSOR] is False; tensors not named are kept.
+
+    Raises:
+        ConfigError: a name that is not a tensor.
+        ContractViolation: a mask of another shape than its tensor.
+    """
+    names = {key.rpartition("/")[0] for key in arrays}
+    for name, mask in keep.items():
+        if name not in names:
+            raise unknown_name("parameter tensor", name, names)
+        shape = arrays[f"{name}/mean"].shape
+        if mask.shape != shape:
+            raise ContractViolation(f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(shape)}")
+    masked = {}
+    for key, value in arrays.items():
+        kept = keep.get(key.rpartition("/")[0])
+        masked[key] = value if kept is None else value.masked_fill(~kept.to(value.device), 0.0)
+    return masked
+
+
+def sum_of_logs(values: Tensor) -> Tensor:
+    """Return the sum of log(values), one logarithm for every `LOG_GROUP` values; 0-dim, nats.
+
+    A logarithm costs ten times a product, and the product's rounding error (2e-7) is no larger than that of the sum.
+    """
+    flat = values.flatten()
+    n_groups = len(flat) // LOG_GROUP
+    grouped, rest = flat[: n_groups * LOG_GROUP], flat[n_groups * LOG_GROUP :]
+    return grouped.view(LOG_GROUP, n_groups).prod(0).log().sum() + rest.log().sum()

@@ -1,0 +1,140 @@
+"""Selections, keys, manifests and recipes."""
+
+import dataclasses
+
+import pytest
+
+from bench.errors import ConfigError, MissingFramework
+from bench.plan import CELLS, Selection, cells, estimate
+from bench.recipes import PROFILES, build, recipe_names, resolve
+from bench.registry import load_class, manifest, manifests, parse_manifest
+
+DOCUMENTED = [name for name, entry in manifests().items() if entry.document]
+
+
+def runnable(name):
+    try:
+        load_class(name)
+    except MissingFramework:
+        return False
+    return True
+
+
+def test_every_approach_of_the_documents_is_there():
+    wanted = {"dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb", "uniform"}
+    wanted |= {"toy_mlp", "toy_bbb"}
+    assert wanted <= set(manifests())
+
+
+def test_the_three_cells_and_the_variants_are_planned():
+    planned = {(cell.approach, cell.recipe, cell.protocol) for cell in cells(Selection())}
+    for name in DOCUMENTED:
+        for recipe, protocol in CELLS:
+            assert ((name, recipe, protocol) in planned) == (recipe in manifest(name).recipes)
+    assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
+    assert ("uniform", "published", "common") in planned
+    assert ("uniform", "published", "published") not in planned
+
+
+def test_both_protocols_share_a_fit():
+    published, common = cells(Selection(approaches=("mlp",), recipes=("published",)))
+    assert published.fit_key == common.fit_key
+    assert published.key != common.key
+
+
+@pytest.mark.parametrize("name", [name for name in manifests() if runnable(name)])
+def test_keys_tell_apart_whatever_changes_a_number(name):
+    keys = [cell.key for seed in (0, 1) for cell in cells(Selection(approaches=(name,), seeds=(seed,)))]
+    keys += [cell.key for cell in cells(Selection(approaches=(name,), profile="smoke"))]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", [name for name in manifests() if runnable(name)])
+def test_every_recipe_builds_and_changes_something(name):
+    entry = manifest(name)
+    published = build(entry, resolve(entry, "published"), PROFILES["full"])
+    for recipe in recipe_names(entry):
+        made = build(entry, resolve(entry, recipe), PROFILES["full"])
+        assert (made == published) == (recipe == "published")
+
+
+def test_a_single_correction_is_part_of_corrected():
+    entry = manifest("linear_bbb")
+    corrected = resolve(entry, "corrected")
+    assert set(corrected.changes) == {"attached-mu", "prior-variance"}
+    for change in corrected.changes:
+        single = resolve(entry, f"published+{change}")
+        assert single.changes == (change,)
+        assert single.values.items() <= corrected.values.items()
+
+
+def test_profiles_shorten_but_never_lengthen():
+    entry = manifest("mlp")
+    approach = build(entry, resolve(entry, "published"), PROFILES["epoch1"])
+    assert approach.epochs == 1
+    assert dataclasses.replace(approach, epochs=10) == build(entry, resolve(entry, "published"), PROFILES["full"])
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(approaches=("linear_bb",)), "did you mean 'linear_bbb'"),
+        (Selection(approaches=("mlp",), recipes=("publishd",)), "did you mean 'published'"),
+        (Selection(approaches=("mlp",), recipes=("published+lr-decy",)), "did you mean 'lr-decay'"),
+        (Selection(approaches=("mlp",), recipes=("published+lr-decay+lr-decay",)), "twice"),
+        (Selection(approaches=("mlp",), protocols=("comon",)), "did you mean 'common'"),
+        (Selection(approaches=("mlp",), profile="smok"), "did you mean 'smoke'"),
+        (Selection(approaches=("mlp",), seeds=(-1,)), "negative"),
+        (Selection(approaches=("mlp",), precision="bf16"), "float32"),
+        (Selection(approaches=("uniform",), protocols=("published",)), "no cell"),
+    ],
+)
+def test_nonsense_is_one_line(selection, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        cells(selection)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = ", "cannot be read"),
+        ('title = "x"', "missing keys"),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncolour="red"\n[recipes.published]\nsplit="train60k"',
+            "colour",
+        ),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.corrected]\nsplit="train60k"\ncorrections=["a"]',
+            "unknown correction",
+        ),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncapabilities=["fly"]\n[recipes.published]\nsplit="train60k"',
+            "unknown capability",
+        ),
+    ],
+)
+def test_a_broken_manifest_names_its_fault(tmp_path, text, message):
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        parse_manifest(path)
+
+
+def test_an_estimate_learns_from_records_of_other_seeds():
+    cell = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
+    record = {
+        "outcome": "done",
+        "approach": "mlp",
+        "recipe": "published",
+        "protocol": "common",
+        "profile": "full",
+        "device": "cpu",
+        "seed": 5,
+        "timings": {"epoch_with_measuring_s": 3.0, "measure_s": 7.0},
+        "provenance": {"cpu": "x"},
+    }
+    assert estimate(cell, []).fit_s is None
+    found = estimate(cell, [record])
+    assert found.fit_s == 3.0 * cell.values["epochs"]
+    assert found.measure_s == 7.0

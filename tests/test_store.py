@@ -1,0 +1,187 @@
+"""Records and tensors on disk: atomic, sealed, and set aside when they cannot be trusted."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.canonical import canonical, digest
+from bench.errors import StoreError
+from bench.store import Store, read_record, seal, write_atomically
+
+
+def record(**changes):
+    base = {
+        "schema": 1,
+        "key": "a" * 64,
+        "fit_key": "b" * 64,
+        "approach": "mlp",
+        "recipe": "published",
+        "protocol": "common",
+        "profile": "full",
+        "seed": 0,
+        "outcome": "done",
+        "reason": "",
+        "metrics": {"mnist/accuracy": 0.98},
+    }
+    return {**base, **changes}
+
+
+def test_a_record_comes_back(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)})
+    assert store.find(record())["metrics"] == {"mnist/accuracy": 0.98}
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as scores:
+        assert scores["mnist/label"].tolist() == [0, 1, 2]
+
+
+def test_not_a_number_is_stored_as_null(tmp_path):
+    path = Store(tmp_path).write(record(metrics={"mnist/nll": float("nan")}))
+    assert json.loads(path.read_text())["metrics"] == {"mnist/nll": None}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "cannot be read"),
+        (lambda text: text.replace("0.98", "0.99"), "was changed after"),
+        (lambda text: "[1, 2]", "is not a record"),
+        (lambda text: "", "cannot be read"),
+        (lambda text: "[" * 100_000, "cannot be read"),
+    ],
+    ids=["truncated", "edited", "foreign", "empty", "nested"],
+)
+def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.write_text(damage(path.read_text()))
+    damaged = path.read_bytes()
+    with pytest.raises(StoreError, match=message) as caught:
+        read_record(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    records, problems = store.all_records()
+    assert records == []
+    assert [problem.path for problem in problems] == [path]
+    assert store.find(record()) is None
+    kept = list((tmp_path / "quarantine").iterdir())
+    assert [file.read_bytes() for file in kept] == [damaged]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_record_or_a_store_error(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreError):
+        read_record(path)
+
+
+def test_a_record_of_another_measurement_is_not_used(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    other = record(key="a" * 8 + "c" * 56)
+    assert store.record_path(other) == path
+    assert store.find(other) is None
+
+
+def test_a_skipped_record_gives_way_to_a_finished_one(tmp_path):
+    store = Store(tmp_path)
+    store.write(record(key="c" * 64, outcome="skipped", reason="no framework"))
+    store.write(record())
+    assert [found["outcome"] for found in store.all_records()[0]] == ["done"]
+
+
+def test_a_skipped_cell_finds_what_was_done_elsewhere(tmp_path):
+    store = Store(tmp_path)
+    store.write(record())
+    assert store.find_done_elsewhere(record(key="c" * 64))["key"] == "a" * 64
+    assert store.find_done_elsewhere(record(key="c" * 64, seed=1)) is None
+
+
+def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "results").write_text("not a folder")
+    with pytest.raises(StoreError, match="choose another --results"):
+        Store(tmp_path / "results").check_writable()
+
+
+def test_tensors_come_back_to_the_bit(tmp_path):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "posterior")
+    tensors = {"mu": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), "step": torch.tensor(7)}
+    store.write_tensors(path, tensors, {"epochs": [{"epoch": 1}]})
+    found, info = store.read_tensors(path)
+    assert info == {"epochs": [{"epoch": 1}]}
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("position", [10, -3], ids=["header", "data"])
+def test_damaged_tensors_are_set_aside(tmp_path, position):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "checkpoint")
+    store.write_tensors(path, {"mu": torch.ones(100)}, {})
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    assert store.read_tensors(path) is None
+    assert not path.exists()
+    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+
+
+def test_a_lock_is_free_again_after_its_holder(tmp_path):
+    from filelock import Timeout
+
+    store = Store(tmp_path)
+    with store.lock("e" * 64).acquire(timeout=0), pytest.raises(Timeout):
+        store.lock("e" * 64).acquire(timeout=0)
+    store.lock("e" * 64).acquire(timeout=0).lock.release()
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5))
+def test_hash_survives_a_round_trip_through_json(value):
+    assert digest(json.loads(canonical(value))) == digest(value)
+
+
+def test_hash_ignores_the_order_of_keys():
+    assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": (1.5, None), "a": 1})
+
+
+def test_seal_replaces_an_old_seal():
+    assert seal(seal(record())) == seal(record())
+
+
+def test_relative_and_absolute_roots_are_one_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Store(Path("here")).write(record())
+    assert Store(tmp_path / "here").find(record()) is not None
