@@ -110,7 +110,7 @@ class Common(Protocol):
         metrics, _, _ = evaluate_classification(
             predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
         )
-        return {"accuracy": metrics["accuracy"], "nll": metrics["nll"]}
+        return {"accuracy": metrics["accuracy"], "nll": metrics.get("nll")}  # an infinite one is missing
 
     def _pruning(self, found: Measurement, posterior: Posterior, test: Split) -> None:
         try:

@@ -214,6 +214,16 @@ def test_prediction_is_the_documents_network_with_drawn_weights():
         assert torch.allclose(predicted[index], torch.log_softmax(net(rows.x), 1), atol=1e-5)
 
 
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_prediction_does_not_depend_on_blocks_even_with_huge_logits(sizes):
+    arrays = {key: 30 * value for key, value in made_up_posterior().arrays().items()}
+    posterior, rows = RandomModulePosterior(arrays, 0), made_up(sum(sizes))
+    whole = posterior.predict(rows.x, range(2), rows.rows).log_probs
+    parts = [posterior.predict(x, range(2), rows.rows[: len(x)]).log_probs for x in rows.x.split(sizes)]
+    assert whole.abs().max() > 100
+    assert torch.allclose(torch.cat(parts, dim=1), whole, rtol=1e-6, atol=1e-5)
+
+
 def test_density_ratio_is_that_of_the_drawn_weights():
     posterior = made_up_posterior(seed=2)
     for draw, ratio in enumerate(posterior.log_density_ratio(range(3))):

@@ -1,0 +1,1 @@
+"""Yardsticks: the documents' own steps, written plainly, for equality tests and speed ratios only."""

@@ -1,0 +1,1 @@
+"""Training steps and prediction loops as the documents run them."""
