@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -164,7 +165,17 @@ def load_class(name: str) -> type[Approach]:
 
 
 def source_files(name: str) -> list[Path]:
-    """Return the files whose text decides what the approach computes (for the fingerprint)."""
+    """Return the files whose text decides what the approach computes: its own and those it imports from here."""
     folder = _folder()
-    shared = [*folder.glob("_*.py"), *(folder / "_kernels").glob("*.py")]
-    return sorted(path for path in [folder / f"{name}.py", *shared] if path.name != "__init__.py")
+    found: dict[str, Path] = {}
+    waiting = [f"implementations.{name}"]
+    while waiting:
+        module = waiting.pop()
+        path = folder.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        if module in found or not path.is_file():
+            continue
+        found[module] = path
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("implementations"):
+                waiting += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [found[module] for module in sorted(found)]

@@ -22,8 +22,6 @@ from torch import Tensor
 from bench.errors import ContractViolation, unknown_name
 from bench.interface import Split
 
-LOG_GROUP = 4  # factors multiplied before one logarithm: values from 1e-9 to 1e9 neither under- nor overflow in float32
-
 
 @contextmanager
 def isolated(device: torch.device) -> Iterator[None]:
@@ -148,14 +146,3 @@ def masked_arrays(arrays: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> d
         kept = keep.get(key.rpartition("/")[0])
         masked[key] = value if kept is None else value.masked_fill(~kept.to(value.device), 0.0)
     return masked
-
-
-def sum_of_logs(values: Tensor) -> Tensor:
-    """Return the sum of log(values), one logarithm for every `LOG_GROUP` values; 0-dim, nats.
-
-    A logarithm costs ten times a product, and the product's rounding error (2e-7) is no larger than that of the sum.
-    """
-    flat = values.flatten()
-    n_groups = len(flat) // LOG_GROUP
-    grouped, rest = flat[: n_groups * LOG_GROUP], flat[n_groups * LOG_GROUP :]
-    return grouped.view(LOG_GROUP, n_groups).prod(0).log().sum() + rest.log().sum()

@@ -1,4 +1,4 @@
-"""Shared settings: hypothesis without deadlines (machines may be busy) and reproducible; one thread, as all is small."""
+"""Shared settings: hypothesis without deadlines and reproducible; one thread, because all matrices are small."""
 
 import torch
 from hypothesis import settings

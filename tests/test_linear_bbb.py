@@ -15,7 +15,7 @@ from bench.interface import Categorical, Context, Split, Task
 from bench.streams import generator
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
-from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
+from implementations._kernels.gaussian_posterior import ROWS_AT_A_TIME, Family, GaussianPosterior
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
 from implementations._kernels.threads import one_thread
@@ -289,8 +289,8 @@ def weights_of_draw(posterior: GaussianPosterior, seed: int, draw: int) -> Tenso
 
 def test_predictions_are_those_of_the_drawn_networks() -> None:
     posterior = posterior_of(7)
-    x = torch.rand(6, 5)
-    answer = posterior.predict(x, range(2, 5), torch.arange(6))
+    x = torch.rand(ROWS_AT_A_TIME + 3, 5)
+    answer = posterior.predict(x, range(2, 5), torch.arange(len(x)))
     for position, draw in enumerate(range(2, 5)):
         (w1, b1), (w2, b2), (w3, b3) = LAYOUT.layers(weights_of_draw(posterior, 7, draw))
         logits = torch.sigmoid(torch.sigmoid(x @ w1.t() + b1) @ w2.t() + b2) @ w3.t() + b3

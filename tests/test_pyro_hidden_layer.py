@@ -21,7 +21,8 @@ from bench.testing import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
-from implementations._pyro import isolated, minibatches, sgd, sum_of_logs  # noqa: E402
+from implementations._kernels.sums import sum_of_logs  # noqa: E402 - after the check that Pyro is there
+from implementations._pyro import isolated, minibatches, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -20,6 +20,8 @@ from implementations._kernels.layout import Layout, forward, normal_
 ReadOut = Callable[[Tensor], Categorical | Gaussian]
 """Network outputs [S, B, out] -> predictions."""
 
+ROWS_AT_A_TIME = 512  # of a forward pass: its activations stay in the processor's cache
+
 
 @dataclass(frozen=True)
 class Family:
@@ -47,10 +49,10 @@ class GaussianPosterior(Posterior):
         del rows  # a draw is the same network for every row
         layout = self._family.layout
         mu = self._mu.to(x.device)
-        hidden = layout.activations(len(x), mu)[:-1]
+        hidden = layout.activations(min(len(x), ROWS_AT_A_TIME), mu)[:-1]
         outputs = mu.new_empty(len(draws), len(x), layout.sizes[-1])
         if self._sigma is None:
-            forward(x, layout.layers(mu), [*hidden, outputs[0]])
+            _forward_in_blocks(x, layout.layers(mu), hidden, outputs[0])
             return self._family.read_out(outputs[:1].expand_as(outputs))
         sigma = self._sigma.to(x.device)
         weights = torch.empty_like(mu)
@@ -58,7 +60,7 @@ class GaussianPosterior(Posterior):
         for draw, out in zip(draws, outputs, strict=True):
             self._noise(draw, weights)
             torch.addcmul(mu, sigma, weights, out=weights)
-            forward(x, layers, [*hidden, out])
+            _forward_in_blocks(x, layers, hidden, out)
         return self._family.read_out(outputs)
 
     def arrays(self) -> Mapping[str, Tensor]:
@@ -120,3 +122,9 @@ class GaussianPosterior(Posterior):
     def _noise(self, draw: int, out: Tensor) -> Tensor:
         """Fill `out` [P] with the standard normals of draw `draw`."""
         return normal_(out, generator(self._family.seed, "draw", draw))
+
+
+def _forward_in_blocks(x: Tensor, layers: list[tuple[Tensor, Tensor]], hidden: list[Tensor], out: Tensor) -> None:
+    """Fill out [B, K] with the network's outputs for x [B, in]; `hidden` are buffers for one block of rows."""
+    for rows, block in zip(torch.split(x, ROWS_AT_A_TIME), torch.split(out, ROWS_AT_A_TIME), strict=True):
+        forward(rows, layers, [*(buffer[: len(rows)] for buffer in hidden), block])

@@ -20,7 +20,7 @@ from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from implementations._pyro import sum_of_logs
+from implementations._kernels.sums import sum_of_logs
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 

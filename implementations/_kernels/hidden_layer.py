@@ -23,7 +23,7 @@ from pyro.contrib.bnn.utils import adjoin_ones_vector
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from implementations._pyro import sum_of_logs
+from implementations._kernels.sums import sum_of_logs
 
 
 class MatmulHiddenLayer(HiddenLayer):
