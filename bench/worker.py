@@ -56,6 +56,7 @@ class RunContext(Context):
         self.seed = cell.seed
         self.device = torch.device(cell.device)
         self.steps_per_epoch = profile(cell.profile).steps_per_epoch
+        self.threads = torch.get_num_threads()  # before a framework changes it
         self.epochs: list[dict[str, Any]] = []
         self.resumed = False
         self._cell, self._store, self._measure, self._send = cell, store, measure, send
@@ -173,8 +174,8 @@ def _why_timings_do_not_count(context: RunContext, cell: Cell, load_before: floa
     if cell.profile == "smoke":
         reasons.append("profile smoke runs two steps an epoch")
     busy = max(load_before, environment.load_average())
-    if busy > torch.get_num_threads() + BUSY_MARGIN:
-        reasons.append(f"other load on the machine (load average {busy} with {torch.get_num_threads()} own threads)")
+    if busy > context.threads + BUSY_MARGIN:
+        reasons.append(f"other load on the machine (load average {busy} with {context.threads} own threads)")
     return "; ".join(reasons)
 
 
@@ -252,7 +253,14 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     """Fit once and measure every cell of the fit; each ends as a record, whatever happens."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
+    try:
+        _work(cells, options, send)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     store = Store(Path(options.root))
     budget = profile(cells[0].profile)
     data_dir = Path(options.data_dir) if options.data_dir else None
