@@ -36,7 +36,7 @@ class Silent:
 def smoke(tmp_path, *names, executor="inline", **options):
     selection = Selection(approaches=names, profile="smoke", **options)
     watcher = Silent()
-    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path)), watcher, executor)
+    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path), threads=1), watcher, executor)
     return results, watcher
 
 
