@@ -43,8 +43,8 @@ def _context() -> Any:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
-        # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo is
-        # what torch.optim imports at its first use, which takes as long as the rest of torch.
+        # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo
+        # is what torch.optim imports at its first use, which takes as long as the rest of torch.
         context.set_forkserver_preload(["bench.worker", "torch._dynamo"])
     return context
 

@@ -131,7 +131,7 @@ def fit(cell: Cell, approach: Approach, store: Store, protocol: Protocol, option
     if kept is not None and kept[1].get("fit_key") == cell.fit_key:
         return Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
     context = RunContext(cell, store, protocol.epoch, send)
-    load_before = environment.load_average()
+    load_before, started = environment.load_average(), environment.now()
     start = time.perf_counter()
     posterior = approach.fit(train, task, context)
     seconds = [entry["seconds"] for entry in context.epochs]
@@ -157,7 +157,7 @@ def fit(cell: Cell, approach: Approach, store: Store, protocol: Protocol, option
             "reason": reason,
         },
         "model": _model_size(posterior),
-        "provenance": _provenance(cell, load_before),
+        "provenance": {"started": started, **_provenance(cell, load_before, context.threads)},
     }
     for entry in context.epochs:
         entry.pop("with_measuring_s")
@@ -175,7 +175,7 @@ def _why_timings_do_not_count(context: RunContext, cell: Cell, load_before: floa
         reasons.append("profile smoke runs two steps an epoch")
     busy = max(load_before, environment.load_average())
     if busy > context.threads + BUSY_MARGIN:
-        reasons.append(f"other load on the machine (load average {busy} with {context.threads} own threads)")
+        reasons.append("other load on the machine")
     return "; ".join(reasons)
 
 
@@ -195,11 +195,10 @@ def _model_size(posterior: Posterior) -> dict[str, int]:
     return {"n_weights": weights, "n_parameters": weights + with_sigma, "n_used_weights": used}
 
 
-def _provenance(cell: Cell, load: float) -> dict[str, Any]:
+def _provenance(cell: Cell, load_before: float, threads: int) -> dict[str, Any]:
     return {
-        "started": environment.now(),
-        **environment.describe(torch.get_num_threads()),
-        "load_average": load,
+        **environment.describe(threads),
+        "load_average": [load_before, environment.load_average()],
         "source_sha256": environment.source_hash(source_files(cell.approach)),
         "data_sha256": data_hashes(),
         "split_looked_at": "none of the test rows enter fit; per-epoch numbers are measured as the document did",
