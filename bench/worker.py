@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -252,6 +253,8 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     """Fit once and measure every cell of the fit; each ends as a record, whatever happens."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
     torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
     try:
         _work(cells, options, send)

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from bench.errors import ConfigError, unknown_name
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import random_words_, row_bits
+from bench.streams import StepNoise, row_bits
 from implementations import _dense
 from implementations._kernels.layout import Layout
 
@@ -77,7 +77,7 @@ class DropoutFcn(Approach):
         return training.posterior(ctx.seed)
 
     def _epoch(self, training: Training, train: Split, epoch: int, ctx: Context) -> dict[str, float]:
-        noise = ctx.generator("noise", epoch)
+        noise = StepNoise(ctx.stream("noise", epoch))
         order = None
         if self.shuffle:
             order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch)).to(train.x.device)
@@ -168,9 +168,9 @@ class Masks:
         """Return the number of 64-bit words that a row needs."""
         return sum(map(_words, self.widths, self.rates))
 
-    def random_words(self, n_rows: int, source: torch.Generator) -> Tensor:
+    def random_words(self, n_rows: int, source: StepNoise) -> Tensor:
         """Draw the words of `n_rows` rows, int64 [n_rows, n_words] on the CPU."""
-        return random_words_(torch.empty(n_rows, self.n_words, dtype=torch.int64), source)
+        return source.words_(torch.empty(n_rows, self.n_words, dtype=torch.int64))
 
     def layers(self, words: Tensor) -> list[Tensor]:
         """Return the multipliers of each layer's units, 0 or 1 / (1 - rate), [B, width] each; words [B, n_words]."""

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
+from bench.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
 from implementations._kernels.layout import Layout
@@ -65,13 +66,11 @@ class LinearBbb(Approach):
         for epoch in range(done + 1, self.epochs + 1):
             adam.set_learning_rate(self.learning_rate / self.learning_rate_divisor ** (epoch - 1))
             order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch))
-            noise = ctx.generator("noise", epoch)
+            noise = StepNoise(ctx.stream("noise", epoch))
             batches = torch.split(order.to(ctx.device), self.batch_size)[: ctx.steps_per_epoch]
             total = torch.zeros((), dtype=torch.float64, device=ctx.device)
             for batch in batches:
-                network.draw_noise(noise)
-                total += network.loss_and_gradient(x[batch], y[batch])
-                adam.step()
+                total += network.step(x[batch], y[batch], noise, adam)
             trace = {f"mnist/{train.name}/train_loss": total.item() / len(batches)}
             ctx.epoch_end(epoch, trace, posterior, adam.state)
         return posterior()

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Approach, Context, Gaussian, Noise, Posterior, Split, Task
+from bench.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
 from implementations._kernels.layout import Layout
@@ -62,13 +63,11 @@ class ToyBbb(Approach):
             return GaussianPosterior(self._family(task, ctx.seed), mu, sigma_of(network.rho).cpu())
 
         for interval in range(done + 1, self.epochs + 1):
-            noise = ctx.generator("noise", interval)
+            noise = StepNoise(ctx.stream("noise", interval))
             losses = []
             with one_thread():
                 for _ in range(n_steps):
-                    network.draw_noise(noise)
-                    losses.append(network.loss_and_gradient(x, y))
-                    adam.step()
+                    losses.append(network.step(x, y, noise, adam))
             trace = {f"toy/{train.name}/train_loss": losses[0].item()}
             ctx.epoch_end(interval, trace, posterior, adam.state)
         return posterior()

@@ -89,20 +89,27 @@ class FusedHiddenLayer(MatmulHiddenLayer):
         non_linearity: Callable[[Tensor], Tensor],
         KL_factor: float,
         include_hidden_bias: bool = True,
+        normals: Callable[[Tensor], Tensor] = Tensor.normal_,
     ) -> None:
-        """Take X [B, D], the parameters [D, H], [D, H] and 0-dim, and `weights` = `Weights.of` them."""
+        """Take X [B, D], the parameters [D, H], [D, H] and 0-dim, and `weights` = `Weights.of` them.
+
+        `normals` fills a tensor with standard normals and returns it.
+        """
         super().__init__(
             X, mean, weights.std, non_linearity, KL_factor=KL_factor, include_hidden_bias=include_hidden_bias
         )
         self.log_excess = log_excess
         self.dropout = dropout
         self.weights = weights
+        self.normals = normals
 
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 - Pyro's signature
         """Return activations [B, H (+ 1 with the column of ones)]; one draw at a time."""
         if sample_shape:
             raise NotImplementedError("FusedHiddenLayer draws one sample at a time; use MatmulHiddenLayer for more")
-        pre_activation, self.KL = _Layer.apply(self.X, self.A_mean, self.log_excess, self.dropout, self.weights)
+        pre_activation, self.KL = _Layer.apply(
+            self.X, self.A_mean, self.log_excess, self.dropout, self.weights, self.normals
+        )
         return self._activate(pre_activation)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -119,19 +126,25 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, mean: Tensor, log_excess: Tensor, dropout: Tensor, weights: Weights
+        ctx: Any,
+        x: Tensor,
+        mean: Tensor,
+        log_excess: Tensor,
+        dropout: Tensor,
+        weights: Weights,
+        normals: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, Tensor]:
         del log_excess  # its values are in `weights`; here it only receives a gradient
         x_squared = x.square()
         std = (x_squared @ weights.variance).sqrt_()
-        noise = _noise(std.shape, std)
+        noise = normals(torch.empty(std.shape, device=std.device)).to(std.dtype)
         ctx.save_for_backward(x, x_squared, mean, dropout, std, noise)
         ctx.weights = weights
         return torch.addcmul(x @ mean, std, noise), weights.kl.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, grad_kl: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor, grad_kl: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None]:
         # a = mean part + s noise, s = sqrt(x^2 v):  dL/dv = (x^2)' h / 2  with  h = grad noise / s
         x, x_squared, mean, dropout, std, noise = ctx.saved_tensors
         weights = ctx.weights
@@ -149,7 +162,7 @@ class _Layer(torch.autograd.Function):
         grad_x = None
         if ctx.needs_input_grad[0]:
             grad_x = torch.addcmul(grad @ mean.T, x, h @ weights.variance.T)
-        return grad_x, grad_mean, grad_log_excess, grad_dropout, None
+        return grad_x, grad_mean, grad_log_excess, grad_dropout, None, None
 
 
 def _noise(shape: torch.Size, like: Tensor) -> Tensor:
