@@ -36,9 +36,9 @@ CAPTION = (
     "largest) over the rounds. Ratio: how many times as fast ours is, median and range of the rounds' own ratios. "
     "Training: milliseconds a step; ours is the real fit with its batches, the document's batches lie ready. "
     "Prediction: draws x images a second; ours predicts whole data sets, the document's loop its own small batches. "
-    "Of the product rate: the operations of our matrix products a second, over those of one large {size} product timed "
-    "in the same rounds. Overhead: time of the same step on a network of a few units, where Python and the "
-    "framework are all that is left, over the step's time. '!' marks times that do not count."
+    "Of the product rate: the operations of our matrix products a second, counted from the layer sizes, over those of "
+    "one large {size} product timed in the same rounds. Overhead: time of the same step on a network of a few units, "
+    "where Python and the framework are all that is left, over the step's time. '!' marks times that do not count."
 )
 
 
