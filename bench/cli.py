@@ -69,6 +69,17 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -104,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="for machines")
     status.set_defaults(action=_status)
 
+    _add_throughput(commands)
+
     table = commands.add_parser("table", help="make the tables from the records")
     table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     _add_place(table)
@@ -134,6 +147,29 @@ def _parser() -> argparse.ArgumentParser:
     env.add_argument("--json", action="store_true", help="for machines")
     env.set_defaults(action=_env)
     return parser
+
+
+def _add_throughput(commands: Any) -> None:
+    throughput = commands.add_parser(
+        "throughput",
+        help="how fast our code is beside the documents' own, in turn in one run",
+        description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
+        "writes RESULTS/throughput and the table 'throughput'. Needs the repository: no wheel holds the documents' "
+        "code. Let nothing else run on the machine meanwhile.",
+    )
+    throughput.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
+    throughput.add_argument("--what", type=_names, default=("train", "predict"), help="default: train,predict")
+    throughput.add_argument("--device", type=_names, default=("cpu",), help="a list of devices (default: cpu)")
+    throughput.add_argument("--precision", type=_names, default=("float32",), help="a list (default: float32)")
+    throughput.add_argument("--draws", type=_counts, default=(100,), help="a list of draws to predict (default: 100)")
+    throughput.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
+    throughput.add_argument("--block", type=_positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
+    throughput.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
+    throughput.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    throughput.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    throughput.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    throughput.add_argument("--json", action="store_true", help="for machines")
+    throughput.set_defaults(action=_throughput)
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
@@ -318,10 +354,13 @@ def _table_folder(arguments: argparse.Namespace) -> Path:
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
     from bench.report import tables
+    from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
     chosen = tables.select(records, arguments.profile, arguments.device, arguments.precision)
-    return tables.build_tables(chosen, load_claims()), [problem.reason for problem in problems]
+    speeds, untrusted = read_speeds(arguments.results)
+    made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    return made, [*(problem.reason for problem in problems), *untrusted]
 
 
 def _table(arguments: argparse.Namespace) -> int:
@@ -331,6 +370,8 @@ def _table(arguments: argparse.Namespace) -> int:
         raise unknown_name("profile", arguments.profile, PROFILES)
     store = Store(arguments.results)
     made, problems = _make_tables(arguments, store)
+    if arguments.name == "throughput" and arguments.name not in made:
+        raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:
@@ -347,6 +388,37 @@ def _table(arguments: argparse.Namespace) -> int:
     else:
         print(tables.terminal_summary(made))
     return INCOMPLETE if problems else 0
+
+
+def _throughput(arguments: argparse.Namespace) -> int:
+    from bench.report.render import render
+    from bench.report.tables import write_tables
+    from bench.report.throughput import throughput_table
+    from bench.throughput import files, measure
+
+    for device in arguments.device:
+        _check_device(device)
+    asked = measure.requests(
+        arguments.approaches,
+        arguments.what,
+        arguments.device,
+        arguments.precision,
+        arguments.draws,
+        rounds=arguments.rounds,
+        block_s=arguments.block,
+        images=arguments.images,
+        threads=arguments.threads,
+        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
+    )
+    Store(arguments.results).check_writable()
+    found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
+    everything, problems = files.read_all(arguments.results)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    table = throughput_table(everything, manifests())
+    write_tables({table.name: table}, arguments.results / "tables")
+    print(json.dumps(found, indent=1) if arguments.json else render(throughput_table(found, manifests())))
+    return 0 if all(record["outcome"] == "done" for record in found) else INCOMPLETE
 
 
 def _data_list(arguments: argparse.Namespace) -> int:

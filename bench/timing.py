@@ -39,3 +39,35 @@ def summary(seconds: list[float]) -> dict[str, float]:
         "max": max(seconds),
         "n": float(len(seconds)),
     }
+
+
+class Stopwatch:
+    """Seconds of blocks of work on one device, its queue empty on both sides; CUDA's own events where there are any."""
+
+    def __init__(self, device: torch.device, settle: Callable[[], None] = lambda: None) -> None:
+        """Time work on `device`; `settle` waits for queues that PyTorch does not know."""
+        self._device, self._settle = device, settle
+        self._mark = 0.0
+        self._event: torch.cuda.Event | None = None
+
+    def start(self) -> None:
+        """Wait for what is queued, then start (again)."""
+        self._settle()
+        synchronise(self._device)
+        if self._device.type == "cuda":
+            self._event = self._record()
+        self._mark = time.perf_counter()
+
+    def stop(self) -> float:
+        """Wait for what is queued and return the seconds since the start."""
+        self._settle()
+        if self._event is None:
+            return time.perf_counter() - self._mark
+        end = self._record()
+        synchronise(self._device)
+        return float(self._event.elapsed_time(end)) / 1000
+
+    def _record(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event

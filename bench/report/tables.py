@@ -14,6 +14,7 @@ from bench.report.records import Results, select
 from bench.report.render import render, terminal_summary
 from bench.report.reported import claims_table, curves_table
 from bench.report.speed import speed_table
+from bench.report.throughput import throughput_table
 from bench.report.toys import toys_table
 from bench.report.uncertainty import calibration_table, detection_table, ood_table, refusal_table
 
@@ -33,7 +34,10 @@ __all__ = [
 
 
 def build_tables(
-    records: Iterable[Record], claims: Sequence[Claim], manifests: Mapping[str, Manifest] | None = None
+    records: Iterable[Record],
+    claims: Sequence[Claim],
+    manifests: Mapping[str, Manifest] | None = None,
+    speeds: Sequence[Record] = (),
 ) -> dict[str, Table]:
     """Make all tables.
 
@@ -42,6 +46,7 @@ def build_tables(
             several records of one cell and seed the newest counts.
         claims: the reported numbers.
         manifests: the approaches in the order of the tables; None for those of the package.
+        speeds: what `python -m bench throughput` measured, of any devices and precisions; none, no table.
 
     Raises:
         ConfigError: the records differ in profile, device or precision.
@@ -60,6 +65,7 @@ def build_tables(
         pruning_table(results, claims),
         calibration_table(results),
         speed_table(results),
+        *([throughput_table(speeds, manifests)] if speeds else []),
         curves_table(results, rows),
         toys_table(results, claims),
         claims_table(results, rows),
