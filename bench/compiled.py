@@ -97,8 +97,8 @@ def log32(x):
 
 @_inline
 def exp32(x):
-    """Return e^x for x in [-87, 0], to 1e-7 relative (Cephes expf); smaller x give e^-87."""
-    x = max(x, float32(-87.0))
+    """Return e^x for x in [-87, 88], to 1e-7 relative (Cephes expf); beyond, that of the nearer end."""
+    x = min(max(x, float32(-87.0)), float32(88.0))
     n = np.floor(x * float32(1 / math.log(2)) + float32(0.5))
     x = x - n * float32(0.693359375) + n * float32(2.12194440e-4)
     y = float32(1.9875691500e-4)
@@ -251,6 +251,44 @@ def _rho_gradient(grad, rho, noise, weight_of_log_sigma, out):
 
 
 @_inner
+def _scale_block(log_excess, floor, dropout, std, variance, slope):
+    log_std, sum_of_variance = float32(0), float32(0)
+    for i in range(len(log_excess)):
+        excess = exp32(log_excess[i])
+        free = excess + floor
+        scale = free * dropout
+        log_std += log32(free)
+        slope[i] = excess / free
+        std[i] = scale
+        variance[i] = scale * scale
+        sum_of_variance += scale * scale
+    return log_std, sum_of_variance
+
+
+def _layer_scales(log_excess, floor, dropout, std, variance, slope, sums):
+    """Set std = dropout (floor + e^log_excess), its square, and d log std / d log_excess, all [1, P].
+
+    sums float64 [1, ceil(P / STRIDE), 2] takes each block's sums of log(floor + e^log_excess) and of the variance.
+    """
+    size = log_excess.shape[1]
+    lowest, factor = float32(floor), float32(dropout)
+    for task in prange(sums.shape[1]):
+        a, b = task * STRIDE, min(size, (task + 1) * STRIDE)
+        sums[0, task, 0], sums[0, task, 1] = _scale_block(
+            log_excess[0, a:b], lowest, factor, std[0, a:b], variance[0, a:b], slope[0, a:b]
+        )
+
+
+def _layer_gradient(product, variance, slope, grad_kl):
+    """Replace product [1, P] by slope (variance (product + grad_kl) - grad_kl), the gradient for log_excess."""
+    size = product.shape[1]
+    weight = float32(grad_kl)
+    for task in prange((size + STRIDE - 1) // STRIDE):
+        for i in range(task * STRIDE, min(size, (task + 1) * STRIDE)):
+            product[0, i] = slope[0, i] * (variance[0, i] * (product[0, i] + weight) - weight)
+
+
+@_inner
 def _gradient_block(grad, weights, noise, rho, pull, push, noise_in_mu, g_mu, g_rho):
     for i in range(len(grad)):
         sigma, slope = softplus32(rho[i])
@@ -297,3 +335,5 @@ fill_normals = _loop(_fill_normals)
 draw_weights = _loop(_draw_weights)
 rho_gradient = _loop(_rho_gradient)
 adam_weights = _loop(_adam_weights)
+layer_scales = _loop(_layer_scales)
+layer_gradient = _loop(_layer_gradient)

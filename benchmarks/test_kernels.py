@@ -59,4 +59,4 @@ def test_reduce_draws(compare):
 
 def test_row_noise(compare):
     """Normals for 1,000 images and 1,000 units."""
-    compare("row_noise", lambda: row_noise(0, 0, torch.arange(1000), 1000, "normal"))
+    compare("row_noise", lambda: row_noise(0, 0, torch.arange(1000), 1000))

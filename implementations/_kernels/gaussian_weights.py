@@ -18,13 +18,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
-import numpy.typing as npt
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bench.noise import compiled_loops
+from implementations._kernels.loops import block_sums, flat_arrays, loops_for
 from implementations._kernels.sums import sum_of_logs
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -46,7 +45,7 @@ class GaussianWeights(TorchDistribution):
         """Return one draw."""
         assert not sample_shape, "one draw at a time"
         noise = self.normals(torch.empty_like(self.mu))
-        loops = compiled_loops() if noise.is_cpu and noise.dtype == torch.float32 else None
+        loops = loops_for(noise)
         if loops is None:
             self.drawn, self.log_q = _DrawWeights.apply(self.mu, self.rho, noise)
         else:
@@ -108,8 +107,8 @@ class _DrawInOnePass(torch.autograd.Function):
         ctx.save_for_backward(rho, noise)
         ctx.loops = loops
         weights = torch.empty_like(mu)
-        sums = torch.empty(1, math.ceil(mu.numel() / loops.STRIDE), 3, dtype=torch.float64)
-        loops.draw_weights(*_flat_arrays(mu, rho, noise, weights), sums.numpy())
+        sums = block_sums(mu.numel(), 3, loops)
+        loops.draw_weights(*flat_arrays(mu, rho, noise, weights), sums.numpy())
         log_sigma, squared_noise, _ = sums.sum((0, 1))
         log_q = -0.5 * squared_noise - log_sigma - noise.numel() * HALF_LOG_TWO_PI
         return weights, log_q.to(mu.dtype)
@@ -119,14 +118,9 @@ class _DrawInOnePass(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, grad_log_q: Tensor) -> tuple[Tensor, Tensor, None, None]:
         rho, noise = ctx.saved_tensors
         grad_rho = torch.empty_like(rho)
-        arrays = _flat_arrays(grad.contiguous(), rho, noise)
-        ctx.loops.rho_gradient(*arrays, -float(grad_log_q), *_flat_arrays(grad_rho))
+        arrays = flat_arrays(grad.contiguous(), rho, noise)
+        ctx.loops.rho_gradient(*arrays, -float(grad_log_q), *flat_arrays(grad_rho))
         return grad, grad_rho, None, None
-
-
-def _flat_arrays(*values: Tensor) -> list[npt.NDArray[Any]]:
-    """Return contiguous tensors as arrays [1, P]."""
-    return [value.detach().view(1, -1).numpy() for value in values]
 
 
 class _HalfSquares(torch.autograd.Function):

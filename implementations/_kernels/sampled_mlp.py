@@ -32,10 +32,10 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from bench.noise import compiled_loops
 from bench.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout, forward
+from implementations._kernels.loops import block_sums, flat_arrays, loops_for
 from implementations._kernels.sums import sum_of_logs
 
 NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -83,7 +83,7 @@ class SampledMlp:
         self._minus_one_over_batches = self.mu.new_tensor(-1 / objective.n_batches)
         self._layers = layout.layers(self._weights)
         self._layer_gradients = layout.layers(self.gradient[:size])
-        self._loops = compiled_loops() if self.mu.is_cpu and dtype == torch.float32 else None
+        self._loops = loops_for(self.mu)
         self._activations = layout.activations(batch_size, self.mu)
         self._flowing = layout.activations(batch_size, self.mu)
 
@@ -105,7 +105,7 @@ class SampledMlp:
         first, second, step_size, correction = adam.advance()
         objective = self.objective
         pull, push = 1 / (objective.prior_std**2 * objective.n_batches), 1 / objective.n_batches
-        arrays = [value.view(1, -1).numpy() for value in (self.gradient[: len(self.mu)], self._weights, self.epsilon)]
+        arrays = flat_arrays(self.gradient[: len(self.mu)], self._weights, self.epsilon)
         halves = [value.view(2, 1, -1).numpy() for value in (self.parameters, first, second)]
         self._loops.adam_weights(*arrays, *halves, pull, push, objective.detach_mu, step_size, correction)
         return log_ratio / objective.n_batches + nll
@@ -119,9 +119,8 @@ class SampledMlp:
 
     def _sample_in_one_pass(self, loops: ModuleType) -> Tensor:
         """Set w only; return log q - log p, float64 []."""
-        arrays = [value.view(1, -1).numpy() for value in (self.mu, self.rho, self.epsilon, self._weights)]
-        sums = torch.empty(1, math.ceil(len(self.mu) / loops.STRIDE), 3, dtype=torch.float64)
-        loops.draw_weights(*arrays, sums.numpy())
+        sums = block_sums(len(self.mu), 3, loops)
+        loops.draw_weights(*flat_arrays(self.mu, self.rho, self.epsilon, self._weights), sums.numpy())
         log_sigma, squared_noise, squared_weights = sums.sum((0, 1)).unbind()
         prior_std = self.objective.prior_std
         squares = squared_weights / prior_std**2 - squared_noise
