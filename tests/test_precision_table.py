@@ -155,6 +155,12 @@ def test_a_precision_that_could_not_be_had_says_why():
     assert found.notes == ("mxnet_bbb, bf16: skipped, MXNet computes in float32.",)
 
 
+def test_the_test_set_comes_first():
+    metrics = {"letters/refusal_rate": 0.5, "mnist/nll": 0.1, "mnist/accuracy": 0.9}
+    found = table(made(metrics=metrics), made(precision="bf16", metrics=metrics))
+    assert list(found.frame["metric"])[:3] == ["accuracy", "nll", "refusal_rate"]
+
+
 def test_two_precisions_have_lines_of_their_own():
     metrics = {"mnist/accuracy": 0.9}
     found = table(*(made(precision=name, metrics=metrics) for name in ("float32", "bf16", "tf32")))

@@ -125,7 +125,7 @@ def _approach(
     rows = rows_of(pairs[0][0])
     lines = [
         [approach, precision, *_metric_line(key, pairs, list(plains.values()), rows)]
-        for key in pairs[0][0]["metrics"]
+        for key in sorted(pairs[0][0]["metrics"], key=_place)
         if all(_number(record, key) is not None for pair in pairs for record in pair)
     ]
     beyond = [line[COLUMNS.index("beyond noise")] for line in lines]
@@ -135,6 +135,11 @@ def _approach(
         f"beyond it; {len(pairs)} seed(s), products by {' / '.join(products)}."
     )
     return lines + [[approach, precision, *_time_line(key, pairs)] for key in TIMES], [note]
+
+
+def _place(key: str) -> tuple[bool, str]:
+    """Return what sorts metrics: those of the test set before those of other sets."""
+    return not key.startswith("mnist/"), key
 
 
 def _number(record: Record, key: str) -> float | None:
