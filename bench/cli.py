@@ -17,9 +17,10 @@ from tabulate import tabulate
 from bench import __version__, data, environment
 from bench.errors import BenchError, ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Estimate, Selection, cells, estimate
+from bench.precision import PRECISIONS
 from bench.progress import Progress, duration
 from bench.recipes import PROFILES, recipe_names
-from bench.registry import manifests
+from bench.registry import manifests, source_files
 from bench.store import Store
 
 INTERRUPTED = 130
@@ -176,7 +177,9 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
-    parser.add_argument("--precision", default="float32", help="default: float32")
+    parser.add_argument(
+        "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +234,7 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = _select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = _estimates(chosen, records)
+    costs = _estimates(chosen, records, arguments.threads)
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
@@ -250,8 +253,19 @@ def _run(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if bad else 0
 
 
-def _estimates(chosen: Sequence[Cell], records: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
-    return {cell.key: estimate(cell, [*records, *_committed(records)]) for cell in chosen}
+def _estimates(
+    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
+) -> dict[str, Estimate]:
+    import torch
+
+    from bench.timing import matmul_rate
+
+    known = [*records, *_committed(records)]
+    rate = None
+    if any("matmul_rate" in record["provenance"] for record in known):
+        rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
+    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
+    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in chosen}
 
 
 def _committed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -274,7 +288,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         record = existing(cell, store)
         cost = costs[cell.key]
         done = record is not None and is_final(record)
-        fit_s = None if done else 0.0 if cell.fit_key in seen else cost.fit_s
+        trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
+        fit_s = None if done else 0.0 if trained else cost.fit_s
         if not done:
             seen.add(cell.fit_key)
         rows.append(
@@ -344,7 +359,7 @@ def _print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> N
 
 
 def _table_folder(arguments: argparse.Namespace) -> Path:
-    parts = [arguments.profile, arguments.device.replace(":", ""), arguments.precision]
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
     usual = ["full", "cpu", "float32"]
     name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
     folder: Path = arguments.results / "tables"
@@ -357,9 +372,11 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
-    chosen = tables.select(records, arguments.profile, arguments.device, arguments.precision)
+    device = arguments.device.split(":")[0]
+    chosen = tables.select(records, arguments.profile, device, arguments.precision)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
     return made, [*(problem.reason for problem in problems), *untrusted]
 
 
@@ -368,6 +385,8 @@ def _table(arguments: argparse.Namespace) -> int:
 
     if arguments.profile not in PROFILES:
         raise unknown_name("profile", arguments.profile, PROFILES)
+    if arguments.precision not in PRECISIONS:
+        raise unknown_name("precision", arguments.precision, PRECISIONS)
     store = Store(arguments.results)
     made, problems = _make_tables(arguments, store)
     if arguments.name == "throughput" and arguments.name not in made:

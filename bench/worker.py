@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import environment
+from bench import environment, timing
 from bench.data import data_hashes, load_split, toy_split
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Context, Posterior, Split, Task
 from bench.measuring import Measurement
 from bench.plan import Cell
+from bench.precision import BY_ROUNDING, matrix_products, products_by
 from bench.protocols import Protocol
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest, source_files
@@ -82,6 +83,7 @@ class RunContext(Context):
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
         """See `Context.epoch_end`: the clock stops here and starts again on return."""
+        timing.synchronise(self.device)  # what the epoch has asked of a GPU belongs to its time
         seconds = time.perf_counter() - self._mark
         if os.getppid() != self._parent:
             raise OrphanedError("the run that started this fit is gone")
@@ -89,6 +91,7 @@ class RunContext(Context):
             if not math.isfinite(value):
                 raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
         measured = self._measure(posterior(), epoch)
+        timing.synchronise(self.device)
         now = time.perf_counter()
         self.epochs.append(
             {"epoch": epoch, "seconds": seconds, "with_measuring_s": now - self._mark, **trace, **measured}
@@ -113,6 +116,9 @@ def _load_train(cell: Cell, options: Options) -> tuple[Split, Task]:
         train = toy_split()
     else:
         train = load_split(cell.split, cell.seed, Path(options.data_dir) if options.data_dir else None)
+    device = torch.device(cell.device)
+    if device.type != "cpu":  # all rows at once, so that no step waits for a batch to be copied
+        train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
     return train, _task(train, kind)
 
 
@@ -133,8 +139,10 @@ def fit(cell: Cell, approach: Approach, store: Store, protocol: Protocol, option
         return Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
     context = RunContext(cell, store, protocol.epoch, send)
     load_before, started = environment.load_average(), environment.now()
+    _forget_peak_memory(context.device)
     start = time.perf_counter()
     posterior = approach.fit(train, task, context)
+    timing.synchronise(context.device)
     seconds = [entry["seconds"] for entry in context.epochs]
     trained_rows = len(train)
     if context.steps_per_epoch is not None:
@@ -154,6 +162,7 @@ def fit(cell: Cell, approach: Approach, store: Store, protocol: Protocol, option
             ),
             "train_images_per_s": trained_rows / epoch_s if epoch_s and task.kind == "classification" else None,
             "peak_memory_mib": _peak_memory_mib(),
+            **_peak_device_memory(context.device),
             "valid": not reason,
             "reason": reason,
         },
@@ -174,6 +183,8 @@ def _why_timings_do_not_count(context: RunContext, cell: Cell, load_before: floa
         reasons.append("the fit was interrupted and resumed")
     if cell.profile == "smoke":
         reasons.append("profile smoke runs two steps an epoch")
+    if products_by(cell.precision, context.device) == BY_ROUNDING:
+        reasons.append(f"{cell.device} has no {cell.precision} products: their operands were rounded first")
     busy = max(load_before, environment.load_average())
     if busy > context.threads + BUSY_MARGIN:
         reasons.append("other load on the machine")
@@ -183,6 +194,18 @@ def _why_timings_do_not_count(context: RunContext, cell: Cell, load_before: floa
 def _peak_memory_mib() -> float:
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def _forget_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_device_memory(device: torch.device) -> dict[str, float]:
+    """Return the most that tensors took of a GPU's memory during the fit, beside the process's own peak."""
+    if device.type != "cuda":
+        return {}
+    return {"peak_device_memory_mib": round(torch.cuda.max_memory_allocated(device) / 2**20, 1)}
 
 
 def _model_size(posterior: Posterior) -> dict[str, int]:
@@ -199,10 +222,22 @@ def _model_size(posterior: Posterior) -> dict[str, int]:
 def _provenance(cell: Cell, load_before: float, threads: int) -> dict[str, Any]:
     return {
         **environment.describe(threads),
+        **_machine(cell, threads),
         "load_average": [load_before, environment.load_average()],
         "source_sha256": environment.source_hash(source_files(cell.approach)),
         "data_sha256": data_hashes(),
         "split_looked_at": "none of the test rows enter fit; per-epoch numbers are measured as the document did",
+    }
+
+
+def _machine(cell: Cell, threads: int) -> dict[str, Any]:
+    """Return what decides the speed and rounding of this cell here: device, how products are made, how fast."""
+    device = torch.device(cell.device)
+    return {
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "products": products_by(cell.precision, device),
+        "matmul_rate": timing.matmul_rate(device, threads),  # measured by `work`, before any precision but float32
     }
 
 
@@ -255,9 +290,12 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
         torch.set_num_threads(options.threads)
     for kind in (np.float32, np.float64):
         np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+    device = torch.device(cells[0].device)
+    timing.matmul_rate(device, torch.get_num_threads())
     torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
     try:
-        _work(cells, options, send)
+        with matrix_products(cells[0].precision, device):  # predictions too: who trains in bf16 predicts in it
+            _work(cells, options, send)
     finally:
         torch.set_flush_denormal(False)
 
@@ -266,6 +304,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     store = Store(Path(options.root))
     budget = profile(cells[0].profile)
     data_dir = Path(options.data_dir) if options.data_dir else None
+    device = torch.device(cells[0].device)
     fitted: Fit | None = None
     for cell in cells:
         send({"kind": "start", "key": cell.key})
@@ -275,10 +314,10 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             entry = manifest(cell.approach)
             approach = build(entry, resolve(entry, cell.recipe), budget)
             if fitted is None:
-                watcher = protocol_of(entry, "published", cell.seed, budget, data_dir)
+                watcher = protocol_of(entry, "published", cell.seed, budget, data_dir, device)
                 fitted = fit(cell, approach, store, watcher, options, send)
             send({"kind": "measure", "key": cell.key})
-            protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir)
+            protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, device)
             start = time.perf_counter()
             measured = protocol.final(fitted.posterior, fitted.info["epochs"])
             measured.timings["measure_s"] = time.perf_counter() - start

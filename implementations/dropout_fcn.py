@@ -24,6 +24,7 @@ Fails when: the learning rate is kept for a loss of another scale.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -114,16 +115,16 @@ class DropoutPosterior(Posterior):
         self._seed = seed
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
-        """Predict x [B, n_inputs] under the masks of each draw and row."""
-        device = self._flat.device
-        x = x.to(device, self._flat.dtype)
-        layers = self._layout.layers(self._flat)
+        """Predict x [B, n_inputs] under the masks of each draw and row, on the device of x."""
+        x = x.to(self._flat.dtype)
+        layers = self._layout.layers(self._flat.to(x.device))
+        masks = self._masks.to(x.device)
         out = x.new_empty(len(draws), len(x), self._layout.sizes[-1])
         for logits, draw in zip(out, draws, strict=True):
-            words = row_bits(self._seed, draw, rows, self._masks.n_words).to(device)
+            words = row_bits(self._seed, draw, rows, masks.n_words).to(x.device)
             for start in range(0, len(x), _dense.ROWS_AT_A_TIME):
                 block = slice(start, start + _dense.ROWS_AT_A_TIME)
-                logits[block] = forward(x[block], layers, self._masks.layers(words[block]), self._negative_slope)[1]
+                logits[block] = forward(x[block], layers, masks.layers(words[block]), self._negative_slope)[1]
         return Categorical(torch.log_softmax(out, 2))
 
     def arrays(self) -> Mapping[str, Tensor]:
@@ -162,6 +163,10 @@ class Masks:
         rates = (recipe.input_dropout, *[recipe.hidden_dropout] * (len(widths) - 1))
         bits = torch.arange(256).unsqueeze(1).bitwise_right_shift(torch.arange(8)).bitwise_and(1)
         return cls(widths, rates, 2 * bits.to(like))
+
+    def to(self, device: torch.device) -> Masks:
+        """Return the same masks for words on another device."""
+        return dataclasses.replace(self, table=self.table.to(device))
 
     @property
     def n_words(self) -> int:

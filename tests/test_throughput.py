@@ -511,7 +511,7 @@ def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
         (["mlp", "--block", "0"], "not a positive number"),
         (["mlp", "--what", "trian"], "did you mean 'train'"),
         (["mlp", "--device", "tpu"], "known: cpu, cuda"),
-        (["mlp", "--precision", "half"], "known: float32"),
+        (["mlp", "--precision", "half"], "known: bf16, float32, tf32"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):

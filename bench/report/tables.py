@@ -9,6 +9,7 @@ from bench.claims import Claim, Record, match
 from bench.report.accuracy import accuracy_table
 from bench.report.cells import Table
 from bench.report.files import readme_block, update_readme, write_tables
+from bench.report.precision import precision_table
 from bench.report.pruning import pruning_table
 from bench.report.records import Results, select
 from bench.report.render import render, terminal_summary
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Table",
     "build_tables",
+    "precision_table",
     "readme_block",
     "render",
     "select",

@@ -6,12 +6,13 @@ All three see the same machine in the same minute, so that load, heat and clock 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from bench.precision import matrix_products
 from bench.timing import Stopwatch
 
 WARM_UP = 1  # rounds that are not counted
@@ -87,9 +88,11 @@ def fitting(seconds: float, units: int, block_s: float, most: int | None = None)
     return count if most is None else min(count, most)
 
 
-def created_on(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which code that names no device makes its tensors on this one."""
-    return nullcontext() if device.type == "cpu" else device
+@contextmanager
+def in_float32(device: torch.device) -> Iterator[None]:
+    """Multiply in float32 whatever is chosen for our side; tensors of code that names no device are made on this."""
+    with matrix_products("float32", device), nullcontext() if device.type == "cpu" else device:
+        yield
 
 
 def cycle(n_rows: int, size: int) -> Iterator[slice]:

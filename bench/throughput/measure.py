@@ -18,6 +18,7 @@ from bench.data import load_split
 from bench.errors import ConfigError, MissingFramework, Unsupported, unknown_name
 from bench.interface import Posterior, Split, Task
 from bench.measuring import draws_of
+from bench.precision import BY_ROUNDING, check_precision, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest
 from bench.registry import source_files as approach_files
@@ -30,7 +31,6 @@ from bench.throughput.yardsticks import Yardstick
 from bench.worker import BUSY_MARGIN
 
 WHATS = ("train", "predict")
-PRECISIONS = ("float32",)
 SEED = 0
 
 
@@ -67,8 +67,8 @@ def requests(
         if what not in WHATS:
             raise unknown_name("--what", what, WHATS)
     for precision in precisions:
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision '{precision}' is not available; known: {', '.join(PRECISIONS)}")
+        for device in devices:
+            check_precision(precision, device)
     for name, value in [("draws", min(draws)), *((name, how.get(name)) for name in ("rounds", "images", "threads"))]:
         if value is not None and value < 1:
             raise ConfigError(f"--{name} {value} is below 1; give a count such as {getattr(Request, name) or 1}")
@@ -152,6 +152,15 @@ def _record(request: Request, outcome: str, reason: str) -> dict[str, Any]:
 
 def _rows(request: Request, threads: int) -> list[dict[str, Any]]:
     subject = make_subject(request)
+    if products_by(request.precision, subject.device) == BY_ROUNDING:
+        raise Unsupported(f"{request.device} has no {request.precision} products of its own whose speed could be told")
+    if request.precision != "float32" and manifest(request.approach).cpu_float32_only:
+        raise Unsupported(f"{request.approach} runs in float32 only")
+    with matrix_products(request.precision, subject.device):
+        return _compared(request, subject, threads)
+
+
+def _compared(request: Request, subject: Subject, threads: int) -> list[dict[str, Any]]:
     with torch.random.fork_rng(devices=[subject.device] if subject.device.type == "cuda" else []):
         torch.manual_seed(stream_seed(SEED, "yardstick"))
         yardstick = yardsticks.load(request.approach)(subject.train, SEED)

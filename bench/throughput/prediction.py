@@ -19,9 +19,9 @@ from bench.throughput.blocks import (
     Comparison,
     MatrixProduct,
     Side,
-    created_on,
     cycle,
     fitting,
+    in_float32,
     time_block,
 )
 from bench.throughput.training import Subject
@@ -82,7 +82,7 @@ def compare_prediction(
         return sum(_predict(subject, posterior, images, draws, yardstick.refuses) for _ in range(times))
 
     def document(times: int) -> float:
-        with created_on(subject.device), yardstick.session():
+        with in_float32(subject.device), yardstick.session():
             return time_block(watch, lambda: yardstick.predict(images.x[next(batches)], len(draws)), times)
 
     ours_times, document_times = fitting(ours(1), 1, block_s), fitting(document(1), 1, block_s)
@@ -94,7 +94,8 @@ def compare_prediction(
     for _ in range(WARM_UP + rounds):
         found.ours.seconds.append(ours(ours_times))
         found.document.seconds.append(document(document_times))
-        found.product.seconds.append(time_block(watch, product, 1))
+        with in_float32(subject.device):
+            found.product.seconds.append(time_block(watch, product, 1))
     return found.drop_warm_up()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench.interface import Approach, Context, Posterior, Split, Task
 from bench.streams import generator
-from bench.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, created_on, fitting, time_block
+from bench.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, fitting, in_float32, time_block
 from bench.throughput.yardsticks import Yardstick
 from bench.timing import Stopwatch
 
@@ -91,9 +91,10 @@ def alternate(
     watch = Stopwatch(subject.device, yardstick.settle)  # of all but our blocks, between which it runs
 
     def between() -> None:
-        with created_on(subject.device), yardstick.session():
+        with in_float32(subject.device), yardstick.session():
             found.document.seconds.append(time_block(watch, yardstick.step, document))
-        found.product.seconds.append(time_block(watch, product, 1))
+        with in_float32(subject.device):
+            found.product.seconds.append(time_block(watch, product, 1))
 
     context = BlockContext(subject.seed, subject.device, ours, Stopwatch(subject.device, yardstick.settle), between)
     approach = dataclasses.replace(subject.approach, epochs=WARM_UP + rounds)
