@@ -95,7 +95,7 @@ class GaussianPosterior(Posterior):
         distinct = draws if self._sigma is not None else range(1)
         outputs = x.new_empty(len(distinct), sum(len(block[0]) for block in begun), self._family.layout.sizes[-1])
         for group, numbers in self._groups(network, distinct):
-            blocks = outputs[group].split(ROWS_AT_A_TIME, dim=1)
+            blocks = torch.split(outputs[group], ROWS_AT_A_TIME, dim=1)
             for start, block in zip(begun, blocks, strict=True):
                 for draw, out in zip(numbers, block, strict=True):
                     network.forward(start, draw, out)
@@ -227,6 +227,6 @@ def gaussian_log_prior(std: float, weights: Tensor) -> Tensor:
 
 def log_probabilities(outputs: Tensor) -> Categorical:
     """Normalise logits [S, B, K] in place, some draws at a time."""
-    for some in outputs.split(max(1, READ_OUT_NUMBERS // max(1, outputs[0].numel()))):
+    for some in torch.split(outputs, max(1, READ_OUT_NUMBERS // max(1, outputs[0].numel()))):
         some.copy_(torch.log_softmax(some, dim=2))
     return Categorical(outputs)

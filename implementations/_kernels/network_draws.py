@@ -34,7 +34,7 @@ ROW_MULTIPLE = 16
 
 def row_blocks(x: Tensor) -> list[Tensor]:
     """Return x [B, in] in blocks of ROWS_AT_A_TIME rows, zeros after the last row up to a multiple of ROW_MULTIPLE."""
-    *whole, last = x.split(ROWS_AT_A_TIME)
+    *whole, last = torch.split(x, ROWS_AT_A_TIME)
     missing = -len(last) % ROW_MULTIPLE
     return [*whole, pad(last, (0, 0, 0, missing)) if missing else last]
 
