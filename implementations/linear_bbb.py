@@ -20,15 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
+from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
-from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
 
@@ -83,7 +89,8 @@ class LinearBbb(Approach):
         return Layout((task.n_inputs, self.hidden_units, self.hidden_units, task.n_outputs))
 
     def _family(self, task: Task, seed: int) -> Family:
-        return Family(self._layout(task), self.prior_std, _log_probabilities, seed)
+        prior = partial(gaussian_log_prior, self.prior_std)
+        return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
     def _network(self, task: Task, ctx: Context) -> SampledMlp:
         """Return the network as it starts."""
@@ -97,7 +104,3 @@ class LinearBbb(Approach):
         network.mu.copy_(start)
         network.rho.fill_(self.rho_start)
         return network
-
-
-def _log_probabilities(outputs: Tensor) -> Categorical:
-    return Categorical(torch.log_softmax(outputs, dim=2))
