@@ -18,7 +18,7 @@ from bench.errors import ConfigError, ContractViolation, Unsupported
 from bench.interface import Gaussian
 from bench.measuring import BLOCK_NUMBERS, block_rows
 from bench.metrics import evaluate_classification, reduce_draws
-from bench.streams import generator
+from bench.streams import normals_
 from implementations._kernels import gaussian_posterior as kernel
 from implementations._kernels.gaussian_posterior import (
     Family,
@@ -73,7 +73,7 @@ def unflatten(flat, like):
 
 
 def normals(posterior, stream, draw, count):
-    return torch.empty(count, dtype=torch.float64).normal_(generator=generator(posterior._family.seed, stream, draw))
+    return normals_(torch.empty(count), posterior._family.seed, stream, draw).double()
 
 
 def finish(case, a, layers):
@@ -284,7 +284,7 @@ def test_log_density_ratio_is_that_of_the_two_normals(case):
         where = flatten(used)
         rest = torch.tensor([i for i in range(layout.n_weights) if i not in set(where.tolist())], dtype=torch.int64)
         for part, index in ((where, ()), (rest, (1,))):
-            noise = torch.empty(len(part)).normal_(generator=generator(12, "draw", draw, *index))
+            noise = normals_(torch.empty(len(part)), 12, "draw", draw, *index)
             weights[part] = torch.addcmul(mu[part], sigma[part], noise)
         w, m, s = weights.double(), mu.double(), sigma.double()
         expected = Normal(m, s).log_prob(w).sum() - Normal(0.0, 2.5).log_prob(w).sum()

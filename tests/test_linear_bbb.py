@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from bench.interface import Context, Split, Task
-from bench.streams import StepNoise, generator, stream_seed
+from bench.streams import StepNoise, generator, normals_, stream_seed
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
 from implementations._kernels.layout import Layout
@@ -270,7 +270,7 @@ def test_the_posterior_has_the_networks_prior_and_activation() -> None:
     nothing = Split("train60k", torch.empty(0, 784), torch.empty(0, dtype=torch.int64), torch.arange(0))
     posterior = LinearBbb(epochs=0, prior_std=2.5).fit(nothing, MNIST, Recorder(7))
     mu, sigma = posterior.arrays().values()
-    w = torch.addcmul(mu, sigma, torch.empty(len(mu)).normal_(generator=generator(7, "draw", 3)))
+    w = torch.addcmul(mu, sigma, normals_(torch.empty(len(mu)), 7, "draw", 3))
     q, p = Normal(mu.double(), sigma.double()), Normal(0.0, 2.5)
     expected = (q.log_prob(w.double()) - p.log_prob(w.double())).sum().item()
     # of 4.5 million nats; the two sums of squares in it, 350,000 nats, are good to 1.5e-5

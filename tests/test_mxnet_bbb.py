@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bench.errors import ConfigError, ContractViolation, MissingFramework, Unsupported
 from bench.interface import Split, Task
-from bench.streams import generator
+from bench.streams import generator, normals_
 from bench.testing import CheckContext
 
 try:
@@ -244,7 +244,7 @@ def test_mxnet_predicts_the_same_logits(use_second_hidden):
     layout, used = Layout((784, 400, 400, 10)), (True, use_second_hidden, True)
     drawn = torch.cat([marginal.used.flatten() for marginal in posterior.weights().values()])
     noise = torch.zeros_like(mu)
-    noise[drawn] = torch.empty(int(drawn.sum())).normal_(generator=generator(0, "draw", 2))
+    noise[drawn] = normals_(torch.empty(int(drawn.sum())), 0, "draw", 2)
     for weights, predicted in (
         (mu + sigma * noise, posterior.predict(x, range(2, 3), torch.arange(50))),
         (mu, posterior.mean_network().predict(x, range(1), torch.arange(50))),

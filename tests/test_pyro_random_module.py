@@ -17,6 +17,7 @@ from torch.distributions import Normal  # noqa: E402
 from torch.nn.functional import softplus  # noqa: E402
 
 from bench.interface import Split, Task  # noqa: E402
+from bench.streams import normals_  # noqa: E402
 from bench.testing import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_random_module import DocumentNetwork  # noqa: E402
 from implementations import pyro_random_module as approach  # noqa: E402
@@ -212,9 +213,7 @@ def test_prediction_is_the_documents_network_with_drawn_weights():
     predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
     net = DocumentNetwork(N_HIDDEN, N_INPUTS).net
     for index, draw in enumerate(range(3, 5)):
-        noise = torch.randn(
-            N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1), generator=CheckContext(9).generator("draw", draw)
-        )
+        noise = normals_(torch.empty(N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)), 9, "draw", draw)
         start = 0
         for (name, parameter), marginal in zip(net.named_parameters(), posterior.weights().values(), strict=True):
             assert name in approach.WEIGHTS

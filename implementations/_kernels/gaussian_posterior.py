@@ -22,8 +22,8 @@ from torch import Tensor
 
 from bench.errors import ContractViolation, Unsupported, unknown_name
 from bench.interface import Categorical, Gaussian, Marginal, Noise, Posterior
-from bench.streams import generator
-from implementations._kernels.layout import Layout, normal_
+from bench.streams import normals_
+from implementations._kernels.layout import Layout
 from implementations._kernels.network_draws import (
     ROWS_AT_A_TIME,
     Activation,
@@ -184,7 +184,7 @@ class GaussianPosterior(Posterior):
         """Return a draw's weights in layers that no prediction needs, from a stream of their own."""
         assert self._sigma is not None
         mu, sigma = (self._family.select(flat, used=False) for flat in (self._mu, self._sigma))
-        return torch.addcmul(mu, sigma, normal_(torch.empty_like(mu), generator(self._family.seed, "draw", draw, 1)))
+        return torch.addcmul(mu, sigma, normals_(torch.empty_like(mu), self._family.seed, "draw", draw, 1))
 
     def _network(self, device: torch.device) -> NetworkDraws:
         """Return what turns a draw's numbers into outputs."""
@@ -214,7 +214,7 @@ class GaussianPosterior(Posterior):
         if self._sigma is not None:
             stream = "shared-draw" if self.noise == "shared" else "draw"
             for draw, normals in zip(draws, numbers, strict=True):
-                normal_(normals, generator(self._family.seed, stream, draw))
+                normals_(normals, self._family.seed, stream, draw)
         network.place_(numbers)
         self._drawn = (draws, network.device, numbers)
         return numbers

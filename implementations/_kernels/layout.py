@@ -65,10 +65,3 @@ def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Seq
             out.sigmoid_()
         x = out
     return x
-
-
-def normal_(out: Tensor, generator: torch.Generator) -> Tensor:
-    """Fill `out` with standard normals of a CPU generator, so that every device sees the same noise."""
-    if out.is_cpu:
-        return out.normal_(generator=generator)
-    return out.copy_(torch.empty(out.shape, dtype=out.dtype).normal_(generator=generator))
