@@ -254,7 +254,7 @@ def test_noise_of_a_layer_left_out_is_not_drawn():
 
 @given(st.integers(1, 2_000_000), st.integers(2, 1000))
 def test_blocks_of_rows_bound_the_answer(n_draws, n_classes):
-    """A block's log-probabilities, at four bytes, are at most 200 MB, or those of a single row."""
+    """A block's log-probabilities, at four bytes, are at most 80 MB, or those of a single row."""
     rows = block_rows(posterior_of(), n_draws, n_classes)
     assert rows >= 1
     assert rows == 1 or rows * n_draws * n_classes <= BLOCK_NUMBERS

@@ -332,9 +332,9 @@ def test_blocks_bound_the_memory_and_do_not_change_the_numbers(rows, monkeypatch
     blocks = predict_split(Oracle(), rows, range(3), 10)
     assert (whole.summary.mean_probs == blocks.summary.mean_probs).all()
     assert (whole.hits == blocks.hits).all()
-    # 1,000 draws of 10 classes: at most 50 million log-probabilities at a time
+    # 1,000 draws of 10 classes: at most 20 million log-probabilities at a time
     monkeypatch.setattr(bench.measuring, "WEIGHT_NOISE_ROWS", 10_000)
-    assert block_rows(Oracle(), 1_000, 10) == 5_000
+    assert block_rows(Oracle(), 1_000, 10) == 2_000
 
 
 def test_draws_of_a_deterministic_network_is_one():

@@ -167,7 +167,10 @@ class GaussianPosterior(Posterior):
         network, ratios = self._network(self._mu.device), []
         for group, numbers in self._groups(network, draws):
             for draw, weights in zip(draws[group], numbers, strict=True):
-                ratios.append(self._log_ratio(weights, used=True) + self._log_ratio(self._unused(draw), used=False))
+                ratio = self._log_ratio(weights, used=True)
+                ratios.append(
+                    ratio if all(self._family.used) else ratio + self._log_ratio(self._unused(draw), used=False)
+                )
         return torch.stack(ratios) - self._sum_of_log_sigma
 
     @cached_property
