@@ -17,6 +17,7 @@ from bench import timing
 from bench.cli import INCOMPLETE, USAGE, main
 from bench.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.interface import Approach, Categorical, Posterior, Split, Task
+from bench.measuring import ROW_NOISE_ROWS
 from bench.recipes import build, profile, resolve
 from bench.registry import load_class, manifest
 from bench.report.cells import Missing, Number
@@ -330,7 +331,7 @@ def test_shared_noise_is_a_row_of_its_own_where_there_is_any():
 def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
     test = rows_of(3000, 2)
     assert len(prediction.images_for(FixedPosterior("weights"), test, 100, 10, None)) == 3000
-    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, None)) == 2000
+    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, None)) == ROW_NOISE_ROWS
     assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, 5)) == 5
 
 

@@ -115,15 +115,20 @@ class DocumentBbb:
         The document predicts with the posterior means alone; this is what it has for a draw, the weights of a training
         step, in the loop over batches of its evaluation. All networks are drawn once, before the first batch.
         """
+        networks = self.draw_networks(n_draws)
+        return np.concatenate([self.predict(x, networks) for x in batches], axis=1)
+
+    def draw_networks(self, n_draws: int) -> list[list[NDArray]]:
+        """Return the weights of newly drawn networks."""
         sigmas = [nd.log(1.0 + nd.exp(rho)) for rho in self.rhos]
-        networks = [
+        return [
             [mu + s * nd.random_normal(shape=mu.shape) for mu, s in zip(self.mus, sigmas, strict=True)]
             for _ in range(n_draws)
         ]
-        answers = [
-            np.stack([nd.log_softmax(self.forward(x, weights)).asnumpy() for weights in networks]) for x in batches
-        ]
-        return np.concatenate(answers, axis=1)
+
+    def predict(self, x: NDArray, networks: Sequence[Sequence[NDArray]]) -> npt.NDArray[np.float32]:
+        """Return log-probabilities [S, B, K] of a batch x [B, in] of scaled images."""
+        return np.stack([nd.log_softmax(self.forward(x, weights)).asnumpy() for weights in networks])
 
     def accuracy(self, batches: Iterable[tuple[NDArray, NDArray]]) -> float:
         """Return the share of images that the network of posterior means classifies rightly."""
