@@ -20,6 +20,9 @@ log q is noise of mean zero:
 
 Cost: one batch is three matrix products a layer (two for the first), an exponential and 1 1/4 logarithms a weight, and
 about twelve light passes over vectors of length P; memory 7 P numbers, and 4 P for the moments of Adam.
+
+Several seeds at once: every vector holds the E seeds one after the other, so that all that goes element by element is
+done as for one of E P weights; only sums over the weights, and matrix products, have E in front.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from implementations._kernels.layout import Layout, forward, normal_
-from implementations._kernels.sums import sum_of_logs
+from implementations._kernels.layout import Layout, forward, normal_, product
+from implementations._kernels.sums import row_sums_of_logs, row_sums_of_squares
 
 NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(outputs [B, out], y) -> (summed negative log-likelihood, its gradient [B, out])."""
+"""(outputs [B, out], y) -> (summed negative log-likelihood [], its gradient [B, out]), with E in front if several."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class SampledMlp:
         objective: Objective,
         batch_size: int,
         *,
+        n_seeds: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -66,10 +70,12 @@ class SampledMlp:
             layout: sizes of the layers.
             objective: what is minimised.
             batch_size: rows of the largest batch.
+            n_seeds: E; above 1, batches and losses have E in front.
             dtype: of the parameters and all computation.
             device: where they live.
         """
-        size = layout.n_weights
+        self._shape = (layout.n_weights,) if n_seeds == 1 else (n_seeds, layout.n_weights)
+        size = math.prod(self._shape)
         self.objective = objective
         self.parameters = torch.zeros(2 * size, dtype=dtype, device=device)  # mu, then rho: one vector to optimise
         self.gradient = torch.zeros_like(self.parameters)
@@ -77,14 +83,20 @@ class SampledMlp:
         self.epsilon = torch.zeros_like(self.mu)
         self._sigma, self._weights = torch.empty_like(self.mu), torch.empty_like(self.mu)
         self._minus_one_over_batches = self.mu.new_tensor(-1 / objective.n_batches)
-        self._layers = layout.layers(self._weights)
-        self._layer_gradients = layout.layers(self.gradient[:size])
-        self._activations = layout.activations(batch_size, self.mu)
-        self._flowing = layout.activations(batch_size, self.mu)
+        self._layers = layout.layers(self._weights.view(self._shape))
+        self._layer_gradients = layout.layers(self.gradient[:size].view(self._shape))
+        self._activations = layout.activations(batch_size, self.mu.view(self._shape))
+        self._flowing = layout.activations(batch_size, self.mu.view(self._shape))
 
-    def draw_noise(self, generator: torch.Generator) -> None:
-        """Fill `epsilon` with the generator's next P standard normals, in the order of the layout."""
-        normal_(self.epsilon, generator)
+    def of_seed(self, vector: Tensor, index: int) -> Tensor:
+        """Return a view of one seed's numbers in a vector like mu or rho [P], or like `parameters` [2, P]."""
+        seeds = vector.view(-1, self._shape[-1]) if len(vector) == len(self.mu) else vector.view(2, -1, self._shape[-1])
+        return seeds.select(-2, index)
+
+    def draw_noise(self, *generators: torch.Generator) -> None:
+        """Fill `epsilon` with each seed's generator's next P standard normals, in the order of the layout."""
+        for index, generator in enumerate(generators):
+            normal_(self.of_seed(self.epsilon, index), generator)
 
     def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L, float64 [], of the batch x [B, in], y [B, ...]; `gradient` then holds dL/dmu and dL/drho."""
@@ -104,21 +116,23 @@ class SampledMlp:
         torch.addcmul(self.mu, sigma, self.epsilon, out=weights)
         prior_std = self.objective.prior_std
         # Added up in double precision: the terms are of order 1e6, where single precision keeps one decimal.
-        squares = torch.dot(weights, weights).double() / prior_std**2 - torch.dot(self.epsilon, self.epsilon).double()
-        return sigma.numel() * math.log(prior_std) - sum_of_logs(sigma).double() + squares / 2
+        sigma, weights, epsilon = (vector.view(self._shape) for vector in (sigma, weights, self.epsilon))
+        squares = row_sums_of_squares(weights) / prior_std**2 - row_sums_of_squares(epsilon)
+        return self._shape[-1] * math.log(prior_std) - row_sums_of_logs(sigma).double() + squares / 2
 
     def _backpropagate(self, x: Tensor, y: Tensor) -> Tensor:
         """Return NLL(w) and leave G in the gradient's first half."""
-        activations = [buffer[: len(x)] for buffer in self._activations]
+        n_rows = x.shape[-2]
+        activations = [buffer[..., :n_rows, :] for buffer in self._activations]
         nll, flowing = self.objective.nll(forward(x, self._layers, activations), y)
         for depth in reversed(range(len(activations))):
             below = activations[depth - 1] if depth else x
             matrix_gradient, bias_gradient = self._layer_gradients[depth]
-            torch.mm(flowing.t(), below, out=matrix_gradient)
-            torch.sum(flowing, 0, out=bias_gradient)
+            product(flowing.mT, below, out=matrix_gradient)
+            torch.sum(flowing, -2, out=bias_gradient)
             if depth:
-                buffer = self._flowing[depth - 1][: len(x)]
-                torch.mm(flowing, self._layers[depth][0], out=buffer)
+                buffer = self._flowing[depth - 1][..., :n_rows, :]
+                product(flowing, self._layers[depth][0], out=buffer)
                 flowing = torch.ops.aten.sigmoid_backward.grad_input(buffer, below, grad_input=buffer)
         return nll
 
@@ -140,11 +154,11 @@ def sigma_of(rho: Tensor) -> Tensor:
 
 def categorical_nll(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return -sum log softmax(logits)[y] in nats and its gradient [B, K]; logits [B, K], y int64 [B]."""
-    log_probs = torch.log_softmax(logits, 1)
-    label = y.unsqueeze(1)
-    nll = -log_probs.gather(1, label).sum()
+    log_probs = torch.log_softmax(logits, -1)
+    label = y.unsqueeze(-1)
+    nll = -log_probs.gather(-1, label).sum((-2, -1))
     gradient = log_probs.exp_()
-    return nll, gradient.scatter_add_(1, label, gradient.new_full(label.shape, -1.0))
+    return nll, gradient.scatter_add_(-1, label, gradient.new_full(label.shape, -1.0))
 
 
 def gaussian_nll(std: float) -> NegativeLogLikelihood:
@@ -153,6 +167,7 @@ def gaussian_nll(std: float) -> NegativeLogLikelihood:
 
     def nll(mean: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         deviation = mean - y
-        return deviation.square().sum() / (2 * std**2) + constant * y.numel(), deviation / std**2
+        n_numbers = y.shape[-2] * y.shape[-1]
+        return deviation.square().sum((-2, -1)) / (2 * std**2) + constant * n_numbers, deviation / std**2
 
     return nll
