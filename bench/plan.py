@@ -38,6 +38,26 @@ class Cell:
     values: Mapping[str, Any]  # every field of the approach, or only the recipe's where its framework is missing
     corrections: tuple[str, ...]
     skip: str = ""  # why it cannot run here
+    batched: bool = False  # fitted in one computation with other seeds
+    family: str = ""  # what its other seeds share with it, where they can be fitted together
+    twin_keys: tuple[str, str] | None = None  # fit_key and key of the same cell fitted the other way
+
+    def twin(self) -> Cell:
+        """Return the same cell fitted the other way: together with other seeds, or by itself."""
+        assert self.twin_keys is not None, "a cell of a family has a twin"
+        fit_key, key = self.twin_keys
+        keys = (self.fit_key, self.key)
+        return dataclasses.replace(self, fit_key=fit_key, key=key, twin_keys=keys, batched=not self.batched)
+
+    @property
+    def identity(self) -> str:
+        """Return one key for the cell and its twin."""
+        return self.key if self.twin_keys is None else min(self.key, self.twin_keys[1])
+
+    @property
+    def lock_key(self) -> str:
+        """Return one key for the fit and its twin: at most one process works on either."""
+        return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> dict[str, Any]:
         """Return the fields that name the record."""
@@ -60,6 +80,7 @@ class Selection:
     profile: str = "full"
     device: str = "cpu"
     precision: str = "float32"
+    apart: bool = False  # fit every seed by itself
 
 
 def cells(selection: Selection) -> list[Cell]:
@@ -111,21 +132,19 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
     except MissingFramework as error:
         values, skip = dict(recipe.values), str(error)
     hashes = data_hashes()
-    fit_key = digest(
-        {
-            "approach": entry.name,
-            "values": values,
-            "split": recipe.split,
-            "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
-            "seed": seed,
-            "steps_per_epoch": budget.steps_per_epoch,
-            "precision": selection.precision,
-            "device": selection.device.split(":")[0],
-            "batched": False,
-        }
-    )
-    key = digest(
-        {
+    shared = {
+        "approach": entry.name,
+        "values": values,
+        "split": recipe.split,
+        "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
+        "steps_per_epoch": budget.steps_per_epoch,
+        "precision": selection.precision,
+        "device": selection.device.split(":")[0],
+    }
+
+    def keys(batched: bool) -> tuple[str, str]:
+        fit_key = digest({**shared, "seed": seed, "batched": batched})
+        measured = {
             "fit": fit_key,
             "recipe": recipe_name,
             "protocol": protocol,
@@ -134,7 +153,10 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
             "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
             "version": [PROTOCOL_VERSION, METRICS_VERSION],
         }
-    )
+        return fit_key, digest(measured)
+
+    fit_key, key = keys(batched=False)
+    together = "fit_many" in entry.capabilities and not selection.apart and not skip
     return Cell(
         approach=entry.name,
         recipe=recipe_name,
@@ -149,6 +171,8 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
         values=values,
         corrections=recipe.changes,
         skip=skip,
+        family=digest(shared) if together else "",
+        twin_keys=keys(batched=True) if together else None,
     )
 
 
@@ -178,13 +202,24 @@ def estimate(cell: Cell, records: Sequence[Mapping[str, Any]]) -> Estimate:
     if not same:
         return Estimate(None, None, "no record of this approach and recipe to learn from")
     epochs = cell.values.get("epochs", 0)
-    per_epoch = _median(record["timings"].get("epoch_with_measuring_s") for record in same)
+    per_epoch = _median(record["timings"].get("epoch_with_measuring_s") for record in _trained_alike(cell, same))
     measured = _median(record["timings"].get("measure_s") for record in same if record["protocol"] == cell.protocol)
     return Estimate(
         None if per_epoch is None else per_epoch * epochs,
         measured,
         f"{len(same)} record(s) on {same[0]['provenance']['cpu']}",
     )
+
+
+def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the records whose training time tells that of the cell.
+
+    A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
+    no more than one after the other.
+    """
+    alone = [record for record in records if "batched" not in record["timings"]]
+    together = [record for record in records if "batched" in record["timings"]]
+    return (together or alone) if cell.batched else alone
 
 
 def _median(values: Iterable[float | None]) -> float | None:
