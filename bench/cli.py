@@ -17,9 +17,10 @@ from tabulate import tabulate
 from bench import __version__, data, environment
 from bench.errors import BenchError, ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Estimate, Selection, cells, estimate
+from bench.precision import PRECISIONS
 from bench.progress import Progress, duration
 from bench.recipes import PROFILES, recipe_names
-from bench.registry import manifests
+from bench.registry import manifests, source_files
 from bench.store import Store
 
 INTERRUPTED = 130
@@ -69,6 +70,17 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -104,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="for machines")
     status.set_defaults(action=_status)
 
+    _add_throughput(commands)
+
     table = commands.add_parser("table", help="make the tables from the records")
     table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     _add_place(table)
@@ -136,11 +150,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_throughput(commands: Any) -> None:
+    throughput = commands.add_parser(
+        "throughput",
+        help="how fast our code is beside the documents' own, in turn in one run",
+        description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
+        "writes RESULTS/throughput and the table 'throughput'. Needs the repository: no wheel holds the documents' "
+        "code. Let nothing else run on the machine meanwhile.",
+    )
+    throughput.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
+    throughput.add_argument("--what", type=_names, default=("train", "predict"), help="default: train,predict")
+    throughput.add_argument("--device", type=_names, default=("cpu",), help="a list of devices (default: cpu)")
+    throughput.add_argument("--precision", type=_names, default=("float32",), help="a list (default: float32)")
+    throughput.add_argument("--draws", type=_counts, default=(100,), help="a list of draws to predict (default: 100)")
+    throughput.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
+    throughput.add_argument("--block", type=_positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
+    throughput.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
+    throughput.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    throughput.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    throughput.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    throughput.add_argument("--json", action="store_true", help="for machines")
+    throughput.set_defaults(action=_throughput)
+
+
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
-    parser.add_argument("--precision", default="float32", help="default: float32")
+    parser.add_argument(
+        "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +236,7 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = _select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = _estimates(chosen, records)
+    costs = _estimates(chosen, records, arguments.threads)
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
@@ -216,10 +255,20 @@ def _run(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if bad else 0
 
 
-def _estimates(chosen: Sequence[Cell], records: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
+def _estimates(
+    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
+) -> dict[str, Estimate]:
+    import torch
+
+    from bench.timing import matmul_rate
+
     known = [*records, *_committed(records)]
+    rate = None
+    if any("matmul_rate" in record["provenance"] for record in known):
+        rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
+    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: estimate(cell, known) for cell in both}
+    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in both}
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
@@ -252,7 +301,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         cell, group = to_do.get(named.identity, (named, []))
         cost = costs[cell.key]
         done = not group
-        fit_s = None if done else 0.0 if cell.fit_key in seen else cost.fit_s
+        trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
+        fit_s = None if done else 0.0 if trained else cost.fit_s
         if not done:
             seen.add(cell.fit_key)
         rows.append(
@@ -325,7 +375,7 @@ def _print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> N
 
 
 def _table_folder(arguments: argparse.Namespace) -> Path:
-    parts = [arguments.profile, arguments.device.replace(":", ""), arguments.precision]
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
     usual = ["full", "cpu", "float32"]
     name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
     folder: Path = arguments.results / "tables"
@@ -335,10 +385,15 @@ def _table_folder(arguments: argparse.Namespace) -> Path:
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
     from bench.report import tables
+    from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
-    chosen = tables.select(records, arguments.profile, arguments.device, arguments.precision)
-    return tables.build_tables(chosen, load_claims()), [problem.reason for problem in problems]
+    device = arguments.device.split(":")[0]
+    chosen = tables.select(records, arguments.profile, device, arguments.precision)
+    speeds, untrusted = read_speeds(arguments.results)
+    made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
+    return made, [*(problem.reason for problem in problems), *untrusted]
 
 
 def _table(arguments: argparse.Namespace) -> int:
@@ -346,8 +401,12 @@ def _table(arguments: argparse.Namespace) -> int:
 
     if arguments.profile not in PROFILES:
         raise unknown_name("profile", arguments.profile, PROFILES)
+    if arguments.precision not in PRECISIONS:
+        raise unknown_name("precision", arguments.precision, PRECISIONS)
     store = Store(arguments.results)
     made, problems = _make_tables(arguments, store)
+    if arguments.name == "throughput" and arguments.name not in made:
+        raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:
@@ -364,6 +423,37 @@ def _table(arguments: argparse.Namespace) -> int:
     else:
         print(tables.terminal_summary(made))
     return INCOMPLETE if problems else 0
+
+
+def _throughput(arguments: argparse.Namespace) -> int:
+    from bench.report.render import render
+    from bench.report.tables import write_tables
+    from bench.report.throughput import throughput_table
+    from bench.throughput import files, measure
+
+    for device in arguments.device:
+        _check_device(device)
+    asked = measure.requests(
+        arguments.approaches,
+        arguments.what,
+        arguments.device,
+        arguments.precision,
+        arguments.draws,
+        rounds=arguments.rounds,
+        block_s=arguments.block,
+        images=arguments.images,
+        threads=arguments.threads,
+        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
+    )
+    Store(arguments.results).check_writable()
+    found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
+    everything, problems = files.read_all(arguments.results)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    table = throughput_table(everything, manifests())
+    write_tables({table.name: table}, arguments.results / "tables")
+    print(json.dumps(found, indent=1) if arguments.json else render(throughput_table(found, manifests())))
+    return 0 if all(record["outcome"] == "done" for record in found) else INCOMPLETE
 
 
 def _data_list(arguments: argparse.Namespace) -> int:

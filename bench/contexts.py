@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench import timing
 from bench.errors import BenchError, Diverged
 from bench.interface import Context, Posterior
 from bench.plan import Cell
@@ -40,6 +41,7 @@ class Fitting:
     ) -> None:
         """Prepare the contexts of cells of different seeds, which differ in nothing else."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
+        self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
         self._store, self._checkpoint, self._send = store, checkpoint, send
@@ -77,6 +79,7 @@ class Fitting:
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
         """Take one seed's report of an epoch: the clock stops here and starts again on return."""
+        timing.synchronise(self.device)  # what the epoch has asked of a GPU belongs to its time
         start = time.perf_counter()
         self._trained_s += start - self._mark
         if os.getppid() != self._parent:
@@ -85,6 +88,7 @@ class Fitting:
         if all(each.diverged for each in self.contexts):
             raise Diverged(context.diverged)
         context.state = state
+        timing.synchronise(self.device)
         self._measured_s += time.perf_counter() - start
         self._n_reported += 1
         if self._n_reported == len(self.contexts):

@@ -17,7 +17,7 @@ from torch import Tensor
 from bench.data import load_split
 from bench.errors import ConfigError, DataMissing, unknown_name
 from bench.interface import Posterior, Split
-from bench.measuring import Measurement, categorical, draws_of, first_rows, gaussian, predict_split
+from bench.measuring import Measurement, categorical, draws_of, gaussian, predict_split
 from bench.metrics import published as estimators
 from bench.metrics.arrays import FloatArray, IntArray
 from bench.metrics.disagreement import disagreement_rate, row_disagrees
@@ -172,7 +172,7 @@ class Feldman2018(Protocol):
             first = epoch * EPOCH_DRAWS + index * self.epoch_draws
             draws = draws_of(posterior, self.epoch_draws, first)
             log_probs = categorical(posterior, batch.x, draws, batch.rows)
-            means.append(log_probs.double().mean(dim=0).numpy())
+            means.append(log_probs.double().mean(dim=0).cpu().numpy())
             ranges.append(draws)
         return np.concatenate(means), torch.cat([batch.y for batch in batches]).numpy(), ranges
 
@@ -182,7 +182,7 @@ class Feldman2018(Protocol):
         noise = self.ood("noise_gaussian")
         draws = draws_of(posterior, self.noise_draws)
         log_probs: Tensor = categorical(posterior, noise.x, draws, noise.rows)
-        entropy = estimators.geometric_entropy(log_probs.double().mean(dim=0).numpy())
+        entropy = estimators.geometric_entropy(log_probs.double().mean(dim=0).cpu().numpy())
         found.metrics["noise_gaussian/1000 images/predictive_entropy"] = float(entropy.mean())
         return found
 
@@ -223,7 +223,7 @@ class Feldman2018Toy(Protocol):
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         if posterior.n_draws == 1:
-            answer = gaussian(posterior, torch.tensor([[100.0]]), range(1), torch.tensor([0]))
+            answer = gaussian(posterior, torch.tensor([[100.0]], device=self.device), range(1), torch.tensor([0]))
             found.metrics["toy/x=100/prediction"] = float(answer.mean[0, 0, 0])
         return found
 
@@ -240,7 +240,7 @@ class Rabanser2017(Protocol):
         """See `Protocol.epoch`."""
         del epoch
         network = posterior.mean_network()
-        train = first_rows(load_split("train60k", self.seed, self.data_dir), self.budget.rows)
+        train = self.split("train60k")
         return {
             "mnist/train60k/accuracy": self._accuracy(network, train),
             "mnist/test10k/accuracy": self._accuracy(network, self.split("test10k")),
@@ -270,12 +270,19 @@ _BY_APPROACH: dict[str, type[Protocol]] = {
 }
 
 
-def protocol_of(entry: Manifest, name: str, seed: int, budget: Profile, data_dir: Path | None) -> Protocol:
+def protocol_of(
+    entry: Manifest,
+    name: str,
+    seed: int,
+    budget: Profile,
+    data_dir: Path | None,
+    device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+) -> Protocol:
     """Return protocol `common`, or the one of the approach's document, ready to measure one seed's posteriors."""
     if name not in PROTOCOLS:
         raise unknown_name("protocol", name, PROTOCOLS)
     if name == "common":
-        return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir)
+        return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device)
     if entry.document and entry.name not in _BY_APPROACH:
         raise ConfigError(f"{entry.name} names document '{entry.document}', whose protocol is not known here")
-    return _BY_APPROACH.get(entry.name, NoDocument)(entry, seed, budget, data_dir)
+    return _BY_APPROACH.get(entry.name, NoDocument)(entry, seed, budget, data_dir, device)

@@ -45,7 +45,7 @@ def _context() -> Any:
     if "forkserver" in methods:
         # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo
         # is what torch.optim imports at its first use, which takes as long as the rest of torch.
-        context.set_forkserver_preload(["bench.worker", "torch._dynamo"])
+        context.set_forkserver_preload(["bench.worker", "bench.compiled", "torch._dynamo"])
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench import timing
 from bench.errors import ContractViolation
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
@@ -55,23 +57,28 @@ def first_rows(split: Split, limit: int | None) -> Split:
     return split.select(torch.arange(limit))
 
 
+def on_device(split: Split, device: torch.device) -> Split:
+    """Return the split with its inputs on the device; labels and rows, which only the harness reads, stay."""
+    return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
+
+
 def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Tensor:
-    """Return log-probabilities [S, B, K] of a classification posterior, on the CPU; checks what came back."""
+    """Return log-probabilities [S, B, K] of a classification posterior, where it left them; checks what came back."""
     answer = posterior.predict(x, draws, rows)
     if not isinstance(answer, Categorical) or answer.log_probs.shape[:2] != (len(draws), len(x)):
         raise ContractViolation(
             f"{type(posterior).__name__}.predict was asked for {len(draws)} draws of {len(x)} rows and returned "
             f"{type(answer).__name__} of another shape; it must return Categorical [S, B, K]"
         )
-    return answer.log_probs.cpu()
+    return answer.log_probs
 
 
 def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gaussian:
-    """Return predictions of a regression posterior; checks what came back."""
+    """Return predictions of a regression posterior, on the CPU; checks what came back."""
     answer = posterior.predict(x, draws, rows)
     if not isinstance(answer, Gaussian):
         raise ContractViolation(f"{type(posterior).__name__}.predict must return Gaussian for a regression task")
-    return answer
+    return Gaussian(answer.mean.cpu(), answer.variance.cpu())
 
 
 def draws_of(posterior: Posterior, wanted: int, first: int = 0) -> range:
@@ -98,13 +105,15 @@ def predict_split(
     for start in range(0, len(split), size):
         stop = min(start + size, len(split))
         x = split.x[start:stop]
+        timing.synchronise(x.device if device is None else device)
         begin = time.perf_counter()
         log_probs = categorical(posterior, x if device is None else x.to(device), draws, split.rows[start:stop])
+        timing.synchronise(log_probs.device)
         seconds += time.perf_counter() - begin
         parts.append(reduce_draws(log_probs, QUANTILES))
         labels = split.y[start:stop]
         if bool((labels >= 0).all()):
             hits += draw_hits(log_probs, labels)
         if start == 0 and keep:
-            kept = log_probs[:, :keep].to(torch.float16).numpy()
+            kept = log_probs[:, :keep].to(torch.float16).cpu().numpy()
     return Predicted(concatenate(parts), hits, seconds, len(draws), kept)

@@ -12,6 +12,7 @@ from bench.canonical import digest
 from bench.data import data_hashes
 from bench.errors import ConfigError, MissingFramework, unknown_name
 from bench.metrics import METRICS_VERSION
+from bench.precision import check_precision
 from bench.recipes import Profile, build, profile, resolve
 from bench.registry import Manifest, manifest, manifests
 
@@ -60,9 +61,9 @@ class Cell:
         return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> dict[str, Any]:
-        """Return the fields that name the record."""
-        names = ("approach", "recipe", "protocol", "profile", "seed", "device", "precision", "fit_key", "key")
-        return {name: getattr(self, name) for name in names}
+        """Return the fields that name the record; which one of several GPUs it was is no part of the name."""
+        names = ("approach", "recipe", "protocol", "profile", "seed", "precision", "fit_key", "key")
+        return {**{name: getattr(self, name) for name in names}, "device": self.device.split(":")[0]}
 
     def title(self) -> str:
         """Return the cell's name for people."""
@@ -89,8 +90,7 @@ def cells(selection: Selection) -> list[Cell]:
     for protocol in selection.protocols:
         if protocol not in PROTOCOLS:
             raise unknown_name("protocol", protocol, PROTOCOLS)
-    if selection.precision != "float32":
-        raise ConfigError(f"precision '{selection.precision}' is not available; known: float32")
+    check_precision(selection.precision, selection.device)
     if any(seed < 0 for seed in selection.seeds):
         raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")
     names = selection.approaches or tuple(manifests())
@@ -131,6 +131,8 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
         values = dataclasses.asdict(build(entry, recipe, budget))
     except MissingFramework as error:
         values, skip = dict(recipe.values), str(error)
+    if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
+        skip = f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}"
     hashes = data_hashes()
     shared = {
         "approach": entry.name,
@@ -189,25 +191,38 @@ class Estimate:
     basis: str
 
 
-def estimate(cell: Cell, records: Sequence[Mapping[str, Any]]) -> Estimate:
-    """Predict a cell's cost from records of the same approach, recipe and protocol (any seed, best on this profile)."""
-    same = [
+def estimate(
+    cell: Cell, records: Sequence[Mapping[str, Any]], rate: float | None = None, source: str | None = None
+) -> Estimate:
+    """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
+
+    Best are those made by today's code, whose times count, of the same recipe, in this order; where there are none,
+    the next best, and the basis says so.
+
+    Args:
+        cell: what would run.
+        records: what is known.
+        rate: this machine's rate of matrix products; times are scaled by it where a record knows its own.
+        source: hash of the approach's code of today; None takes all records for its work.
+    """
+    same = ("approach", "device", "precision")
+    alike = [
         record
         for record in records
         if record["outcome"] == "done"
-        and (record["approach"], record["recipe"], record["device"]) == (cell.approach, cell.recipe, cell.device)
-        and record["profile"] in (cell.profile, "full")
+        and all(record[name] == cell.naming()[name] for name in same)
+        and _length(record["profile"]) == _length(cell.profile)
     ]
-    same.sort(key=lambda record: record["profile"] != cell.profile)
-    if not same:
-        return Estimate(None, None, "no record of this approach and recipe to learn from")
+    training = _best(cell, _trained_alike(cell, alike), source)
+    measuring = _best(cell, [record for record in alike if record["protocol"] == cell.protocol], source)
+    if not training:
+        return Estimate(None, None, "no record of this approach, device and precision to learn from")
     epochs = cell.values.get("epochs", 0)
-    per_epoch = _median(record["timings"].get("epoch_with_measuring_s") for record in _trained_alike(cell, same))
-    measured = _median(record["timings"].get("measure_s") for record in same if record["protocol"] == cell.protocol)
+    per_epoch = _median(_scaled(record, "epoch_with_measuring_s", rate) for record in training)
     return Estimate(
-        None if per_epoch is None else per_epoch * epochs,
-        measured,
-        f"{len(same)} record(s) on {same[0]['provenance']['cpu']}",
+        0.0 if epochs == 0 else None if per_epoch is None else per_epoch * epochs,
+        _median(_scaled(record, "measure_s", rate) for record in measuring),
+        _basis(cell, training, rate, source),
     )
 
 
@@ -220,6 +235,47 @@ def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Map
     alone = [record for record in records if "batched" not in record["timings"]]
     together = [record for record in records if "batched" in record["timings"]]
     return (together or alone) if cell.batched else alone
+
+
+def _length(name: str) -> tuple[int | None, int | None, int]:
+    """Return what makes an epoch and a measurement as long as others; the number of epochs does not."""
+    found = profile(name)
+    return found.steps_per_epoch, found.rows, found.draws
+
+
+def _flaws(cell: Cell, record: Mapping[str, Any], source: str | None) -> tuple[str, ...]:
+    """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
+    of_recipe = record["recipe"] == cell.recipe
+    is_share = cell.batched and "batched" in record["timings"]  # which never counts as a time, but is what is asked
+    of_today = source is None or record["provenance"].get("source_sha256") == source
+    return (
+        "" if of_today else "made by older code",
+        "" if record["timings"].get("valid") or is_share else "whose times do not count",
+        "" if of_recipe else f"of recipe {record['recipe']}",
+    )
+
+
+def _best(cell: Cell, records: Sequence[Mapping[str, Any]], source: str | None) -> list[Mapping[str, Any]]:
+    ranks = [tuple(map(bool, _flaws(cell, record, source))) for record in records]
+    return [record for record, rank in zip(records, ranks, strict=True) if rank == min(ranks)]
+
+
+def _basis(cell: Cell, records: Sequence[Mapping[str, Any]], rate: float | None, source: str | None) -> str:
+    parts = [f"{len(records)} record(s) on {records[0]['provenance']['cpu']}", *_flaws(cell, records[0], source)]
+    factors = [_factor(record, rate) for record in records]
+    if any(factor != 1 for factor in factors):
+        parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")
+    return ", ".join(filter(None, parts))
+
+
+def _factor(record: Mapping[str, Any], rate: float | None) -> float:
+    then = record["provenance"].get("matmul_rate")
+    return then / rate if then and rate else 1.0
+
+
+def _scaled(record: Mapping[str, Any], name: str, rate: float | None) -> float | None:
+    seconds = record["timings"].get(name)
+    return None if seconds is None else seconds * _factor(record, rate)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

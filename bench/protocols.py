@@ -23,6 +23,7 @@ from bench.measuring import (
     draws_of,
     first_rows,
     gaussian,
+    on_device,
     predict_split,
 )
 from bench.metrics import evaluate_classification, evaluate_mean_network, evaluate_ood, regression
@@ -42,16 +43,23 @@ TOY_NEAR, TOY_FAR = 5.0, 100.0  # feldman2018 draws its toy over -5..5 and -100.
 class Protocol(ABC):
     """A way of measuring one approach's posteriors for one seed."""
 
-    def __init__(self, entry: Manifest, seed: int, budget: Profile, data_dir: Path | None) -> None:
-        self.entry, self.seed, self.budget, self.data_dir = entry, seed, budget, data_dir
+    def __init__(
+        self,
+        entry: Manifest,
+        seed: int,
+        budget: Profile,
+        data_dir: Path | None,
+        device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+    ) -> None:
+        self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
 
     def split(self, name: str) -> Split:
-        """Load a split of MNIST, cut to the profile's rows."""
-        return first_rows(load_split(name, self.seed, self.data_dir), self.budget.rows)
+        """Load a split of MNIST, cut to the profile's rows, onto the device that predicts."""
+        return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.budget.rows), self.device)
 
     def ood(self, name: str) -> Split:
-        """Load an out-of-distribution set, cut to the profile's rows; raises DataMissing."""
-        return first_rows(load_ood(name, self.seed, self.data_dir), self.budget.rows)
+        """Load an out-of-distribution set, cut and placed likewise; raises DataMissing."""
+        return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.budget.rows), self.device)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """Measure what the document prints after an epoch; nothing by default."""
@@ -151,6 +159,12 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     summary = predicted.summary
     log_probs = summary.log_mean_probs
     probs = np.exp(log_probs)
+    labelled: dict[str, NDArray[Any]] = {}
+    if bool((split.y >= 0).all()):
+        label = split.y.numpy()
+        squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
+        nll = -log_probs[np.arange(len(label)), label]
+        labelled = {f"{name}/nll": nll.astype(np.float32), f"{name}/brier": squares.astype(np.float16)}
     entropy = -(probs * np.maximum(log_probs, -1e4)).sum(axis=1)
     return {
         f"{name}/label": split.y.numpy().astype(np.int8),
@@ -160,6 +174,7 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
         f"{name}/expected_entropy": summary.expected_entropy.astype(np.float16),
         f"{name}/votes": summary.votes.astype(np.uint8),
         f"{name}/draws": predicted.kept,
+        **labelled,
     }
 
 
@@ -189,7 +204,7 @@ class ToyCommon(Protocol):
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
-        points = toy_split()
+        points = on_device(toy_split(), self.device)
         draws = draws_of(posterior, self.budget.draws)
         at_points = gaussian(posterior, points.x, draws, points.rows)
         found.metrics["toy/rmse"] = regression.rmse(at_points, points.y.numpy())
@@ -199,7 +214,7 @@ class ToyCommon(Protocol):
             found.missing["toy/nll"] = "the network states no observation noise"
         for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
             grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
-            answer = gaussian(posterior, grid, draws, torch.arange(count))
+            answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
             width = regression.band_width(answer)
             if width is None:
                 found.missing[f"toy/band_width_{name}"] = "one network has no spread"

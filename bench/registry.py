@@ -71,6 +71,7 @@ class Manifest:
     capabilities: tuple[str, ...]
     recipes: Mapping[str, RecipeSpec]
     changes: Mapping[str, Change]
+    cpu_float32_only: str = ""  # why neither a device nor a precision can be chosen, '' if they can
 
     def missing_framework(self) -> str:
         """Return why the approach cannot run here, or '' if it can."""
@@ -89,7 +90,7 @@ def _folder() -> Path:
 
 
 _REQUIRED = {"title", "class", "task", "noise", "recipes"}
-_KEYS = _REQUIRED | {"document", "requires", "extra", "capabilities", "corrections", "variants"}
+_KEYS = _REQUIRED | {"document", "requires", "extra", "capabilities", "corrections", "variants", "cpu_float32_only"}
 
 
 def parse_manifest(path: Path) -> Manifest:
@@ -130,6 +131,7 @@ def parse_manifest(path: Path) -> Manifest:
         capabilities=tuple(raw.get("capabilities", ())),
         recipes=recipes,
         changes=changes,
+        cpu_float32_only=raw.get("cpu_float32_only", ""),
     )
 
 

@@ -12,6 +12,8 @@ import io
 import json
 import os
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from bench.errors import StoreError
 
 SCHEMA = 1
 REQUIRED = ("schema", "key", "fit_key", "approach", "recipe", "protocol", "profile", "seed", "outcome", "reason")
+CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
 OUTCOMES = ("done", "diverged", "failed", "out-of-time", "skipped")
 
 
@@ -122,7 +125,7 @@ class Store:
             np.savez_compressed(buffer, **dict(scores))
             write_atomically(path.with_suffix(".npz"), buffer.getvalue())
         write_atomically(path, (json.dumps(sealed, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
-        self._drop_superseded(path)
+        self._drop_superseded(sealed, path)
         return path
 
     def find(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -133,16 +136,31 @@ class Store:
             return None
         return record
 
+    def scores(self, record: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
+        """Return the per-row scores beside a record; empty where there are none or they cannot be read."""
+        try:
+            content = io.BytesIO(self.record_path(record).with_suffix(".npz").read_bytes())
+            with np.load(content, allow_pickle=False) as file:
+                return dict(file)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+            return {}
+
     def find_done_elsewhere(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return a finished record of the same name, made where the framework was there, or None."""
-        for path in self._same_name(self.record_path(spec)):
-            record = self._read_or_set_aside(path)
-            if record is not None and record["outcome"] == "done":
+        for _, record in self._same_name(spec):
+            if record["outcome"] == "done":
                 return record
         return None
 
-    def _same_name(self, path: Path) -> list[Path]:
-        return sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json"))
+    def _same_name(self, spec: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
+        """Return the records whose naming fields are those of `spec`, and their files; the keys may differ."""
+        path = self.record_path(spec)
+        found = []
+        for other in sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json")):
+            record = self._read_or_set_aside(other)
+            if record is not None and all(record.get(name) == spec.get(name) for name in CONDITIONS):
+                found.append((other, record))
+        return found
 
     def _read_or_set_aside(self, path: Path) -> dict[str, Any] | None:
         if not path.exists():
@@ -153,13 +171,10 @@ class Store:
             self.set_aside(path)
             return None
 
-    def _drop_superseded(self, written: Path) -> None:
+    def _drop_superseded(self, record: Mapping[str, Any], written: Path) -> None:
         """Remove `skipped` records of the same cell: they only said that this one was missing."""
-        for path in self._same_name(written):
-            if path == written:
-                continue
-            record = self._read_or_set_aside(path)
-            if record is not None and record["outcome"] == "skipped":
+        for path, other in self._same_name(record):
+            if path != written and other["outcome"] == "skipped":
                 path.unlink()
 
     def all_records(self) -> tuple[list[dict[str, Any]], list[Problem]]:

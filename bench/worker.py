@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bench import environment
+from bench import environment, timing
 from bench.batches import checkpoint_key, fit_keys
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
@@ -25,6 +26,7 @@ from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measuring import Measurement
 from bench.plan import Cell
+from bench.precision import BY_ROUNDING, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest, source_files
 from bench.store import SCHEMA, Store
@@ -53,6 +55,9 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
         train, rows = load_split(cells[0].split, cells[0].seed, data_dir), None
     else:
         train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir)
+    device = torch.device(cells[0].device)
+    if device.type != "cpu":  # all rows at once, so that no step waits for a batch to be copied
+        train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
     n_train = len(train) if rows is None else rows.shape[1]
     return train, rows, Task("classification", n_outputs=10, n_train=n_train, n_inputs=train.x.shape[1])
 
@@ -99,7 +104,8 @@ def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
     """Return what measures each seed after an epoch, as its document did."""
     data_dir = Path(options.data_dir) if options.data_dir else None
     entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
-    return [protocol_of(entry, "published", cell.seed, budget, data_dir).epoch for cell in cells]
+    device = torch.device(cells[0].device)
+    return [protocol_of(entry, "published", cell.seed, budget, data_dir, device).epoch for cell in cells]
 
 
 def _train(
@@ -107,12 +113,14 @@ def _train(
 ) -> dict[str, Fit | Diverged]:
     """Train the seeds of `cells`; rows as `_load_train` returns them."""
     load_before, started = environment.load_average(), environment.now()
+    _forget_peak_memory(fitting.device)
     start = time.perf_counter()
     try:
         if rows is None:
             posteriors = [approach.fit(train, task, fitting.contexts[0])]
         else:
             posteriors = approach.fit_many(train, rows, task, fitting.contexts)
+        timing.synchronise(fitting.device)
     except Diverged as error:  # every seed has, or the approach itself saw it in the only one
         reasons = [context.diverged or str(error) for context in fitting.contexts]
         return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
@@ -159,6 +167,7 @@ def _timings(
         "epoch_with_measuring_s": statistics.median(e["with_measuring_s"] for e in context.epochs) if seconds else None,
         "train_images_per_s": trained_rows / epoch_s if epoch_s and task.kind == "classification" else None,
         "peak_memory_mib": _peak_memory_mib(),
+        **_peak_device_memory(context.device),
         "valid": not reason,
         "reason": reason,
         **({"batched": len(fitting.contexts)} if len(fitting.contexts) > 1 else {}),
@@ -174,6 +183,8 @@ def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) 
         reasons.append("the fit was interrupted and resumed")
     if cell.profile == "smoke":
         reasons.append("profile smoke runs two steps an epoch")
+    if products_by(cell.precision, fitting.device) == BY_ROUNDING:
+        reasons.append(f"{cell.device} has no {cell.precision} products: their operands were rounded first")
     busy = max(load_before, environment.load_average())
     if busy > fitting.threads + BUSY_MARGIN:
         reasons.append("other load on the machine")
@@ -183,6 +194,18 @@ def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) 
 def _peak_memory_mib() -> float:
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def _forget_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_device_memory(device: torch.device) -> dict[str, float]:
+    """Return the most that tensors took of a GPU's memory during the fit, beside the process's own peak."""
+    if device.type != "cuda":
+        return {}
+    return {"peak_device_memory_mib": round(torch.cuda.max_memory_allocated(device) / 2**20, 1)}
 
 
 def _model_size(posterior: Posterior) -> dict[str, int]:
@@ -199,10 +222,22 @@ def _model_size(posterior: Posterior) -> dict[str, int]:
 def _provenance(cell: Cell, load_before: float, threads: int) -> dict[str, Any]:
     return {
         **environment.describe(threads),
+        **_machine(cell, threads),
         "load_average": [load_before, environment.load_average()],
         "source_sha256": environment.source_hash(source_files(cell.approach)),
         "data_sha256": data_hashes(),
         "split_looked_at": "none of the test rows enter fit; per-epoch numbers are measured as the document did",
+    }
+
+
+def _machine(cell: Cell, threads: int) -> dict[str, Any]:
+    """Return what decides the speed and rounding of this cell here: device, how products are made, how fast."""
+    device = torch.device(cell.device)
+    return {
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "products": products_by(cell.precision, device),
+        "matmul_rate": timing.matmul_rate(device, threads),  # measured by `work`, before any precision but float32
     }
 
 
@@ -253,9 +288,14 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     """Fit once, one seed or several, and measure every cell; each ends as a record, whatever happens."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+    device = torch.device(cells[0].device)
+    timing.matmul_rate(device, torch.get_num_threads())
     torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
     try:
-        _work(cells, options, send)
+        with matrix_products(cells[0].precision, device):  # predictions too: who trains in bf16 predicts in it
+            _work(cells, options, send)
     finally:
         torch.set_flush_denormal(False)
 
@@ -264,6 +304,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     store = Store(Path(options.root))
     budget = profile(cells[0].profile)
     data_dir = Path(options.data_dir) if options.data_dir else None
+    device = torch.device(cells[0].device)
     fits: Mapping[str, Fit | Exception] = {}
     for cell in cells:
         send({"kind": "start", "key": cell.key})
@@ -278,7 +319,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             if isinstance(fitted, Exception):
                 raise fitted
             send({"kind": "measure", "key": cell.key})
-            protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir)
+            protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, device)
             start = time.perf_counter()
             measured = protocol.final(fitted.posterior, fitted.info["epochs"])
             measured.timings["measure_s"] = time.perf_counter() - start

@@ -102,17 +102,18 @@ class DensePosterior(Posterior):
         self._kind = kind
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
-        """Predict x [B, n_inputs]; every draw is the same network."""
+        """Predict x [B, n_inputs], on its device; every draw is the same network."""
         del rows
-        x = x.to(self._flat.device, self._flat.dtype)
-        out = torch.cat([self._outputs(block) for block in torch.split(x, ROWS_AT_A_TIME)])
+        layers = self._layout.layers(self._flat.to(x.device))
+        x = x.to(self._flat.dtype)
+        out = torch.cat([self._outputs(block, layers) for block in torch.split(x, ROWS_AT_A_TIME)])
         shape = (len(draws), *out.shape)
         if self._kind == "regression":
             return Gaussian(out.expand(shape), torch.zeros_like(out).expand(shape))
         return Categorical(torch.log_softmax(out, 1).expand(shape))
 
-    def _outputs(self, x: Tensor) -> Tensor:
-        *hidden, (matrix, bias) = self._layout.layers(self._flat)
+    def _outputs(self, x: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
+        *hidden, (matrix, bias) = layers
         for hidden_matrix, hidden_bias in hidden:
             x = self._activation(torch.addmm(hidden_bias, x, hidden_matrix.t()))
         return torch.addmm(bias, x, matrix.t())

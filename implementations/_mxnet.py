@@ -37,6 +37,7 @@ def import_mxnet() -> ModuleType:
         raise MissingFramework(f"MXNet is not installed: {_INSTALL}")
     # MXNet 1.9.1 names numpy.bool, which NumPy 1.24 took away: it gets the name for the time of the import only.
     lacks_bool = "bool" not in vars(np)
+    threads = torch.get_num_threads()
     if lacks_bool:
         setattr(np, "bool", bool)  # noqa: B010 - mypy knows that NumPy has no such name
     try:
@@ -51,6 +52,7 @@ def import_mxnet() -> ModuleType:
     finally:
         if lacks_bool:
             delattr(np, "bool")
+        torch.set_num_threads(threads)  # the import leaves PyTorch with one thread of OpenMP
 
 
 mx = import_mxnet()

@@ -5,12 +5,14 @@ switch. `isolated` gives a fit its own and hands the caller's back unchanged, so
 measurement, cannot meet.
 """
 
+# mypy: allow-subclassing-any
+# (Pyro has no types)
 from __future__ import annotations
 
 import ctypes
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyro
 import torch
 from pyro.optim import PyroOptim
 from torch import Tensor
+from torch.optim import Optimizer
 
 from bench.errors import ContractViolation, unknown_name
 from bench.interface import Split
@@ -55,54 +58,65 @@ def _keep_freed_memory() -> None:
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: free bytes at the end of the heap that are returned
 
 
-class _Forgetful(torch.optim.Optimizer):
-    """Optimiser that drops the gradients after its step; else `SVI.step` fills them with zeros to be added to."""
+class OneOptimiser(PyroOptim):
+    """Pyro's optimiser with one PyTorch optimiser for all parameters; Pyro's own makes, and calls, one for each.
 
-    def step(self, closure: Any = None) -> Any:
-        result = super().step(closure)  # of PyTorch's optimiser, the next base class
-        self.zero_grad(set_to_none=True)
-        return result
+    It drops the gradients after its step; else `SVI.step` fills them with zeros to be added to. The parameters must be
+    the same in every step.
+    """
+
+    def __init__(self, constructor: type[Optimizer], arguments: dict[str, Any]) -> None:
+        super().__init__(constructor, arguments)
+        self._optimiser: Optimizer | None = None
+
+    def __call__(self, params: Iterable[Tensor]) -> None:
+        """Take one step for `params`, a set."""
+        del params
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    @property
+    def optimiser(self) -> Optimizer:
+        """The PyTorch optimiser, of all parameters that Pyro's store holds when it is first asked for."""
+        if self._optimiser is None:
+            parameters = [value for _, value in pyro.get_param_store().named_parameters()]
+            self._optimiser = self.pt_optim_constructor(parameters, **self.pt_optim_args)
+        return self._optimiser
 
 
-class _Sgd(_Forgetful, torch.optim.SGD):
-    pass
+def sgd(learning_rate: float, momentum: float) -> OneOptimiser:
+    """Return `pyro.optim.SGD` with Nesterov momentum as one fused pass over all parameters."""
+    arguments = {"lr": learning_rate, "momentum": momentum, "nesterov": True, "fused": True}
+    return OneOptimiser(torch.optim.SGD, arguments)
 
 
-class _Adam(_Forgetful, torch.optim.Adam):
-    pass
+def adam(learning_rate: float) -> OneOptimiser:
+    """Return `pyro.optim.Adam` as one fused pass over all parameters."""
+    return OneOptimiser(torch.optim.Adam, {"lr": learning_rate, "fused": True})
 
 
-def sgd(learning_rate: float, momentum: float) -> PyroOptim:
-    """Return `pyro.optim.SGD` with Nesterov momentum as one fused pass over each parameter."""
-    return PyroOptim(_Sgd, {"lr": learning_rate, "momentum": momentum, "nesterov": True, "fused": True})
-
-
-def adam(learning_rate: float) -> PyroOptim:
-    """Return `pyro.optim.Adam` as one fused pass over each parameter."""
-    return PyroOptim(_Adam, {"lr": learning_rate, "fused": True})
-
-
-def save_state(optimiser: PyroOptim) -> dict[str, Tensor]:
+def save_state(optimiser: OneOptimiser) -> dict[str, Tensor]:
     """Return Pyro's unconstrained parameters and the optimiser's buffers as CPU tensors, for `load_state`."""
-    state = {f"parameter/{name}": _copy(value) for name, value in pyro.get_param_store().named_parameters()}
-    for name, saved in optimiser.get_state().items():
-        for key, value in saved["state"].get(0, {}).items():
+    state = {}
+    for name, parameter in pyro.get_param_store().named_parameters():
+        state[f"parameter/{name}"] = _copy(parameter)
+        for key, value in optimiser.optimiser.state[parameter].items():
             if value is not None:
                 state[f"optimiser/{name}/{key}"] = _copy(value)
     return state
 
 
-def load_state(optimiser: PyroOptim, state: Mapping[str, Tensor]) -> None:
+def load_state(optimiser: OneOptimiser, state: Mapping[str, Tensor]) -> None:
     """Overwrite the parameters, which must exist, and the optimiser's buffers with what `save_state` returned."""
-    waiting = {}
     for name, parameter in pyro.get_param_store().named_parameters():
         with torch.no_grad():
             parameter.copy_(state[f"parameter/{name}"])
         prefix = f"optimiser/{name}/"
-        saved = optimiser.pt_optim_constructor([parameter], **optimiser.pt_optim_args).state_dict()
-        saved["state"] = {0: {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}}
-        waiting[name] = saved
-    optimiser.set_state(waiting)
+        optimiser.optimiser.state[parameter] = {
+            key[len(prefix) :]: value.to(value.device if value.dim() == 0 else parameter.device, copy=True)
+            for key, value in state.items()
+            if key.startswith(prefix)
+        }
 
 
 def _copy(value: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ Fails when: the learning rate is kept for a loss of another scale.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from torch import Tensor
 
 from bench.errors import ConfigError, unknown_name
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import random_words_, row_bits
+from bench.streams import StepNoise, row_bits
 from implementations import _dense, _seeds
 from implementations._kernels.layout import Layout, affine, product
 
@@ -98,16 +99,16 @@ class DropoutPosterior(Posterior):
         self._seed = seed
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
-        """Predict x [B, n_inputs] under the masks of each draw and row."""
-        device = self._flat.device
-        x = x.to(device, self._flat.dtype)
-        layers = self._layout.layers(self._flat)
+        """Predict x [B, n_inputs] under the masks of each draw and row, on the device of x."""
+        x = x.to(self._flat.dtype)
+        layers = self._layout.layers(self._flat.to(x.device))
+        masks = self._masks.to(x.device)
         out = x.new_empty(len(draws), len(x), self._layout.sizes[-1])
         for logits, draw in zip(out, draws, strict=True):
-            words = row_bits(self._seed, draw, rows, self._masks.n_words).to(device)
+            words = row_bits(self._seed, draw, rows, masks.n_words).to(x.device)
             for start in range(0, len(x), _dense.ROWS_AT_A_TIME):
                 block = slice(start, start + _dense.ROWS_AT_A_TIME)
-                logits[block] = forward(x[block], layers, self._masks.layers(words[block]), self._negative_slope)[1]
+                logits[block] = forward(x[block], layers, masks.layers(words[block]), self._negative_slope)[1]
         return Categorical(torch.log_softmax(out, 2))
 
     def arrays(self) -> Mapping[str, Tensor]:
@@ -147,14 +148,18 @@ class Masks:
         bits = torch.arange(256).unsqueeze(1).bitwise_right_shift(torch.arange(8)).bitwise_and(1)
         return cls(widths, rates, 2 * bits.to(like))
 
+    def to(self, device: torch.device) -> Masks:
+        """Return the same masks for words on another device."""
+        return dataclasses.replace(self, table=self.table.to(device))
+
     @property
     def n_words(self) -> int:
         """Return the number of 64-bit words that a row needs."""
         return sum(map(_words, self.widths, self.rates))
 
-    def random_words(self, n_rows: int, source: torch.Generator) -> Tensor:
+    def random_words(self, n_rows: int, source: StepNoise) -> Tensor:
         """Draw the words of `n_rows` rows, int64 [n_rows, n_words] on the CPU."""
-        return random_words_(torch.empty(n_rows, self.n_words, dtype=torch.int64), source)
+        return source.words_(torch.empty(n_rows, self.n_words, dtype=torch.int64))
 
     def layers(self, words: Tensor) -> list[Tensor]:
         """Return the multipliers of each layer's units, 0 or 1 / (1 - rate), [B, width] each; words [B, n_words]."""
@@ -229,7 +234,7 @@ class Seeds(_seeds.Seeds):
         """See `_seeds.Seeds`."""
         if self._recipe.shuffle:
             self._rows.shuffle([context.generator("shuffle", epoch) for context in self._contexts])
-        noise = [context.generator("noise", epoch) for context in self._contexts]
+        noise = [StepNoise(context.stream("noise", epoch)) for context in self._contexts]
         losses, correct, n_rows = [], [], 0
         for where in self._rows.batches(self._recipe.batch_size, self._contexts[0].steps_per_epoch):
             x, y = self._rows.take(where)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
+from bench.streams import StepNoise
 from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
@@ -107,13 +108,11 @@ class Seeds(_seeds.Seeds):
         recipe, contexts = self._recipe, self._contexts
         self._adam.set_learning_rate(recipe.learning_rate / recipe.learning_rate_divisor ** (epoch - 1))
         self._rows.shuffle([context.generator("shuffle", epoch) for context in contexts])
-        noise = [context.generator("noise", epoch) for context in contexts]
+        noise = [StepNoise(context.stream("noise", epoch)) for context in contexts]
         batches = self._rows.batches(recipe.batch_size, contexts[0].steps_per_epoch)
         total = torch.zeros((), dtype=torch.float64, device=contexts[0].device)
         for batch in batches:
-            self.network.draw_noise(*noise)
-            total = total + self.network.loss_and_gradient(*self._rows.take(batch))
-            self._adam.step()
+            total = total + self.network.step(*self._rows.take(batch), noise, self._adam)
         return [{f"mnist/{self._name}/train_loss": loss / len(batches)} for loss in total.view(-1).tolist()]
 
     def posterior(self, index: int) -> Posterior:

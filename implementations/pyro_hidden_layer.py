@@ -21,7 +21,7 @@ Fails when: an image is all zeros (gradient of the square root of a variance of 
 # (Pyro has no types, nor have some functions of PyTorch)
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -36,7 +36,7 @@ from torch.distributions import constraints
 from torch.nn.functional import leaky_relu, log_softmax, one_hot
 
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import row_noise
+from bench.streams import StepNoise, row_noise
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights
 from implementations._pyro import isolated, load_state, masked_arrays, minibatches, save_state, sgd
 
@@ -76,7 +76,7 @@ class PyroHiddenLayer(Approach):
                 load_state(optimiser, state)
                 network.forget()
             for epoch in range(done + 1, self.epochs + 1):
-                torch.manual_seed(ctx.stream("noise", epoch))
+                network.normals = StepNoise(ctx.stream("noise", epoch)).normals_
                 loss, correct, seen = 0.0, 0, 0
                 order = ctx.generator("shuffle", epoch) if self.shuffle else None
                 for images, labels in minibatches(train, self.batch_size, order, ctx.steps_per_epoch):
@@ -123,7 +123,7 @@ class HiddenLayerPosterior(Posterior):
         for index, draw in enumerate(draws):
             noise: Sequence[Tensor | None] = [None] * len(layers)
             if self._std:
-                normals = row_noise(self._seed, draw, rows.cpu(), sum(widths), "normal").to(x.device)
+                normals = row_noise(self._seed, draw, rows.to(x.device), sum(widths))
                 noise = normals.split(widths, dim=1)
             hidden = _draw(*first, noise[0])
             for layer, normal in zip(layers[1:], noise[1:], strict=True):
@@ -181,6 +181,7 @@ class _Network:
         self.n_classes = task.n_outputs
         self.estimator = TraceMeanField_ELBO() if recipe.kl_sign == -1 else Trace_ELBO()
         self.weights: dict[str, Weights] = {}
+        self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch brings its own
         hidden = recipe.n_hidden
         self.shapes = [
             (task.n_inputs, hidden),
@@ -228,6 +229,7 @@ class _Network:
                 non_linearity=LOG_SOFTMAX if site == "logits" else leaky_relu,
                 KL_factor=self.kl_factor,
                 include_hidden_bias=site != "logits",
+                normals=self.normals,
             )
             value = pyro.sample(site, layer)
         return value

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Approach, Context, Gaussian, Noise, Posterior, Split, Task
+from bench.streams import StepNoise
 from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
@@ -101,13 +102,11 @@ class Seeds(_seeds.Seeds):
 
     def epoch(self, epoch: int) -> list[dict[str, float]]:
         """See `_seeds.Seeds`."""
-        noise = [context.generator("noise", epoch) for context in self._contexts]
+        noise = [StepNoise(context.stream("noise", epoch)) for context in self._contexts]
         losses = []
         with one_thread():
             for _ in range(self._n_steps):
-                self.network.draw_noise(*noise)
-                losses.append(self.network.loss_and_gradient(self._x, self._y))
-                self._adam.step()
+                losses.append(self.network.step(self._x, self._y, noise, self._adam))
         return [{f"toy/{self._name}/train_loss": loss} for loss in losses[0].view(-1).tolist()]
 
     def posterior(self, index: int) -> Posterior:

@@ -27,6 +27,9 @@ def lines(capsys):
         (["run", "mlp", "--recipe", "corected"], "did you mean 'corrected'"),
         (["run", "mlp", "--device", "tpu"], "known: cpu, cuda"),
         (["run", "mlp", "--device", "cuda:99"], "CUDA devices"),
+        (["run", "mlp", "--precision", "tf32"], "only CUDA devices have it"),
+        (["run", "mlp", "--precision", "float23"], "did you mean 'float32'"),
+        (["table", "accuracy", "--precision", "bf61"], "did you mean 'bf16'"),
         (["run", "mlp", "--threads", "0"], "below 1"),
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
         (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: inline, process"),
@@ -93,6 +96,21 @@ def test_plan_for_machines(tmp_path, capsys):
     planned = json.loads(capsys.readouterr().out)
     assert len(planned["cells"]) == 3
     assert {cell["state"] for cell in planned["cells"]} == {"to do"}
+
+
+def test_a_fit_that_is_kept_costs_no_training(tmp_path, capsys):
+    choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(tmp_path)]
+    assert main(["run", *choice, "--executor", "inline", "--quiet", "--threads", "1"]) == 0
+    record = next((tmp_path / "records" / "mlp").glob("published__common__*.json"))
+    other = next((tmp_path / "records" / "mlp").glob("published__published__*.json"))
+    for deleted, training in ((record, 0.0), (other, 0.0)):
+        kept = deleted.read_bytes()
+        deleted.unlink()
+        capsys.readouterr()
+        assert main(["plan", *choice, "--json"]) == 0
+        (cell,) = [row for row in json.loads(capsys.readouterr().out)["cells"] if row["state"] == "to do"]
+        assert cell["training"] == training
+        deleted.write_bytes(kept)
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["env"], ["env", "--json"], ["data", "list"]])

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from bench.errors import ConfigError, ContractViolation
 from bench.interface import Split, Task
-from bench.streams import generator, random_words_, row_bits, row_noise
+from bench.streams import StepNoise, generator, row_bits, row_noise, stream_seed
 from bench.testing import CheckContext
 from benchmarks.documents import dropout_fcn as document
 from implementations import _dense
@@ -127,7 +127,7 @@ def test_published_row_needs_244_words():
 
 def test_random_words_use_all_64_bits():
     # 4,000 fair bits at each place: standard deviation of the share 0.0079, so 0.04 is five of them
-    words = random_words_(torch.empty(4000, dtype=torch.int64), generator(0, "noise", 1))
+    words = StepNoise(1).words_(torch.empty(4000, dtype=torch.int64))
     share = words.unsqueeze(1).bitwise_right_shift(torch.arange(64)).bitwise_and(1).double().mean(0)
     assert (share - 0.5).abs().max().item() < 0.04
 
@@ -141,7 +141,7 @@ def test_twenty_steps_equal_autograd_and_torch_sgd(loss):
     net, dropouts = plain_network(LAYOUT, flat)
     sgd = document.optimizer(net)
     training = Training(DropoutFcn(hidden=(70, 70, 70), loss=loss), LAYOUT, flat)
-    noise = generator(1, "noise", 1)
+    noise = StepNoise(1)
     for step in range(20):
         rows = made_up(12 if step % 3 else 5, seed=step)
         x, y = rows.x.double(), rows.y
@@ -179,7 +179,7 @@ def test_trace_is_what_the_document_prints():
     net, dropouts = plain_network(LAYOUT, _dense.linear_init(LAYOUT, generator(7, "init")))
     sgd, masks = document.optimizer(net), Masks.of(recipe, LAYOUT, torch.zeros(1))
     for epoch in (1, 2):
-        noise = generator(7, "noise", epoch)
+        noise = StepNoise(stream_seed(7, "noise", epoch))
 
         def batches(noise=noise):
             for start in (0, 16, 32):  # in the order of the rows, the last batch of 8
@@ -262,8 +262,7 @@ def test_row_streams_name_the_row(rows, draw):
     everything = torch.arange(71)
     wanted = torch.tensor(rows)
     assert torch.equal(row_bits(3, draw, wanted, 2), row_bits(3, draw, everything, 2)[wanted])
-    for kind in ("normal", "uniform"):
-        assert torch.equal(row_noise(3, draw, wanted, 5, kind), row_noise(3, draw, everything, 5, kind)[wanted])
+    assert torch.equal(row_noise(3, draw, wanted, 5), row_noise(3, draw, everything, 5)[wanted])
 
 
 def test_mean_network_is_the_document_s_network_in_evaluation_mode(posterior):

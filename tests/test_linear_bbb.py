@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from bench.errors import ConfigError, ContractViolation, Unsupported
 from bench.interface import Categorical, Context, Split, Task
-from bench.streams import generator
+from bench.streams import StepNoise, generator, stream_seed
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
 from implementations._kernels.gaussian_posterior import ROWS_AT_A_TIME, Family, GaussianPosterior
@@ -162,7 +162,7 @@ def test_adam_goes_on_from_its_state_to_the_bit(size) -> None:
 
 def start_of_fit(approach: LinearBbb, seed: int = 0) -> SampledMlp:
     network = approach._network(MNIST, Recorder(seed))
-    network.draw_noise(generator(seed, "noise", 1))
+    StepNoise(seed).normals_(network.epsilon)
     return network
 
 
@@ -199,14 +199,13 @@ def test_two_epochs_without_data(detach_mu) -> None:
     network.mu.uniform_(-0.6, 0.6, generator=source)
     network.rho.fill_(-6)
     adam = FlatAdam(network.parameters, network.gradient, 1e-3)
+    noise = StepNoise(4)
     no_rows = torch.empty(0, 15), torch.empty(0, dtype=torch.int64)
     losses = []
     for epoch in range(2):
         adam.set_learning_rate(1e-3 / 1.1**epoch)
         for _ in range(469):
-            network.draw_noise(source)
-            network.loss_and_gradient(*no_rows)
-            adam.step()
+            network.step(*no_rows, [noise], adam)
         losses.append(kl_of_an_average_weight(network) * 669_706 / 468.75)
     spread = network.mu.std().item()
     if detach_mu:
@@ -235,9 +234,9 @@ def test_a_small_fit_is_the_documents_loop(detach_mu) -> None:
 
     def noise_of_all_steps() -> Iterator[Tensor]:
         for epoch in (1, 2, 3):
-            stream = generator(6, "noise", epoch)
+            stream = StepNoise(stream_seed(6, "noise", epoch))
             for _ in range(5):
-                yield from layout.named(torch.empty(layout.n_weights).normal_(generator=stream)).values()
+                yield from layout.named(stream.normals_(torch.empty(layout.n_weights))).values()
 
     plain = document.GaussianNetwork(
         layout.sizes, 6.0, detach_mu=detach_mu, sample_noise=document.replayed_noise(noise_of_all_steps())

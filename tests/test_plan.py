@@ -85,7 +85,8 @@ def test_profiles_shorten_but_never_lengthen():
         (Selection(approaches=("mlp",), protocols=("comon",)), "did you mean 'common'"),
         (Selection(approaches=("mlp",), profile="smok"), "did you mean 'smoke'"),
         (Selection(approaches=("mlp",), seeds=(-1,)), "negative"),
-        (Selection(approaches=("mlp",), precision="bf16"), "float32"),
+        (Selection(approaches=("mlp",), precision="bf61"), "did you mean 'bf16'"),
+        (Selection(approaches=("mlp",), precision="tf32"), "only CUDA devices have it"),
         (Selection(approaches=("uniform",), protocols=("published",)), "no cell"),
     ],
 )
@@ -121,20 +122,72 @@ def test_a_broken_manifest_names_its_fault(tmp_path, text, message):
         parse_manifest(path)
 
 
-def test_an_estimate_learns_from_records_of_other_seeds():
-    cell = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
-    record = {
+MLP = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
+
+
+def measured(fit_s=3.0, measure_s=7.0, valid=True, provenance=None, **changes):
+    """Return a record of one epoch in `fit_s` seconds."""
+    return {
         "outcome": "done",
         "approach": "mlp",
         "recipe": "published",
         "protocol": "common",
         "profile": "full",
         "device": "cpu",
+        "precision": "float32",
         "seed": 5,
-        "timings": {"epoch_with_measuring_s": 3.0, "measure_s": 7.0},
-        "provenance": {"cpu": "x"},
+        "timings": {"epoch_with_measuring_s": fit_s, "measure_s": measure_s, "valid": valid},
+        "provenance": {"cpu": "x", "source_sha256": "today", **(provenance or {})},
+        **changes,
     }
-    assert estimate(cell, []).fit_s is None
-    found = estimate(cell, [record])
-    assert found.fit_s == 3.0 * cell.values["epochs"]
+
+
+def test_an_estimate_learns_from_records_of_other_seeds():
+    assert estimate(MLP, []).fit_s is None
+    found = estimate(MLP, [measured()])
+    assert found.fit_s == 3.0 * MLP.values["epochs"]
     assert found.measure_s == 7.0
+    assert found.basis == "1 record(s) on x"
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        measured(90.0, 90.0, valid=False),
+        measured(90.0, 90.0, provenance={"source_sha256": "older"}),
+        measured(90.0, 90.0, recipe="corrected"),
+    ],
+    ids=["does not count", "older code", "other recipe"],
+)
+def test_a_worse_record_is_used_only_where_there_is_none_better(worse):
+    best = estimate(MLP, [worse, measured()], source="today")
+    assert (best.fit_s, best.measure_s) == (3.0 * MLP.values["epochs"], 7.0)
+    alone = estimate(MLP, [worse], source="today")
+    assert (alone.fit_s, alone.measure_s) == (90.0 * MLP.values["epochs"], 90.0)
+    assert alone.basis != best.basis
+
+
+def test_another_length_device_or_precision_says_nothing():
+    for change in ({"profile": "smoke"}, {"device": "cuda"}, {"precision": "bf16"}, {"outcome": "failed"}):
+        assert estimate(MLP, [measured(**change)]).fit_s is None
+    assert estimate(MLP, [measured(profile="epoch1")]).fit_s == 3.0 * MLP.values["epochs"]
+
+
+def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
+    """Made at 300 Gflop/s, to be run at 100: three times as long."""
+    known = measured(provenance={"matmul_rate": 3e11})
+    assert estimate(MLP, [known], rate=1e11).fit_s == pytest.approx(9.0 * MLP.values["epochs"])
+    assert estimate(MLP, [known], rate=1e11).measure_s == pytest.approx(21.0)
+    assert "times 3.00 for this machine's speed" in estimate(MLP, [known], rate=1e11).basis
+    assert estimate(MLP, [measured()], rate=1e11).measure_s == 7.0  # a record that does not know its rate
+
+
+def test_what_trains_nothing_costs_nothing_to_train():
+    cell = cells(Selection(approaches=("uniform",)))[0]
+    found = estimate(cell, [measured(None, 2.0, approach="uniform")])
+    assert (found.fit_s, found.measure_s) == (0.0, 2.0)
+
+
+def test_a_record_names_the_kind_of_device_and_not_its_number():
+    cell = dataclasses.replace(MLP, device="cuda:1")
+    assert cell.naming()["device"] == "cuda"

@@ -108,6 +108,71 @@ def test_raw_draws_are_kept_for_figures(rows):
     assert scores["letters/max_probability"].shape == (N_ROWS,)
 
 
+def test_losses_of_each_row_are_kept(rows):
+    found = make("linear_bbb", "common").final(Oracle(), [])
+    assert found.scores["mnist/nll"].mean() == pytest.approx(found.metrics["mnist/nll"], rel=1e-5)
+    assert found.scores["mnist/brier"].mean(dtype=float) == pytest.approx(found.metrics["mnist/brier"], rel=1e-3)
+    assert "letters/nll" not in found.scores  # no label, no loss
+
+
+class OnDevice(Oracle):
+    """Notes where the inputs are; answers on the CPU, as "meta" tensors hold no numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = set()
+
+    def predict(self, x, draws, rows):
+        self.places.add((x.device.type, rows.device.type))
+        return super().predict(torch.zeros(x.shape), draws, rows)
+
+    def mean_network(self):
+        self.n_draws = 1
+        return self
+
+    def masked(self, keep):
+        assert {mask.device.type for mask in keep.values()} == {"cpu"}
+        return self
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        ("linear_bbb", "common"),
+        ("dropout_fcn", "published"),
+        ("pyro_random_module", "published"),
+        ("mlp", "published"),
+        ("linear_bbb", "published"),
+        ("mxnet_bbb", "published"),
+    ],
+)
+def test_every_question_is_asked_on_the_device(rows, name, protocol):
+    """Device "meta" stands for a GPU: whatever is left on the CPU is seen, without one."""
+    posterior = OnDevice()
+    chosen = protocol_of(manifest(name), protocol, 0, SMOKE, None, torch.device("meta"))
+    chosen.epoch(posterior, 1)
+    chosen.final(posterior, [])
+    assert posterior.places == {("meta", "cpu")}
+
+
+@pytest.mark.parametrize("protocol", ["common", "published"])
+def test_a_toy_is_asked_on_the_device(protocol):
+    places = set()
+
+    class Line(Posterior):
+        n_draws = 1
+
+        def predict(self, x, draws, rows):
+            places.add(x.device.type)
+            return Gaussian(torch.zeros(len(draws), len(x), 1), torch.ones(len(draws), len(x), 1))
+
+        def arrays(self):
+            return {}
+
+    protocol_of(manifest("toy_mlp"), protocol, 0, SMOKE, None, torch.device("meta")).final(Line(), [])
+    assert places == {"meta"}
+
+
 def test_a_deterministic_network_is_asked_for_one_draw(rows):
     network = Oracle().mean_network()
     make("mlp", "common").final(network, [])

@@ -346,13 +346,13 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
 
 def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     cell = cells(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
-    common = {"outcome": "done", "profile": "full", "device": "cpu", "provenance": {"cpu": "x"}}
+    common = {"outcome": "done", "profile": "full", "device": "cpu", "precision": "float32", "provenance": {"cpu": "x"}}
     common |= {"approach": "toy_mlp", "recipe": "published", "protocol": "common"}
-    alone = {**common, "timings": {"epoch_with_measuring_s": 8.0, "measure_s": 1.0}}
-    share = {**common, "timings": {"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "batched": 16}}
+    alone = {**common, "timings": {"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True}}
+    share = {**common, "timings": {"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16}}
     epochs = cell.values["epochs"]
     assert estimate(cell, [share]).fit_s is None
     assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
-    assert estimate(cell, [share, alone]).measure_s == 2.0  # every seed is measured by itself
+    assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"

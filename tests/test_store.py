@@ -104,6 +104,27 @@ def test_a_skipped_cell_finds_what_was_done_elsewhere(tmp_path):
     assert store.find_done_elsewhere(record(key="c" * 64, seed=1)) is None
 
 
+@pytest.mark.parametrize("condition", ["device", "precision"])
+def test_other_conditions_are_another_cell(tmp_path, condition):
+    store = Store(tmp_path)
+    store.write(record(key="c" * 64, outcome="skipped", reason="no such device", **{condition: "other"}))
+    store.write(record(**{condition: "usual"}))
+    assert {found["outcome"] for found in store.all_records()[0]} == {"done", "skipped"}
+    assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"})) is None
+
+
+def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    assert store.scores(record())["mnist/label"].tolist() == [0, 1, 2]
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"text"):
+        path.write_bytes(damaged)
+        assert store.scores(record()) == {}
+    path.unlink()
+    assert store.scores(record()) == {}
+
+
 def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_atomically(path, b"old")

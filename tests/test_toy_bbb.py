@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Context, Gaussian, Split, Task
-from bench.streams import generator
+from bench.streams import StepNoise, generator, stream_seed
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
@@ -89,9 +89,9 @@ def test_twenty_steps_are_those_of_the_document(detach_mu) -> None:
 def test_the_trace_is_the_loss_of_each_intervals_first_step() -> None:
     def noises() -> Iterator[Tensor]:
         for interval in (1, 2):
-            stream = generator(3, "noise", interval)
+            stream = StepNoise(stream_seed(3, "noise", interval))
             for _ in range(10):
-                yield torch.empty(97).normal_(generator=stream)
+                yield stream.normals_(torch.empty(97))
 
     context = Recorder(seed=3)
     points = six_points()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.claims import Record
@@ -91,23 +91,29 @@ class Results:
 
     def origin(self) -> list[str]:
         """Return notes on the machine, versions and code that made the records, and on records left out."""
-        if not self.records:
-            return []
-        made = [record.get("provenance", {}) for record in self.records]
-        cpu = _listed(entry.get("cpu") for entry in made)
-        threads = _listed(entry.get("threads") for entry in made)
-        versions = [
-            f"{name} {numbers}"
-            for name in SHOWN_VERSIONS
-            if (numbers := _listed(entry.get("versions", {}).get(name) for entry in made))
-        ]
-        commits = _listed(_commit(entry) for entry in made)
-        notes = [f"Made on {cpu or 'an unknown machine'}, {threads or '?'} threads; {', '.join(versions)}."]
-        if commits:
-            notes[0] += f" Code: {commits}."
+        notes = origin(self.records)
         if self.n_superseded:
             notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
         return notes
+
+
+def origin(records: Sequence[Record]) -> list[str]:
+    """Return notes on the machine, versions and code that made the records; none without records."""
+    if not records:
+        return []
+    made = [record.get("provenance", {}) for record in records]
+    cpu = _listed(entry.get("cpu") for entry in made)
+    accelerator = _listed(entry.get("accelerator") for entry in made)
+    threads = _listed(entry.get("threads") for entry in made)
+    versions = [
+        f"{name} {numbers}"
+        for name in SHOWN_VERSIONS
+        if (numbers := _listed(entry.get("versions", {}).get(name) for entry in made))
+    ]
+    commits = _listed(_commit(entry) for entry in made)
+    machine = " with ".join(part for part in (cpu or "an unknown machine", accelerator) if part)
+    note = f"Made on {machine}, {threads or '?'} threads; {', '.join(versions)}."
+    return [note + (f" Code: {commits}." if commits else "")]
 
 
 def _made(record: Record) -> str:

@@ -9,11 +9,13 @@ from bench.claims import Claim, Record, match
 from bench.report.accuracy import accuracy_table
 from bench.report.cells import Table
 from bench.report.files import readme_block, update_readme, write_tables
+from bench.report.precision import precision_table
 from bench.report.pruning import pruning_table
 from bench.report.records import Results, select
 from bench.report.render import render, terminal_summary
 from bench.report.reported import claims_table, curves_table
 from bench.report.speed import speed_table
+from bench.report.throughput import throughput_table
 from bench.report.toys import toys_table
 from bench.report.uncertainty import calibration_table, detection_table, ood_table, refusal_table
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Table",
     "build_tables",
+    "precision_table",
     "readme_block",
     "render",
     "select",
@@ -33,7 +36,10 @@ __all__ = [
 
 
 def build_tables(
-    records: Iterable[Record], claims: Sequence[Claim], manifests: Mapping[str, Manifest] | None = None
+    records: Iterable[Record],
+    claims: Sequence[Claim],
+    manifests: Mapping[str, Manifest] | None = None,
+    speeds: Sequence[Record] = (),
 ) -> dict[str, Table]:
     """Make all tables.
 
@@ -42,6 +48,7 @@ def build_tables(
             several records of one cell and seed the newest counts.
         claims: the reported numbers.
         manifests: the approaches in the order of the tables; None for those of the package.
+        speeds: what `python -m bench throughput` measured, of any devices and precisions; none, no table.
 
     Raises:
         ConfigError: the records differ in profile, device or precision.
@@ -60,6 +67,7 @@ def build_tables(
         pruning_table(results, claims),
         calibration_table(results),
         speed_table(results),
+        *([throughput_table(speeds, manifests)] if speeds else []),
         curves_table(results, rows),
         toys_table(results, claims),
         claims_table(results, rows),

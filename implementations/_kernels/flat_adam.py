@@ -31,10 +31,24 @@ class FlatAdam:
         self._part = part
         parameters.grad = gradient
         self._adam = torch.optim.Adam([parameters], lr=learning_rate, fused=parameters.numel() >= FUSE_FROM)
+        zeros = {name: torch.zeros_like(parameters) for name in ("exp_avg", "exp_avg_sq")}
+        self._adam.state[parameters] = {"step": parameters.new_zeros((), dtype=torch.float32), **zeros}
 
     def step(self) -> None:
         """Take one step."""
         self._adam.step()
+
+    def advance(self) -> tuple[Tensor, Tensor, float, float]:
+        """Count a step that the caller takes itself, and return what it needs for it.
+
+        Returns:
+            Both moments [n], which the caller updates with the decays 0.9 and 0.999; lr / (1 - 0.9^t) and
+            (1 - 0.999^t)^-1/2 of this step t.
+        """
+        state = self._adam.state[self._parameters]
+        state["step"] += 1
+        step, rate = float(state["step"]), self._adam.param_groups[0]["lr"]
+        return state["exp_avg"], state["exp_avg_sq"], rate / (1 - 0.9**step), (1 - 0.999**step) ** -0.5
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Use another step size from the next step on."""

@@ -18,8 +18,8 @@ log q is noise of mean zero:
 
     dL/dmu  = g - eps / (sigma M)
 
-Cost: one batch is three matrix products a layer (two for the first), an exponential and 1 1/4 logarithms a weight, and
-about twelve light passes over vectors of length P; memory 7 P numbers, and 4 P for the moments of Adam.
+Cost: one batch is three matrix products a layer (two for the first) and three compiled passes over the weights: the
+noise, the draw, and the gradient with Adam; memory 7 P numbers, and 4 P for the moments of Adam.
 
 Several seeds at once: every vector holds the E seeds one after the other, so that all that goes element by element is
 done as for one of E P weights; only sums over the weights, and matrix products, have E in front.
@@ -28,13 +28,17 @@ done as for one of E P weights; only sums over the weights, and matrix products,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from implementations._kernels.layout import Layout, forward, normal_, product
+from bench.streams import StepNoise
+from implementations._kernels.flat_adam import FlatAdam
+from implementations._kernels.layout import Layout, forward, product
+from implementations._kernels.loops import block_sums, flat_arrays, loops_for
 from implementations._kernels.sums import row_sums_of_logs, row_sums_of_squares
 
 NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -85,18 +89,39 @@ class SampledMlp:
         self._minus_one_over_batches = self.mu.new_tensor(-1 / objective.n_batches)
         self._layers = layout.layers(self._weights.view(self._shape))
         self._layer_gradients = layout.layers(self.gradient[:size].view(self._shape))
+        self._loops = loops_for(self.mu)
         self._activations = layout.activations(batch_size, self.mu.view(self._shape))
         self._flowing = layout.activations(batch_size, self.mu.view(self._shape))
 
     def of_seed(self, vector: Tensor, index: int) -> Tensor:
         """Return a view of one seed's numbers in a vector like mu or rho [P], or like `parameters` [2, P]."""
-        seeds = vector.view(-1, self._shape[-1]) if len(vector) == len(self.mu) else vector.view(2, -1, self._shape[-1])
-        return seeds.select(-2, index)
+        halves = len(vector) // len(self.mu)
+        shape = (-1, self._shape[-1]) if halves == 1 else (halves, -1, self._shape[-1])
+        return vector.view(shape).select(-2, index)
 
-    def draw_noise(self, *generators: torch.Generator) -> None:
-        """Fill `epsilon` with each seed's generator's next P standard normals, in the order of the layout."""
-        for index, generator in enumerate(generators):
-            normal_(self.of_seed(self.epsilon, index), generator)
+    def step(self, x: Tensor, y: Tensor, noise: Sequence[StepNoise], adam: FlatAdam) -> Tensor:
+        """Draw the weights anew and take one step of Adam on the batch x [B, in], y [B, ...]; `noise` is one a seed.
+
+        On a CPU in float32 the passes over the weights are compiled; elsewhere they are `loss_and_gradient`'s.
+
+        Returns:
+            L of before the step, float64 [].
+        """
+        for index, source in enumerate(noise):
+            source.normals_(self.of_seed(self.epsilon, index))
+        if self._loops is None:
+            loss = self.loss_and_gradient(x, y)
+            adam.step()
+            return loss
+        log_ratio = self._sample_in_one_pass(self._loops)
+        nll = self._backpropagate(x, y)
+        first, second, step_size, correction = adam.advance()
+        objective = self.objective
+        pull, push = 1 / (objective.prior_std**2 * objective.n_batches), 1 / objective.n_batches
+        arrays = flat_arrays(self.gradient[: len(self.mu)], self._weights, self.epsilon, n_networks=len(noise))
+        halves = [value.view(2, len(noise), -1).numpy() for value in (self.parameters, first, second)]
+        self._loops.adam_weights(*arrays, *halves, pull, push, objective.detach_mu, step_size, correction)
+        return log_ratio / objective.n_batches + nll
 
     def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L, float64 [], of the batch x [B, in], y [B, ...]; `gradient` then holds dL/dmu and dL/drho."""
@@ -104,6 +129,17 @@ class SampledMlp:
         nll = self._backpropagate(x, y)
         self._add_complexity()
         return log_ratio / self.objective.n_batches + nll
+
+    def _sample_in_one_pass(self, loops: ModuleType) -> Tensor:
+        """Set w only; return log q - log p, float64 []."""
+        n_networks, n_weights = len(self.mu) // self._shape[-1], self._shape[-1]
+        sums = block_sums(n_weights, 3, loops, n_networks)
+        arrays = flat_arrays(self.mu, self.rho, self.epsilon, self._weights, n_networks=n_networks)
+        loops.draw_weights(*arrays, sums.numpy())
+        log_sigma, squared_noise, squared_weights = sums.sum(1).view(*self._shape[:-1], 3).unbind(-1)
+        prior_std = self.objective.prior_std
+        squares = squared_weights / prior_std**2 - squared_noise
+        return n_weights * math.log(prior_std) - log_sigma + squares / 2
 
     def _sample(self) -> Tensor:
         """Set sigma and w; leave dsigma/drho in the gradient's second half. Return log q - log p, float64 []."""

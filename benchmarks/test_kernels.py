@@ -1,0 +1,62 @@
+"""Our kernels through the contract alone: steps of every approach, a block of predictions, and what all of them share.
+
+Not part of the tests: `python -m pytest benchmarks`.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bench.interface import Split, Task
+from bench.metrics.draws import reduce_draws
+from bench.recipes import build, profile, resolve
+from bench.registry import manifest
+from bench.streams import row_noise
+from bench.throughput.training import Subject, short_fit
+from bench.throughput.yardsticks import names
+
+pytest.importorskip("pytest_benchmark")
+
+ROWS = 1024
+STEPS = {"pyro_hidden_layer": 3, "mlp": 8}  # of a kernel; the set-up of a fit is in it
+DRAWS, PREDICTED = 4, 500
+
+
+def subject(name: str) -> Subject:
+    """Return the published approach with made-up images."""
+    reason = manifest(name).missing_framework()
+    if reason:
+        pytest.skip(reason)
+    source = torch.Generator().manual_seed(0)
+    x, y = torch.rand(ROWS, 784, generator=source), torch.randint(10, (ROWS,), generator=source)
+    rows = Split("train60k", x, y, torch.arange(ROWS))
+    approach = build(manifest(name), resolve(manifest(name), "published"), profile("full"))
+    return Subject(approach, Task("classification", 10, ROWS, 784), rows, rows, seed=0, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_training(name, compare):
+    """A fit of a few steps."""
+    made = subject(name)
+    compare(f"{name} training", lambda: short_fit(made, STEPS.get(name, 4)))
+
+
+@pytest.mark.parametrize("name", names())
+def test_prediction(name, compare):
+    """A block of images with a few draws."""
+    made = subject(name)
+    posterior = short_fit(made)
+    x, rows = made.test.x[:PREDICTED], made.test.rows[:PREDICTED]
+    compare(f"{name} prediction", lambda: posterior.predict(x, range(posterior.n_draws or DRAWS), rows))
+
+
+def test_reduce_draws(compare):
+    """100 draws of 500 images."""
+    log_probs = torch.randn(100, PREDICTED, 10, generator=torch.Generator().manual_seed(0)).log_softmax(2)
+    compare("reduce_draws", lambda: reduce_draws(log_probs))
+
+
+def test_row_noise(compare):
+    """Normals for 1,000 images and 1,000 units."""
+    compare("row_noise", lambda: row_noise(0, 0, torch.arange(1000), 1000))

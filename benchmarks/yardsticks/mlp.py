@@ -1,0 +1,39 @@
+"""feldman2018's deterministic classifier: a step on 128 images, one pass of 128 images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from bench.interface import Split
+from bench.throughput.blocks import cycle
+from bench.throughput.yardsticks import Yardstick
+from benchmarks.documents import mlp as document
+
+
+class Mlp(Yardstick):
+    """The document's network and optimiser."""
+
+    smallest: ClassVar = {"width": 8}
+    predict_rows: ClassVar = document.TEST_BATCH_SIZE
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10), batch: int = 128) -> None:
+        del seed
+        self.sizes = sizes
+        self.train, self.batches = train, cycle(len(train), batch)
+        self.network = document.Classifier(sizes[0], sizes[1]).to(train.x.device)
+        self.adam = document.optimizer(self.network)
+
+    def step(self) -> Tensor:
+        """Return the loss of the step."""
+        rows = next(self.batches)
+        return document.training_step(self.network, self.adam, self.train.x[rows], self.train.y[rows])
+
+    def predict(self, images: Tensor, n_draws: int) -> list[Tensor]:
+        """Return log-probabilities [B, K] of each draw; gradients are recorded, as published."""
+        return [self.network(images) for _ in range(n_draws)]
+
+
+yardstick = Mlp

@@ -1,0 +1,28 @@
+"""Where the compiled loops of `bench.compiled` serve, and how tensors are handed to them."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bench.noise import compiled_loops
+
+
+def loops_for(value: Tensor) -> ModuleType | None:
+    """Return the compiled loops if they serve tensors like `value` (float32 on a CPU), else None."""
+    return compiled_loops() if value.is_cpu and value.dtype == torch.float32 else None
+
+
+def flat_arrays(*values: Tensor, n_networks: int = 1) -> list[npt.NDArray[Any]]:
+    """Return contiguous tensors as arrays [E, P] of the same memory, E = n_networks."""
+    return [value.detach().view(n_networks, -1).numpy() for value in values]
+
+
+def block_sums(n_weights: int, n_sums: int, loops: ModuleType, n_networks: int = 1) -> Tensor:
+    """Return room for the sums of each block of a pass, float64 [E, blocks, n_sums]."""
+    return torch.empty(n_networks, math.ceil(n_weights / loops.STRIDE), n_sums, dtype=torch.float64)
