@@ -108,6 +108,14 @@ class Posterior(ABC):
         """Return the one network of posterior means (dropout off)."""
         raise Unsupported(f"{type(self).__name__} has no mean network")
 
+    def per_row(self) -> Posterior:
+        """Return a faster posterior with the same distribution of draws for each row alone, or this one.
+
+        Its rows may share noise otherwise than those of one network (noise "shared"): what depends on several rows of
+        one draw, such as the spread of accuracy over draws, is not to be had from it.
+        """
+        return self
+
     def log_density_ratio(self, draws: range) -> Tensor:
         """Return log q(w_s) - log p(w_s) of each draw's network, float64 [S], nats."""
         del draws

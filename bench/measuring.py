@@ -18,8 +18,8 @@ from bench.errors import ContractViolation
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
 
-BLOCK_NUMBERS = 50_000_000  # log-probabilities of one block: 200 MB
-ROW_NOISE_ROWS = 2_000  # rows of a block whose every row and draw has noise of its own
+BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and as much while the next one is made
+ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of its own: what the cache holds
 WEIGHT_NOISE_ROWS = 10_000
 
 

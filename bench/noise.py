@@ -39,9 +39,10 @@ def fill_normals(out: Tensor, key: int, rows: Tensor) -> Tensor:
     They are drawn in float32 whatever the type of `out`.
     """
     loops = compiled_loops()
-    if loops is not None and out.dtype == torch.float32 and out.is_cpu:
-        loops.fill_normals(out.numpy(), rows.numpy(), np.int64(key))
-        return out
+    if loops is not None and out.is_cpu:
+        single = out if out.dtype == torch.float32 else torch.empty(out.shape, dtype=torch.float32)
+        loops.fill_normals(single.numpy(), rows.numpy(), np.int64(key))
+        return out if single is out else out.copy_(single)
     return out.copy_(plain_normals(key, rows.to(out.device), out.shape[1]))
 
 

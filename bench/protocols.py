@@ -88,8 +88,10 @@ class Common(Protocol):
         found.arrays.update({f"mnist/{name}": value for name, value in arrays.items()})
         found.scores.update(_scores("mnist", predicted, test))
         found.timings.update(_speed(posterior, predicted, test, draws))
+        alone = posterior.per_row()  # no metric of these sets looks at two rows of one draw
         for name in OOD_NAMES:
-            self._ood(found, posterior, predicted.summary, name, draws)
+            self._ood(found, alone, predicted.summary, name, draws)
+        found.arrays["noise"] = {"mnist": posterior.noise, **dict.fromkeys(OOD_NAMES, alone.noise)}
         self._mean_network(found, posterior, test)
         self._pruning(found, posterior, test)
         return found
@@ -141,11 +143,13 @@ class Common(Protocol):
         ]
         if fraction in DRAWN_FRACTIONS and posterior.n_draws is None:
             draws = range(min(VOTE_DRAWS, self.budget.draws))
+            pruned = pruned.per_row()
             noise = predict_split(pruned, self.ood("noise_uniform"), draws, N_CLASSES)
             rows.append(
                 {
                     "fraction": fraction,
                     "network": "30 draws",
+                    "noise": pruned.noise,
                     **self._accuracy_and_nll(pruned, test, draws),
                     "noise_refusal_rate": float((~MEDIAN_RULE.accepted(noise.summary)).mean()),
                     **pruning_row(marginals, keep),

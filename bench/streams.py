@@ -48,6 +48,12 @@ def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tens
     return fill_words(rows.new_empty(len(rows), words), stream_seed(seed, "draw", draw), rows)
 
 
+def normals_(out: torch.Tensor, seed: int, name: str, *index: int) -> torch.Tensor:
+    """Fill `out` (contiguous, any shape and device) with the standard normals of stream `name`."""
+    fill_normals(out.view(1, -1), stream_seed(seed, name, *index), torch.zeros(1, dtype=torch.int64))
+    return out
+
+
 class StepNoise:
     """The noise of one epoch's training steps: each step has its own, and a step may ask more than once."""
 

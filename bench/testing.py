@@ -25,6 +25,7 @@ ROWS = 300  # three batches of 128, the last one short
 PREDICTED = 40
 MANY = (3, 4, 5)  # run seeds of a fit of several
 ROUNDED = 1e-4  # relative; what a few steps make of rounding in float32
+PER_ROW_DRAWS = 100
 SAME = 1e-5  # nats; float32 matrix products of other shapes sum in another order
 
 
@@ -103,6 +104,12 @@ class Subject:
         """Return new fits of the seeds `MANY`, made in one computation from `some_rows`."""
         return self.approach(epochs).fit_many(self.train, self.some_rows(), self.task, contexts)
 
+    def posteriors(self) -> list[Posterior]:
+        """Return a fit and, if that is another, its fast path for single rows."""
+        posterior = self.fit()
+        alone = posterior.per_row()
+        return [posterior] if alone is posterior else [posterior, alone]
+
     def n_draws(self, posterior: Posterior) -> int:
         """Return 3, or 1 for a deterministic network."""
         return 3 if posterior.n_draws is None else 1
@@ -174,28 +181,29 @@ def check_prediction_shape(subject: Subject) -> None:
 
 def check_draws_have_names(subject: Subject) -> None:
     """Draw d is the same draw whatever other draws are asked for beside it, and draws differ."""
-    posterior = subject.fit()
-    n_draws = subject.n_draws(posterior)
-    together = _predict(posterior, subject.x, range(n_draws), subject.rows)
-    for draw in range(n_draws):
-        alone = _predict(posterior, subject.x, range(draw, draw + 1), subject.rows)[0]
-        _require(torch.allclose(together[draw], alone, atol=SAME), f"draw {draw} alone is another than among {n_draws}")
-    if n_draws > 1:
-        _require(not torch.allclose(together[0], together[1], atol=SAME), "two draws are equal")
+    for posterior in subject.posteriors():
+        n_draws = subject.n_draws(posterior)
+        together = _predict(posterior, subject.x, range(n_draws), subject.rows)
+        for draw in range(n_draws):
+            alone = _predict(posterior, subject.x, range(draw, draw + 1), subject.rows)[0]
+            same = torch.allclose(together[draw], alone, atol=SAME)
+            _require(same, f"draw {draw} alone is another than among {n_draws}")
+        if n_draws > 1:
+            _require(not torch.allclose(together[0], together[1], atol=SAME), "two draws are equal")
 
 
 def check_blocks_do_not_matter(subject: Subject) -> None:
     """A row's prediction does not depend on the rows predicted with it."""
-    posterior = subject.fit()
-    draws = range(subject.n_draws(posterior))
-    whole = _predict(posterior, subject.x, draws, subject.rows)
-    for size in (1, 7):
-        parts = [
-            _predict(posterior, subject.x[start : start + size], draws, subject.rows[start : start + size])
-            for start in range(0, PREDICTED, size)
-        ]
-        gap = float(((torch.cat(parts, dim=1) - whole).abs() / (1 + whole.abs())).max())
-        _require(gap < 10 * SAME, f"blocks of {size} rows differ from one block by {gap} (relative)")
+    for posterior in subject.posteriors():
+        draws = range(subject.n_draws(posterior))
+        whole = _predict(posterior, subject.x, draws, subject.rows)
+        for size in (1, 7):
+            parts = [
+                _predict(posterior, subject.x[start : start + size], draws, subject.rows[start : start + size])
+                for start in range(0, PREDICTED, size)
+            ]
+            gap = float(((torch.cat(parts, dim=1) - whole).abs() / (1 + whole.abs())).max())
+            _require(gap < 10 * SAME, f"blocks of {size} rows differ from one block by {gap} (relative)")
 
 
 def check_seed_repeats(subject: Subject) -> None:
@@ -344,6 +352,33 @@ def check_many_seeds(subject: Subject) -> None:
                 _require(gap < ROUNDED, f"seed {context.seed}: {name} is off by {gap} (relative) from a fit alone")
 
 
+def check_per_row(subject: Subject) -> None:
+    """`per_row` is the posterior itself, or has the same distribution for each row and says that it shares noise.
+
+    For the same distribution the differences d of two independent draws are symmetric around zero, so that
+    |sum d| / sqrt(sum d^2) exceeds t with probability 2 exp(-t^2 / 2) at most (Efron 1969); t is such that all rows and
+    outputs together are falsely accused once in a million.
+    """
+    posterior, *fast = subject.posteriors()
+    for alone in fast:
+        _require(alone.noise == "shared", f"per_row has noise '{alone.noise}', wanted 'shared'")
+        _require(alone.n_draws is None, f"per_row has n_draws {alone.n_draws}, wanted None")
+        draws = range(PER_ROW_DRAWS)
+        both = [_predict(one, subject.x, draws, subject.rows).double() for one in (posterior, alone)]
+        if subject.task.kind == "classification":
+            both = [log_probs.exp() for log_probs in both]
+        gap = both[0] - both[1]
+        gap /= gap.abs().amax(0).clamp(min=1e-300)  # probabilities of 1e-200 have no square
+        limit = math.sqrt(2 * math.log(2 * gap[0].numel() / 1e-6))
+        same = bool((gap.sum(0).abs() <= limit * gap.square().sum(0).sqrt()).all())
+        _require(same, f"a row's mean over draws of per_row is more than {limit:.1f} standard errors away")
+        try:
+            alone.log_density_ratio(range(1))
+        except Unsupported:
+            continue
+        raise ContractViolation("a draw of per_row is not one network, but has a log_density_ratio")
+
+
 def check_global_state(subject: Subject) -> None:
     """Neither fit nor predict touches torch's global generator or the rows."""
     before, x, train_x = torch.get_rng_state(), subject.x.clone(), subject.train.x.clone()
@@ -370,5 +405,6 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_mean_network,
     check_density_ratio,
     check_many_seeds,
+    check_per_row,
     check_global_state,
 )

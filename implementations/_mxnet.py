@@ -98,7 +98,8 @@ class Prior:
         return (self.narrow_std**-2 - self.std**-2) / 2
 
     def log_density(self, weights: Tensor) -> Tensor:
-        """Return the sum of log p(w) over weights [P], a scalar."""
+        """Return the sum of log p(w) over weights [n], float64 []."""
+        weights = weights.double()
         wide = math.log(self.share / self.std) - weights**2 / (2 * self.std**2)
         if self.share == 1:
             return wide.sum()

@@ -20,16 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
+from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
 from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
-from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
 
@@ -70,7 +76,8 @@ class LinearBbb(Approach):
         return Layout((task.n_inputs, self.hidden_units, self.hidden_units, task.n_outputs))
 
     def _family(self, task: Task, seed: int) -> Family:
-        return Family(self._layout(task), self.prior_std, _log_probabilities, seed)
+        prior = partial(gaussian_log_prior, self.prior_std)
+        return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
     def _network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
         """Return the network of the contexts' seeds as it starts."""
@@ -125,7 +132,3 @@ class Seeds(_seeds.Seeds):
     def state(self, index: int) -> _seeds.State:
         """See `_seeds.Seeds`."""
         return self._adam.state(index)
-
-
-def _log_probabilities(outputs: Tensor) -> Categorical:
-    return Categorical(torch.log_softmax(outputs, dim=2))

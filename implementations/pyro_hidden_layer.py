@@ -33,11 +33,18 @@ from pyro.contrib.bnn import HiddenLayer
 from pyro.infer import SVI, Trace_ELBO, TraceMeanField_ELBO
 from torch import Tensor
 from torch.distributions import constraints
-from torch.nn.functional import leaky_relu, log_softmax, one_hot
+from torch.nn.functional import leaky_relu, leaky_relu_, log_softmax, one_hot
 
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
 from bench.streams import StepNoise, row_noise
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights
+from implementations._kernels.layout import Layout
 from implementations._pyro import isolated, load_state, masked_arrays, minibatches, save_state, sgd
 
 LAYERS = ("a1", "a2", "a3", "a4")  # the document's names; rows of a layer are inputs, the last row of a2-a4 the bias
@@ -155,6 +162,27 @@ class HiddenLayerPosterior(Posterior):
         """Return the network of posterior means."""
         means = {key: value for key, value in self._arrays.items() if key.endswith("/mean")}
         return HiddenLayerPosterior(means, self._seed)
+
+    def per_row(self) -> Posterior:
+        """Return the same weights, drawn as networks but for the first layer: one product a layer in place of two.
+
+        For one row, a layer's pre-activations given the layer before are the same independent Gaussians either way.
+        """
+        if not self._std:
+            return self
+        layout = Layout((len(self._mean[0]), *(mean.shape[1] for mean in self._mean)))
+        prior = partial(gaussian_log_prior, 1.0)
+        family = Family(layout, leaky_relu_, prior, log_probabilities, self._seed, names=LAYERS)
+        return GaussianPosterior(family, _flat(self._mean), _flat(self._std)).per_row()
+
+
+def _flat(layers: Sequence[Tensor]) -> Tensor:
+    """Return weights [D, H] (or [D + 1, H] with the bias) of the layers as one vector in the order of `Layout`."""
+    without_bias, *others = layers
+    parts = [without_bias.T, without_bias.new_zeros(without_bias.shape[1])]
+    for weights in others:
+        parts += [weights[:-1].T, weights[-1]]
+    return torch.cat([part.flatten() for part in parts])
 
 
 def _moments(x: Tensor, mean: Tensor, variance: Tensor | None) -> tuple[Tensor, Tensor | None]:

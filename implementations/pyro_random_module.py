@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import pyro
@@ -35,17 +36,22 @@ from pyro import distributions, poutine
 from pyro.distributions import TorchDistribution
 from pyro.infer import SVI, Trace_ELBO
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, pad, softplus
+from torch.nn.functional import log_softmax, softplus
 
-from bench.errors import Unsupported
-from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import StepNoise, generator
+from bench.interface import Approach, Context, Noise, Posterior, Split, Task
+from bench.streams import StepNoise
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
 from implementations._kernels.gaussian_weights import GaussianWeights, StandardNormalWeights
-from implementations._pyro import adam, isolated, load_state, masked_arrays, minibatches, save_state
+from implementations._kernels.layout import Layout
+from implementations._pyro import adam, isolated, load_state, minibatches, save_state
 
-WEIGHTS = ("fc1.weight", "fc1.bias", "out.weight", "out.bias")  # the document's names, [out, in] and [out]
-# Logits reach thousands, so their rounding shows. MKL sums in another order where it has fewer than four rows left.
-ROW_MULTIPLE = 8
+LAYERS = ("fc1", "out")  # the document's names
+WEIGHTS = tuple(f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias"))  # [out, in] and [out]
 
 
 @dataclass(frozen=True)
@@ -86,86 +92,13 @@ class PyroRandomModule(Approach):
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these arrays."""
-        del task
-        return RandomModulePosterior(arrays, seed)
+        return GaussianPosterior(self.family(task, seed), arrays["mu"], arrays.get("sigma"))
 
-
-class RandomModulePosterior(Posterior):
-    """Independent Gaussians for all weights; a draw is one network. Without std, the network of means."""
-
-    noise: Noise = "weights"
-
-    def __init__(self, arrays: Mapping[str, Tensor], seed: int) -> None:
-        """Take NAME/mean and, unless it is the network of means, NAME/std for each of `WEIGHTS`; seed of the draws."""
-        self._arrays = dict(arrays)
-        self._seed = seed
-        self._mean = {name: arrays[f"{name}/mean"] for name in WEIGHTS}
-        self._std = {name: arrays[f"{name}/std"] for name in WEIGHTS if f"{name}/std" in arrays}
-        if not self._std:
-            self.n_draws, self.noise = 1, "none"
-
-    @torch.no_grad()
-    def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
-        """Predict all rows with each drawn network; they are not named in its noise."""
-        del rows
-        n_rows = len(x)
-        x = pad(x, (0, 0, 0, -n_rows % ROW_MULTIPLE))
-        hidden = x.new_empty(len(x), len(self._mean["fc1.bias"]))
-        logits = x.new_empty(len(draws), len(x), len(self._mean["out.bias"]))
-        for out, draw in zip(logits, draws, strict=True):
-            first, first_bias, last, last_bias = (weight.to(x.device) for weight in self._network(draw))
-            torch.addmm(first_bias, x, first.T, out=hidden).relu_()
-            torch.addmm(last_bias, hidden, last.T, out=out)
-        return Categorical(log_softmax(logits[:, :n_rows], dim=-1))
-
-    def arrays(self) -> Mapping[str, Tensor]:
-        """Return means and standard deviations."""
-        return dict(self._arrays)
-
-    def weights(self) -> Mapping[str, Marginal]:
-        """Return the marginals of the document's four tensors."""
-        return {
-            name: Marginal(mean, self._std.get(name), torch.ones_like(mean, dtype=torch.bool))
-            for name, mean in self._mean.items()
-        }
-
-    def masked(self, keep: Mapping[str, Tensor]) -> RandomModulePosterior:
-        """Return the posterior with mean and std zero where keep is False; tensors not named are kept."""
-        return RandomModulePosterior(masked_arrays(self._arrays, keep), self._seed)
-
-    def mean_network(self) -> RandomModulePosterior:
-        """Return the network of posterior means."""
-        means = {key: value for key, value in self._arrays.items() if key.endswith("/mean")}
-        return RandomModulePosterior(means, self._seed)
-
-    def log_density_ratio(self, draws: range) -> Tensor:
-        """Return log q(w) - log p(w) of each draw; the normalising constants cancel.
-
-        Raises:
-            Unsupported: a weight without noise (pruned, or of the network of means) has no density.
-        """
-        if not self._std or not all(bool(std.all()) for std in self._std.values()):
-            raise Unsupported("log q(w) - log p(w) is infinite where a weight has no noise (pruned, or a mean network)")
-        entropy = sum(std.double().log().sum() for std in self._std.values())
-        ratios = torch.empty(len(draws), dtype=torch.float64)
-        for position, draw in enumerate(draws):
-            squares = [noise.double().square().sum() for noise in self._noise(draw).values()]
-            weights = [weight.double().square().sum() for weight in self._network(draw)]
-            ratios[position] = 0.5 * (sum(weights) - sum(squares)) - entropy
-        return ratios
-
-    def _noise(self, draw: int) -> dict[str, Tensor]:
-        """Return the standard normals of a draw, in the order of `WEIGHTS`."""
-        sizes = [mean.numel() for mean in self._mean.values()]
-        normals = torch.randn(sum(sizes), generator=generator(self._seed, "draw", draw)).split(sizes)
-        return {name: normal.view_as(mean) for normal, (name, mean) in zip(normals, self._mean.items(), strict=True)}
-
-    def _network(self, draw: int) -> list[Tensor]:
-        """Return the weights of a draw, in the order of `WEIGHTS`."""
-        if not self._std:
-            return list(self._mean.values())
-        noise = self._noise(draw)
-        return [torch.addcmul(mean, self._std[name], noise[name]) for name, mean in self._mean.items()]
+    def family(self, task: Task, seed: int) -> Family:
+        """Return what the posteriors of one fit have in common."""
+        layout = Layout((task.n_inputs, self.n_hidden, task.n_outputs))
+        prior = partial(gaussian_log_prior, 1.0)
+        return Family(layout, torch.relu_, prior, log_probabilities, seed, names=LAYERS)
 
 
 class _Network:
@@ -175,6 +108,7 @@ class _Network:
         batches = math.ceil(task.n_train / recipe.batch_size)
         self.kl_weight = 1 / batches if recipe.divide_kl else 1.0
         self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch brings its own
+        self.family = partial(recipe.family, task)
         self.net = _Net(task.n_inputs, recipe.n_hidden, task.n_outputs)
         self.prior = {name: StandardNormalWeights(weight.shape) for name, weight in self.net.named_parameters()}
         start = ctx.generator("init")
@@ -192,14 +126,11 @@ class _Network:
         del images, labels
         return self._lifted({name: GaussianWeights(*self._parameters(name), self.normals) for name in self.prior})
 
-    def posterior(self, seed: int) -> RandomModulePosterior:
+    def posterior(self, seed: int) -> GaussianPosterior:
         """Return a copy of what has been learnt."""
-        arrays = {}
-        for name in self.prior:
-            mu, rho = self._parameters(name)
-            arrays[f"{name}/mean"] = mu.detach().to("cpu", copy=True)
-            arrays[f"{name}/std"] = softplus(rho.detach()).cpu()
-        return RandomModulePosterior(arrays, seed)
+        mus, rhos = zip(*(self._parameters(name) for name in WEIGHTS), strict=True)
+        mu, rho = (torch.cat([part.detach().flatten() for part in parts]).cpu() for parts in (mus, rhos))
+        return GaussianPosterior(self.family(seed), mu, softplus(rho))
 
     def _lifted(self, distribution: Mapping[str, TorchDistribution]) -> nn.Module:
         with poutine.scale(scale=self.kl_weight):

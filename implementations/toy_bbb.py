@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -26,7 +27,7 @@ from bench.interface import Approach, Context, Gaussian, Noise, Posterior, Split
 from bench.streams import StepNoise
 from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
-from implementations._kernels.gaussian_posterior import Family, GaussianPosterior
+from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll, sigma_of
 from implementations._kernels.threads import one_thread
@@ -67,7 +68,8 @@ class ToyBbb(Approach):
         return Layout((task.n_inputs, self.hidden_units, task.n_outputs))
 
     def _family(self, task: Task, seed: int) -> Family:
-        return Family(self._layout(task), self.prior_std, self._observations, seed)
+        prior = partial(gaussian_log_prior, self.prior_std)
+        return Family(self._layout(task), torch.sigmoid_, prior, self._observations, seed)
 
     def _observations(self, outputs: Tensor) -> Gaussian:
         return Gaussian(outputs, torch.full_like(outputs, self.noise_std**2))

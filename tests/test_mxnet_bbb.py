@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bench.errors import ConfigError, ContractViolation, MissingFramework, Unsupported
 from bench.interface import Split, Task
-from bench.streams import generator
+from bench.streams import generator, normals_
 from bench.testing import CheckContext
 
 try:
@@ -24,7 +24,7 @@ except MissingFramework as absent:
 from benchmarks.documents import mxnet_bbb as document
 from implementations._kernels.layout import Layout
 from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
-from implementations.mxnet_bbb import GaussianWeights, MxnetBbb, moving_average
+from implementations.mxnet_bbb import MxnetBbb, moving_average
 
 MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 SMALL = Layout((7, 5, 5, 3))
@@ -239,11 +239,12 @@ def test_pruned_network_keeps_what_is_kept():
 def test_mxnet_predicts_the_same_logits(use_second_hidden):
     approach = MxnetBbb(epochs=1, use_second_hidden=use_second_hidden)
     posterior = approach.fit(rows(300), MNIST, CheckContext(0))
-    assert isinstance(posterior, GaussianWeights)
     x = rows(50, seed=1).x
     mu, sigma = posterior.arrays()["mu"], posterior.arrays()["sigma"]
     layout, used = Layout((784, 400, 400, 10)), (True, use_second_hidden, True)
-    noise = posterior._network.noise(0, 2, torch.empty_like(mu), only_used=False)
+    drawn = torch.cat([marginal.used.flatten() for marginal in posterior.weights().values()])
+    noise = torch.zeros_like(mu)
+    noise[drawn] = normals_(torch.empty(int(drawn.sum())), 0, "draw", 2)
     for weights, predicted in (
         (mu + sigma * noise, posterior.predict(x, range(2, 3), torch.arange(50))),
         (mu, posterior.mean_network().predict(x, range(1), torch.arange(50))),
@@ -297,16 +298,6 @@ def test_resumed_average_goes_on():
     assert all(torch.equal(resumed.states[2][name], value) for name, value in context.states[2].items())
 
 
-def test_unused_noise_need_not_be_drawn():
-    network = start()._network
-    some, all_of_it = (network.noise(0, 1, torch.zeros(478_410), only_used=only) for only in (True, False))
-    for used, one, other in zip(
-        (True, False, True), network.layout.layers(some), network.layout.layers(all_of_it), strict=True
-    ):
-        for part, whole in zip(one, other, strict=True):
-            assert torch.equal(part, whole) is used
-
-
 @loads_data
 def test_document_evaluates_as_we_do():
     """Accuracy of the posterior means, through MXNet's data loader and byte images divided by 126."""
@@ -328,6 +319,22 @@ def test_document_trains_on_its_own_noise():
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
     average = document.train_epoch(model, document.loader(images, np.arange(6) % 2, 3, shuffle=True), None)
     assert math.isfinite(average)
+
+
+def test_document_predicts_with_drawn_weights():
+    """Without spread (rho = -40) each draw is the network of means; with it, one network for all batches."""
+    layout = Layout((4, 3, 3, 2))
+    source = torch.Generator().manual_seed(4)
+    mus = document_arrays(layout, torch.randn(layout.n_weights, generator=source))
+    x = to_ndarray(torch.rand(6, 4, generator=source))
+    for rho in (-40.0, 0.0):
+        mx.random.seed(0)
+        model = document.DocumentBbb(mus, [nd.full(mu.shape, rho) for mu in mus], 469)
+        found = model.predict_all([x[:4], x[4:], x[:4]], 3)
+        assert found.shape == (3, 10, 2)
+        np.testing.assert_array_equal(found[:, :4], found[:, 6:])
+        means = nd.log_softmax(model.forward(x, mus)).asnumpy()
+        assert np.allclose(found[:, :6], means, atol=1e-6) == (rho == -40.0)
 
 
 def test_memory_is_shared():

@@ -7,6 +7,7 @@ import torch
 
 from bench import documents, protocols
 from bench.claims import load_claims, measured_key
+from bench.data import OOD_NAMES
 from bench.documents import protocol_of
 from bench.errors import ConfigError, ContractViolation, DataMissing
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split
@@ -100,6 +101,43 @@ def test_common_measures_every_pruning_level(rows):
     levels = [(row["fraction"], row["network"]) for row in found.arrays["pruning"]["rows"]]
     assert [level for level, network in levels if network == "mean"] == [0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1]
     assert [level for level, network in levels if network == "30 draws"] == [0, 0.5, 0.75, 0.95]
+
+
+def test_common_takes_the_fast_path_where_rows_count_alone(rows):
+    """Out-of-distribution sets and pruning with draws; the test set has whole networks, for the spread over draws."""
+
+    class Fast(Oracle):
+        noise = "shared"
+
+    class Whole(Oracle):
+        fast = Fast()
+
+        def per_row(self):
+            return self.fast
+
+    posterior = Whole()
+    found = make("linear_bbb", "common").final(posterior, [])
+    draws = range(SMOKE.draws)
+    assert posterior.asked[0] == (draws, N_ROWS)
+    assert all(n_rows == 1 for asked, n_rows in posterior.asked[1:])  # the latency; means are another network
+    # four sets are there, and four pruning levels of test set and noise
+    assert [asked for asked, _ in posterior.fast.asked[:4]] == [draws] * 4
+    assert len(posterior.fast.asked) == 4 + 2 * 4
+    assert found.metrics["mnist/draw_accuracy_std"] == 0
+    assert found.arrays["noise"]["mnist"] == "weights"
+    assert {found.arrays["noise"][name] for name in OOD_NAMES} == {"shared"}
+    assert {row.get("noise") for row in found.arrays["pruning"]["rows"]} == {None, "shared"}
+
+
+def test_published_protocols_never_take_the_fast_path(rows):
+    class NoFastPath(Oracle):
+        def per_row(self):
+            raise AssertionError
+
+    for name in ("dropout_fcn", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb"):
+        protocol = make(name, "published")
+        posterior = NoFastPath()
+        protocol.final(posterior, [{"epoch": 1, **protocol.epoch(posterior, 1)}])
 
 
 def test_raw_draws_are_kept_for_figures(rows):
@@ -294,9 +332,9 @@ def test_blocks_bound_the_memory_and_do_not_change_the_numbers(rows, monkeypatch
     blocks = predict_split(Oracle(), rows, range(3), 10)
     assert (whole.summary.mean_probs == blocks.summary.mean_probs).all()
     assert (whole.hits == blocks.hits).all()
-    # 1,000 draws of 10 classes: at most 50 million log-probabilities at a time
+    # 1,000 draws of 10 classes: at most 20 million log-probabilities at a time
     monkeypatch.setattr(bench.measuring, "WEIGHT_NOISE_ROWS", 10_000)
-    assert block_rows(Oracle(), 1_000, 10) == 5_000
+    assert block_rows(Oracle(), 1_000, 10) == 2_000
 
 
 def test_draws_of_a_deterministic_network_is_one():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp
 
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
@@ -376,6 +377,29 @@ def test_draws_of_one_layer_have_the_layers_moments():
     mean, std = rows.x.sum().item(), 0.05 * rows.x.square().sum().sqrt().item()
     assert logit.mean() == pytest.approx(mean, abs=4 * std / math.sqrt(2000))
     assert logit.std() == pytest.approx(std, rel=4 / math.sqrt(2 * 2000))
+
+
+def test_per_row_has_the_distribution_of_every_row():
+    """Kolmogorov-Smirnov: P(D > d) <= 2 exp(-n d^2) for two samples of n > 457 (Wei and Dudley 2012)."""
+    posterior, rows, n = made_up_posterior(), made_up(3), 4_000
+    alone = posterior.per_row()
+    assert (posterior.noise, alone.noise) == ("row", "shared")
+    limit = math.sqrt(math.log(2 * 30 / 1e-6) / n)
+    both = [p.predict(rows.x, range(n), rows.rows).log_probs.reshape(n, -1).T.numpy() for p in (posterior, alone)]
+    for sample, other in zip(*both, strict=True):
+        assert ks_2samp(sample, other, method="asymp").statistic < limit
+
+
+def test_per_row_of_means_and_of_nothing():
+    posterior, rows = made_up_posterior(), made_up(5)
+    network = posterior.mean_network()
+    assert network.per_row() is network
+    # what per_row makes of the weights is their network: its means predict what the posterior's means predict
+    means = posterior.per_row().mean_network().predict(rows.x, range(1), rows.rows).log_probs
+    torch.testing.assert_close(means, network.predict(rows.x, range(1), rows.rows).log_probs)
+    empty = posterior.masked({name: torch.zeros_like(m.used) for name, m in posterior.weights().items()}).per_row()
+    answer = empty.predict(rows.x, range(2), rows.rows).log_probs
+    assert torch.equal(answer, torch.zeros(2, 5, 10).log_softmax(2))
 
 
 def test_mean_network_and_pruning():

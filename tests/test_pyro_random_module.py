@@ -16,14 +16,14 @@ from pyro.infer import SVI, Trace_ELBO  # noqa: E402
 from torch.distributions import Normal  # noqa: E402
 from torch.nn.functional import softplus  # noqa: E402
 
-from bench.errors import Unsupported  # noqa: E402
 from bench.interface import Split, Task  # noqa: E402
+from bench.streams import normals_  # noqa: E402
 from bench.testing import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_random_module import DocumentNetwork  # noqa: E402
 from implementations import pyro_random_module as approach  # noqa: E402
 from implementations._kernels.gaussian_weights import GaussianWeights, StandardNormalWeights  # noqa: E402
 from implementations._pyro import adam, isolated  # noqa: E402
-from implementations.pyro_random_module import PyroRandomModule, RandomModulePosterior  # noqa: E402
+from implementations.pyro_random_module import PyroRandomModule  # noqa: E402
 
 CPU = torch.device("cpu")
 N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short
@@ -200,11 +200,12 @@ def test_fit_leaves_globals_alone_and_silences_one_warning_only():
 
 def made_up_posterior(seed=0):
     source = torch.Generator().manual_seed(3)
-    arrays = {}
-    for name, shape in zip(approach.WEIGHTS, [(N_HIDDEN, N_INPUTS), (N_HIDDEN,), (10, N_HIDDEN), (10,)], strict=True):
-        arrays[f"{name}/mean"] = 0.5 * torch.randn(shape, generator=source)
-        arrays[f"{name}/std"] = 0.3 * torch.rand(shape, generator=source) + 0.01
-    return RandomModulePosterior(arrays, seed)
+    size = N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)
+    arrays = {
+        "mu": 0.5 * torch.randn(size, generator=source),
+        "sigma": 0.3 * torch.rand(size, generator=source) + 0.01,
+    }
+    return PyroRandomModule(**SMALL).rebuild(arrays, TASK, seed)
 
 
 def test_prediction_is_the_documents_network_with_drawn_weights():
@@ -212,9 +213,7 @@ def test_prediction_is_the_documents_network_with_drawn_weights():
     predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
     net = DocumentNetwork(N_HIDDEN, N_INPUTS).net
     for index, draw in enumerate(range(3, 5)):
-        noise = torch.randn(
-            N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1), generator=CheckContext(9).generator("draw", draw)
-        )
+        noise = normals_(torch.empty(N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)), 9, "draw", draw)
         start = 0
         for (name, parameter), marginal in zip(net.named_parameters(), posterior.weights().values(), strict=True):
             assert name in approach.WEIGHTS
@@ -222,51 +221,6 @@ def test_prediction_is_the_documents_network_with_drawn_weights():
             parameter.data.copy_(marginal.mean + marginal.std * normal)
             start += parameter.numel()
         assert torch.allclose(predicted[index], torch.log_softmax(net(rows.x), 1), atol=1e-5)
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_prediction_does_not_depend_on_blocks_even_with_huge_logits(sizes):
-    arrays = {key: 30 * value for key, value in made_up_posterior().arrays().items()}
-    posterior, rows = RandomModulePosterior(arrays, 0), made_up(sum(sizes))
-    whole = posterior.predict(rows.x, range(2), rows.rows).log_probs
-    parts = [posterior.predict(x, range(2), rows.rows[: len(x)]).log_probs for x in rows.x.split(sizes)]
-    assert whole.abs().max() > 100
-    assert torch.allclose(torch.cat(parts, dim=1), whole, rtol=1e-6, atol=1e-5)
-
-
-def test_density_ratio_is_that_of_the_drawn_weights():
-    posterior = made_up_posterior(seed=2)
-    for draw, ratio in enumerate(posterior.log_density_ratio(range(3))):
-        expected = 0.0
-        for drawn, marginal in zip(posterior._network(draw), posterior.weights().values(), strict=True):
-            mean, std, weight = marginal.mean.double(), marginal.std.double(), drawn.double()
-            expected += (Normal(mean, std).log_prob(weight) - Normal(0.0, 1.0).log_prob(weight)).sum()
-        assert ratio.item() == pytest.approx(expected.item(), abs=1e-4)
-
-
-def test_density_ratio_averages_to_the_kl():
-    posterior = made_up_posterior()
-    marginals = posterior.weights().values()
-    kl = sum(((m.mean.square() + m.std.square() - 1) / 2 - m.std.log()).double().sum() for m in marginals).item()
-    ratios = posterior.log_density_ratio(range(400))
-    assert ratios.mean().item() == pytest.approx(kl, abs=4 * ratios.std().item() / math.sqrt(400))
-
-
-def test_mean_network_and_pruning():
-    posterior, rows = made_up_posterior(), made_up(5)
-    network = posterior.mean_network()
-    assert network.n_draws == 1
-    assert network.weights()["fc1.weight"].std is None
-    means = [marginal.mean for marginal in posterior.weights().values()]
-    expected = torch.log_softmax(torch.relu(rows.x @ means[0].T + means[1]) @ means[2].T + means[3], 1)
-    assert torch.allclose(network.predict(rows.x, range(1), rows.rows).log_probs[0], expected, atol=1e-6)
-    pruned = posterior.masked({"fc1.weight": torch.zeros(N_HIDDEN, N_INPUTS, dtype=torch.bool)})
-    assert not pruned.weights()["fc1.weight"].mean.any()
-    assert not pruned.weights()["fc1.weight"].std.any()
-    assert torch.equal(pruned.weights()["fc1.bias"].mean, means[1])
-    for without_density in (network, pruned):
-        with pytest.raises(Unsupported, match="no noise"):
-            without_density.log_density_ratio(range(1))
 
 
 # --- the document's prediction loops -------------------------------------------------------------------------------
@@ -284,5 +238,6 @@ def test_documents_loops_predict_and_refuse():
     # logits 3 for class 4 and 0 for nine others: p = e^3 / (e^3 + 9) = 0.69
     assert document.predict(images, 3).tolist() == [4] * 6
     assert document.predict_or_refuse(images, 5) == [4] * 6
+    assert document.predict_all(images.split(4), 5) == [4] * 6
     store["out.bias_mu"] = torch.eye(10)[4] * 0.5  # p = 0.15: no candidate
     assert document.predict_or_refuse(images, 5) == [None] * 6

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Context, Gaussian, Split, Task
-from bench.streams import StepNoise, generator, stream_seed
+from bench.streams import StepNoise, normals_, stream_seed
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
@@ -132,7 +132,7 @@ def test_prediction_is_the_function_and_the_known_noise() -> None:
     assert isinstance(answer, Gaussian)
     torch.testing.assert_close(answer.variance, torch.full((2, 2, 1), 0.01))
     # untrained: every weight is its noise times log 2
-    weights = math.log(2) * torch.empty(97).normal_(generator=generator(4, "draw", 1))
+    weights = math.log(2) * normals_(torch.empty(97), 4, "draw", 1)
     w1, b1, w2, b2 = weights.split([32, 32, 32, 1])
     expected = torch.sigmoid(x * w1 + b1) @ w2.unsqueeze(1) + b2
     torch.testing.assert_close(answer.mean[1], expected)

@@ -20,7 +20,7 @@ from bench.metrics.arrays import FloatArray, IntArray, Labels, as_labels
 QUANTILES = (0.1, 0.5)  # what the two refusal rules of chopra2018 look at
 VOTE_DRAWS = 30  # alsibahi2019 shows images with "30 samples from posterior"
 
-_CHUNK_NUMBERS = 2_000_000  # numbers of a block reduced at once: bounds the float64 copies to about 16 MB each
+_CHUNK_NUMBERS = 500_000  # numbers of a block reduced at once: float64 copies of 4 MB each, memory that is used again
 _SMALLEST_LOG = -1e4  # exp of it is 0 in float64, so that 0 log 0 = 0 also for a log-probability of -infinity
 _NORMALISATION_SLACK = 1e-3  # float32 log-softmax is good to about 1e-6; logits or log2 miss by far more
 
@@ -128,7 +128,7 @@ def _check_block(log_probs: Tensor) -> None:
 
 
 def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) -> DrawSummary:
-    exact = chunk.double()
+    exact = chunk.to(torch.float64, copy=True)
     log_mean = exact.logsumexp(dim=0) - math.log(len(chunk))
     # A NaN anywhere in a row makes this NaN too, and comparisons with NaN are False.
     if not bool((log_mean.logsumexp(dim=1).abs() < _NORMALISATION_SLACK).all()):
@@ -136,11 +136,12 @@ def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) ->
             "the mean probabilities of a row do not sum to 1 or are NaN; predict must return log-probabilities "
             "in nats, normalised over the classes: apply log_softmax to logits"
         )
-    entropies = -(exact.exp() * exact.clamp(min=_SMALLEST_LOG)).sum(dim=2)
+    mean_log = exact.mean(dim=0)
+    entropies = exact.exp().mul_(exact.clamp_(min=_SMALLEST_LOG)).sum(dim=2).neg_()
     return DrawSummary(
         n_draws=len(chunk),
         log_mean_probs=log_mean.cpu().numpy(),
-        mean_log_probs=exact.mean(dim=0).cpu().numpy(),
+        mean_log_probs=mean_log.cpu().numpy(),
         expected_entropy=entropies.mean(dim=0).cpu().numpy(),
         quantile_probs=_quantiles(chunk, quantiles),
         votes=_votes(chunk[:vote_draws]),
@@ -148,16 +149,20 @@ def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) ->
 
 
 def _quantiles(chunk: Tensor, quantiles: Sequence[float]) -> dict[float, FloatArray]:
-    # Sorting commutes with exp, so only the order statistics that are used are turned into probabilities;
-    # the interpolation does not commute and is done on them.
-    ordered = chunk.sort(dim=0).values
+    if not quantiles:
+        return {}
+    # Order statistics commute with exp, so only those that are used are turned into probabilities; the interpolation
+    # does not commute and is done on them. Finding them takes half as long as sorting.
+    positions = [q * (len(chunk) - 1) for q in quantiles]
+    ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
+    by_number = chunk.flatten(1).t().to(torch.promote_types(chunk.dtype, torch.float32)).contiguous()
+    values = np.partition(by_number.cpu().numpy(), ranks, axis=1)
+    found = {rank: np.exp(values[:, rank].astype(np.float64)).reshape(chunk.shape[1:]) for rank in ranks}
     result: dict[float, FloatArray] = {}
-    for q in quantiles:
-        position = q * (len(chunk) - 1)
+    for q, position in zip(quantiles, positions, strict=True):
         low = math.floor(position)
-        below = ordered[low].double().exp()
-        above = ordered[math.ceil(position)].double().exp()
-        result[q] = (below + (above - below) * (position - low)).cpu().numpy()
+        below, above = found[low], found[math.ceil(position)]
+        result[q] = below + (above - below) * (position - low)
     return result
 
 

@@ -62,6 +62,11 @@ def train_epoch(net: nn.Module, sgd: torch.optim.Optimizer, batches: Batches) ->
     return total_loss, correct / total
 
 
+def predict_all(net: nn.Module, batches: Iterable[Tensor], n_draws: int) -> Tensor:
+    """Return log-probabilities [S, N, 10] of batches [B, 784], in the document of one image."""
+    return torch.cat([torch.stack([net(x).detach() for _ in range(n_draws)]) for x in batches], dim=1)
+
+
 def evaluate(net: nn.Module, batches: Batches) -> float:
     """Return the accuracy; batches of one image, the network still in training mode, gradients still recorded."""
     total, correct = 0, 0

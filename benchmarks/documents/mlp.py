@@ -56,6 +56,11 @@ def train_epoch(net: nn.Module, adam: torch.optim.Optimizer, batches: Batches) -
         training_step(net, adam, x, y)
 
 
+def predict_all(net: nn.Module, batches: Iterable[Tensor]) -> Tensor:
+    """Return log-probabilities [N, 10] of batches [B, n_inputs] of N rows; gradients are recorded as published."""
+    return torch.cat([net(x).detach() for x in batches])
+
+
 def evaluate(net: nn.Module, batches: Batches) -> tuple[float, float]:
     """Return the means over batches of batch loss (nats) and batch accuracy; gradients are recorded as published."""
     losses, accuracies = [], []

@@ -21,6 +21,7 @@ from implementations._mxnet import mx
 nd = mx.nd
 NDArray = Any
 
+TEST_BATCH_SIZE = 128
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
@@ -107,6 +108,22 @@ class DocumentBbb:
         for parameter in self.mus + self.rhos:
             parameter[:] = parameter - self.learning_rate * parameter.grad
         return float(nd.mean(loss).asscalar())
+
+    def predict_all(self, batches: Iterable[NDArray], n_draws: int) -> npt.NDArray[np.float32]:
+        """Return log-probabilities [S, N, K] of batches [B, in] of scaled images.
+
+        The document predicts with the posterior means alone; this is what it has for a draw, the weights of a training
+        step, in the loop over batches of its evaluation. All networks are drawn once, before the first batch.
+        """
+        sigmas = [nd.log(1.0 + nd.exp(rho)) for rho in self.rhos]
+        networks = [
+            [mu + s * nd.random_normal(shape=mu.shape) for mu, s in zip(self.mus, sigmas, strict=True)]
+            for _ in range(n_draws)
+        ]
+        answers = [
+            np.stack([nd.log_softmax(self.forward(x, weights)).asnumpy() for weights in networks]) for x in batches
+        ]
+        return np.concatenate(answers, axis=1)
 
     def accuracy(self, batches: Iterable[tuple[NDArray, NDArray]]) -> float:
         """Return the share of images that the network of posterior means classifies rightly."""

@@ -80,10 +80,3 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor, out: Tensor | None = None) -
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """Return left [B, n] @ right [n, C], of one network or of E at once."""
     return torch.mm(left, right, out=out) if left.dim() == 2 else torch.bmm(left, right, out=out)
-
-
-def normal_(out: Tensor, generator: torch.Generator) -> Tensor:
-    """Fill `out` with standard normals of a CPU generator, so that every device sees the same noise."""
-    if out.is_cpu:
-        return out.normal_(generator=generator)
-    return out.copy_(torch.empty(out.shape, dtype=out.dtype).normal_(generator=generator))
