@@ -188,6 +188,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument("--seeds", type=_seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
+    parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
     _add_place(parser)
 
 
@@ -206,6 +207,7 @@ def _select(arguments: argparse.Namespace) -> list[Cell]:
             profile=arguments.profile,
             device=arguments.device,
             precision=arguments.precision,
+            apart=arguments.apart,
         )
     )
 
@@ -265,7 +267,17 @@ def _estimates(
     if any("matmul_rate" in record["provenance"] for record in known):
         rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
-    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in chosen}
+    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
+    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in both}
+
+
+def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
+    """Return by identity the cells to be done, as they will be keyed, each with the cells of the same computation."""
+    from bench.batches import arrange
+    from bench.runner import existing, is_final
+
+    todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
+    return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
 def _committed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -277,17 +289,18 @@ def _committed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from bench.runner import existing, is_final
+    from bench.batches import fit_keys
 
     chosen = _select(arguments)
     store = Store(arguments.results)
     costs = _estimates(chosen, store.all_records()[0])
+    to_do = _as_fitted(chosen, store)
     rows: list[dict[str, Any]] = []
     seen = set()
-    for cell in chosen:
-        record = existing(cell, store)
+    for named in chosen:
+        cell, group = to_do.get(named.identity, (named, []))
         cost = costs[cell.key]
-        done = record is not None and is_final(record)
+        done = not group
         trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
         fit_s = None if done else 0.0 if trained else cost.fit_s
         if not done:
@@ -298,6 +311,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "state": "done" if done else "cannot run here" if cell.skip else "to do",
                 "training": 0.0 if done or cell.skip else fit_s,
                 "measuring": 0.0 if done or cell.skip else cost.measure_s,
+                "seeds together": len(fit_keys(group)),
                 "basis": cell.skip or cost.basis,
             }
         )
@@ -316,10 +330,12 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     from filelock import Timeout
 
+    from bench.batches import checkpoint_key
     from bench.runner import existing, is_stale
 
     chosen = _select(arguments)
     store = Store(arguments.results)
+    to_do = _as_fitted(chosen, store)
     rows = []
     for cell in chosen:
         record = existing(cell, store)
@@ -328,8 +344,8 @@ def _status(arguments: argparse.Namespace) -> int:
             state += ", made by older code"
         if record is None and store.root.exists():
             try:
-                with store.lock(cell.fit_key).acquire(timeout=0):
-                    if store.fit_path(cell.fit_key, "checkpoint").exists():
+                with store.lock(cell.lock_key).acquire(timeout=0):
+                    if store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
                         state = "interrupted, will resume"
             except Timeout:
                 state = "running"

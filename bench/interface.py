@@ -11,7 +11,7 @@ clock, computes no metric, prints nothing and knows no path.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -168,6 +168,17 @@ class Approach(ABC):
     @abstractmethod
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train for `self.epochs` epochs, calling `ctx.epoch_end` after each."""
+
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """Train E seeds in one computation; seed e learns from `train.select(rows[e])`, rows int64 [E, N].
+
+        Optional (capability "fit_many"). Each seed draws from the streams of its own context what `fit` would draw,
+        so that both give the same numbers up to rounding. All contexts are told of an epoch before the next begins,
+        and all that were interrupted go on from the same epoch. What becomes of one seed touches no other: a context
+        whose seed has diverged says nothing until the last one has. The returned order is that of the contexts.
+        """
+        del train, rows, task, contexts
+        raise Unsupported(f"{type(self).__name__} fits one seed at a time")
 
     @abstractmethod
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:

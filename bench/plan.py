@@ -39,6 +39,26 @@ class Cell:
     values: Mapping[str, Any]  # every field of the approach, or only the recipe's where its framework is missing
     corrections: tuple[str, ...]
     skip: str = ""  # why it cannot run here
+    batched: bool = False  # fitted in one computation with other seeds
+    family: str = ""  # what its other seeds share with it, where they can be fitted together
+    twin_keys: tuple[str, str] | None = None  # fit_key and key of the same cell fitted the other way
+
+    def twin(self) -> Cell:
+        """Return the same cell fitted the other way: together with other seeds, or by itself."""
+        assert self.twin_keys is not None, "a cell of a family has a twin"
+        fit_key, key = self.twin_keys
+        keys = (self.fit_key, self.key)
+        return dataclasses.replace(self, fit_key=fit_key, key=key, twin_keys=keys, batched=not self.batched)
+
+    @property
+    def identity(self) -> str:
+        """Return one key for the cell and its twin."""
+        return self.key if self.twin_keys is None else min(self.key, self.twin_keys[1])
+
+    @property
+    def lock_key(self) -> str:
+        """Return one key for the fit and its twin: at most one process works on either."""
+        return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> dict[str, Any]:
         """Return the fields that name the record; which one of several GPUs it was is no part of the name."""
@@ -61,6 +81,7 @@ class Selection:
     profile: str = "full"
     device: str = "cpu"
     precision: str = "float32"
+    apart: bool = False  # fit every seed by itself
 
 
 def cells(selection: Selection) -> list[Cell]:
@@ -113,21 +134,19 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}"
     hashes = data_hashes()
-    fit_key = digest(
-        {
-            "approach": entry.name,
-            "values": values,
-            "split": recipe.split,
-            "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
-            "seed": seed,
-            "steps_per_epoch": budget.steps_per_epoch,
-            "precision": selection.precision,
-            "device": selection.device.split(":")[0],
-            "batched": False,
-        }
-    )
-    key = digest(
-        {
+    shared = {
+        "approach": entry.name,
+        "values": values,
+        "split": recipe.split,
+        "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
+        "steps_per_epoch": budget.steps_per_epoch,
+        "precision": selection.precision,
+        "device": selection.device.split(":")[0],
+    }
+
+    def keys(batched: bool) -> tuple[str, str]:
+        fit_key = digest({**shared, "seed": seed, "batched": batched})
+        measured = {
             "fit": fit_key,
             "recipe": recipe_name,
             "protocol": protocol,
@@ -136,7 +155,10 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
             "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
             "version": [PROTOCOL_VERSION, METRICS_VERSION],
         }
-    )
+        return fit_key, digest(measured)
+
+    fit_key, key = keys(batched=False)
+    together = "fit_many" in entry.capabilities and not selection.apart and not skip
     return Cell(
         approach=entry.name,
         recipe=recipe_name,
@@ -151,6 +173,8 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
         values=values,
         corrections=recipe.changes,
         skip=skip,
+        family=digest(shared) if together else "",
+        twin_keys=keys(batched=True) if together else None,
     )
 
 
@@ -189,7 +213,7 @@ def estimate(
         and all(record[name] == cell.naming()[name] for name in same)
         and _length(record["profile"]) == _length(cell.profile)
     ]
-    training = _best(cell, alike, source)
+    training = _best(cell, _trained_alike(cell, alike), source)
     measuring = _best(cell, [record for record in alike if record["protocol"] == cell.protocol], source)
     if not training:
         return Estimate(None, None, "no record of this approach, device and precision to learn from")
@@ -202,6 +226,17 @@ def estimate(
     )
 
 
+def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the records whose training time tells that of the cell.
+
+    A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
+    no more than one after the other.
+    """
+    alone = [record for record in records if "batched" not in record["timings"]]
+    together = [record for record in records if "batched" in record["timings"]]
+    return (together or alone) if cell.batched else alone
+
+
 def _length(name: str) -> tuple[int | None, int | None, int]:
     """Return what makes an epoch and a measurement as long as others; the number of epochs does not."""
     found = profile(name)
@@ -211,10 +246,11 @@ def _length(name: str) -> tuple[int | None, int | None, int]:
 def _flaws(cell: Cell, record: Mapping[str, Any], source: str | None) -> tuple[str, ...]:
     """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
     of_recipe = record["recipe"] == cell.recipe
+    is_share = cell.batched and "batched" in record["timings"]  # which never counts as a time, but is what is asked
     of_today = source is None or record["provenance"].get("source_sha256") == source
     return (
         "" if of_today else "made by older code",
-        "" if record["timings"].get("valid") else "whose times do not count",
+        "" if record["timings"].get("valid") or is_share else "whose times do not count",
         "" if of_recipe else f"of recipe {record['recipe']}",
     )
 

@@ -24,6 +24,11 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
+    """Return the keys of the cells that stand for the training of their fit."""
+    return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}
+
+
 class Progress:
     """Shows the cells of a run; a `bench.runner.Watcher`."""
 
@@ -46,12 +51,13 @@ class Progress:
         self._titles = {cell.key: cell.title() for cell in cells}
         self._total, self._done = len(cells) + done, done
         for group in groups:
-            for index, cell in enumerate(group):
+            first = _first_of_each_fit(group)
+            for cell in group:
                 cost = self._estimates.get(cell.key)
                 if cost is None or cost.measure_s is None or cost.fit_s is None:
                     self._left[cell.key] = None
                 else:
-                    self._left[cell.key] = cost.measure_s + (cost.fit_s if index == 0 else 0.0)
+                    self._left[cell.key] = cost.measure_s + (cost.fit_s if cell.key in first else 0.0)
         self._line(f"{self._total} cells, {done} done already, {len(cells)} to do; expected {self._remaining()}")
 
     def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
@@ -76,11 +82,13 @@ class Progress:
         left = (event["of"] - event["epoch"]) * (now - self._epoch_started)
         self._epoch_started = now
         shown = ", ".join(f"{name.rsplit('/', 1)[1]} {value:.5g}" for name, value in event["trace"].items())
-        self._detail = f"epoch {event['epoch']}/{event['of']}, {shown}, training {duration(left)} more"
-        key = group[0].key
-        if key in self._left:
+        together = f"{event['seeds']} seeds together, " if event["seeds"] > 1 else ""
+        self._detail = f"{together}epoch {event['epoch']}/{event['of']}, {shown}, training {duration(left)} more"
+        first = _first_of_each_fit(group)
+        for key in first & self._left.keys():
             cost = self._estimates.get(key)
-            self._left[key] = left + cost.measure_s if cost is not None and cost.measure_s is not None else None
+            share = left / len(first)
+            self._left[key] = share + cost.measure_s if cost is not None and cost.measure_s is not None else None
 
     def _record(self, event: dict[str, Any]) -> None:
         self._done += 1

@@ -33,7 +33,7 @@ ORDER = (
 )
 """The documents in order of the tables, then the baselines; approaches not named here follow by name."""
 
-CAPABILITIES = ("weights", "masked", "mean_network", "log_density_ratio")
+CAPABILITIES = ("weights", "masked", "mean_network", "log_density_ratio", "fit_many")
 
 
 @dataclass(frozen=True)

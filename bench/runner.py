@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 from filelock import Timeout
 
+from bench.batches import arrange, fit_keys
 from bench.data import list_datasets
 from bench.environment import source_hash
 from bench.errors import BenchError, OutOfTime
@@ -48,9 +50,12 @@ class Watcher(Protocol):
 def existing(cell: Cell, store: Store) -> dict[str, Any] | None:
     """Return the record that answers a cell already, if any.
 
+    A record of the seed fitted the other way, alone or with other seeds, is as good: the numbers agree up to rounding.
     A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
     """
     found = store.find(cell.naming())
+    if cell.twin_keys is not None and (found is None or found["outcome"] not in FINAL):
+        found = store.find(cell.twin().naming()) or found
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming())
     return found
@@ -65,35 +70,37 @@ def run(
     time_limit_s: float | None = None,
     stale: bool = False,
 ) -> list[Result]:
-    """Run every cell that has no final record, and return how all of them ended, in the order given."""
+    """Run every cell that has no final record, and return how all of them ended, in the order given.
+
+    Seeds that can be fitted in one computation are.
+    """
     store.check_writable()
     results: dict[str, Result] = {}
-    groups: dict[str, list[Cell]] = {}
+    open_cells: list[Cell] = []
     for cell in cells:
         record = existing(cell, store)
         if record is not None and is_final(record) and not (stale and is_stale(record)):
-            results[cell.key] = Result(cell, record["outcome"], record["reason"], was_there=True)
+            results[cell.identity] = Result(cell, record["outcome"], record["reason"], was_there=True)
         else:
-            groups.setdefault(cell.fit_key, []).append(cell)
-    queue = list(groups.values())
+            open_cells.append(cell)
+    queue = arrange(open_cells, store)
     watcher.begin(queue, len(results))
     while queue:
         group = queue.pop(0)
-        lock = store.lock(group[0].fit_key)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            queue.append(group)  # another process works on it; come back later
-            watcher.event(group, {"kind": "waiting"})
-            time.sleep(BUSY_WAIT_S)
-            continue
-        try:
+        with contextlib.ExitStack() as locks:
+            try:
+                for key in sorted({cell.lock_key for cell in group}):
+                    locks.enter_context(store.lock(key).acquire(timeout=0))
+            except Timeout:
+                queue.append(group)  # another process works on it; come back later
+                watcher.event(group, {"kind": "waiting"})
+                locks.close()
+                time.sleep(BUSY_WAIT_S)
+                continue
             for result in _run_group(group, store, options, watcher, executor, time_limit_s):
-                results[result.cell.key] = result
-        finally:
-            lock.release()
+                results[result.cell.identity] = result
     watcher.finish()
-    return [results[cell.key] for cell in cells]
+    return [results[cell.identity] for cell in cells]
 
 
 def is_final(record: dict[str, Any]) -> bool:
@@ -122,9 +129,10 @@ def _run_group(
     if not open_cells:
         return results
     todo = list(open_cells.values())
+    limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
     outcome, reason = "failed", ""
     try:
-        for event in run_group(todo, options, executor, time_limit_s):
+        for event in run_group(todo, options, executor, limit_s):
             if event["kind"] == "error":
                 raise BenchError(event["message"])
             if event["kind"] == "record":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from bench.registry import CAPABILITIES, load_class, manifest
 STEPS = 2  # of every epoch
 ROWS = 300  # three batches of 128, the last one short
 PREDICTED = 40
+MANY = (3, 4, 5)  # run seeds of a fit of several
+ROUNDED = 1e-4  # relative; what a few steps make of rounding in float32
 PER_ROW_DRAWS = 100
 SAME = 1e-5  # nats; float32 matrix products of other shapes sum in another order
 
@@ -92,6 +94,15 @@ class Subject:
     def fit_with(self, context: CheckContext, epochs: int = 1) -> Posterior:
         """Return a new fit in the given context."""
         return self.approach(epochs).fit(self.train, self.task, context)
+
+    def some_rows(self) -> Tensor:
+        """Return rows for each of the seeds `MANY`, another choice in another order for each, int64 [E, N]."""
+        sources = [torch.Generator().manual_seed(seed) for seed in MANY]
+        return torch.stack([torch.randperm(len(self.train), generator=s)[: self.task.n_train - 1] for s in sources])
+
+    def fit_many(self, contexts: Sequence[CheckContext], epochs: int = 1) -> list[Posterior]:
+        """Return new fits of the seeds `MANY`, made in one computation from `some_rows`."""
+        return self.approach(epochs).fit_many(self.train, self.some_rows(), self.task, contexts)
 
     def posteriors(self) -> list[Posterior]:
         """Return a fit and, if that is another, its fast path for single rows."""
@@ -248,13 +259,14 @@ def check_rebuild(subject: Subject) -> None:
 
 
 def check_capabilities(subject: Subject) -> None:
-    """Exactly the optional methods that the manifest declares are offered."""
+    """Exactly the optional methods that the manifest declares are offered, `fit_many` of the approach among them."""
     posterior = subject.fit()
     calls: dict[str, Callable[[], Any]] = {
         "weights": posterior.weights,
         "masked": lambda: posterior.masked({n: torch.ones_like(m.used) for n, m in posterior.weights().items()}),
         "mean_network": posterior.mean_network,
         "log_density_ratio": lambda: posterior.log_density_ratio(range(2)),
+        "fit_many": lambda: subject.fit_many([CheckContext(seed) for seed in MANY]),
     }
     assert set(calls) == set(CAPABILITIES)
     for name, call in calls.items():
@@ -317,6 +329,29 @@ def check_density_ratio(subject: Subject) -> None:
     _require(torch.equal(ratios[2:], posterior.log_density_ratio(range(2, 3))), "draw 2 alone has another density")
 
 
+def check_many_seeds(subject: Subject) -> None:
+    """Seeds fitted together report and end as each does alone, up to rounding, also if they were interrupted."""
+    if "fit_many" not in subject.manifest.capabilities:
+        return
+    contexts = [CheckContext(seed) for seed in MANY]
+    together = subject.fit_many(contexts, epochs=2)
+    _require(len(together) == len(MANY), f"fit_many returned {len(together)} posteriors for {len(MANY)} seeds")
+    resumed = subject.fit_many([CheckContext(each.seed, resume=(1, each.states[1])) for each in contexts], epochs=2)
+    for context, rows, *both in zip(contexts, subject.some_rows(), together, resumed, strict=True):
+        alone = CheckContext(context.seed)
+        wanted = subject.approach(2).fit(subject.train.select(rows), subject.task, alone).arrays()
+        _require(context.traces.keys() == alone.traces.keys(), f"seed {context.seed}: epochs were not reported")
+        for epoch, trace in alone.traces.items():
+            for name, value in trace.items():
+                seen = context.traces[epoch].get(name, math.nan)
+                close = math.isclose(seen, value, rel_tol=ROUNDED)
+                _require(close, f"seed {context.seed}, epoch {epoch}: {name} is {seen}, alone {value}")
+        for posterior in both:
+            for name, values in posterior.arrays().items():
+                gap = float((values - wanted[name]).abs().max()) / (1e-6 + float(wanted[name].abs().max()))
+                _require(gap < ROUNDED, f"seed {context.seed}: {name} is off by {gap} (relative) from a fit alone")
+
+
 def check_per_row(subject: Subject) -> None:
     """`per_row` is the posterior itself, or has the same distribution for each row and says that it shares noise.
 
@@ -369,6 +404,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_pruning,
     check_mean_network,
     check_density_ratio,
+    check_many_seeds,
     check_per_row,
     check_global_state,
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,19 @@ import torch
 from torch import Tensor
 
 from bench import environment, timing
-from bench.data import data_hashes, load_split, toy_split
+from bench.batches import checkpoint_key, fit_keys
+from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
+from bench.data import data_hashes, load_shared, load_split, toy_split
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
-from bench.interface import Approach, Context, Posterior, Split, Task
+from bench.interface import Approach, Posterior, Split, Task
 from bench.measuring import Measurement
 from bench.plan import Cell
 from bench.precision import BY_ROUNDING, matrix_products, products_by
-from bench.protocols import Protocol
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest, source_files
 from bench.store import SCHEMA, Store
 
-Send = Callable[[dict[str, Any]], None]
-
-CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
 BUSY_MARGIN = 0.75  # load beyond the own threads from which timings do not count
 
 
@@ -47,79 +44,22 @@ class Options:
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
 
 
-class OrphanedError(BenchError):
-    """The process that asked for this work is gone."""
-
-
-class RunContext(Context):
-    """The harness's side of a fit: clock, per-epoch measuring, checkpoints."""
-
-    def __init__(self, cell: Cell, store: Store, measure: Callable[[Posterior, int], Mapping[str, float]], send: Send):
-        self.seed = cell.seed
-        self.device = torch.device(cell.device)
-        self.steps_per_epoch = profile(cell.profile).steps_per_epoch
-        self.threads = torch.get_num_threads()  # before a framework changes it
-        self.epochs: list[dict[str, Any]] = []
-        self.resumed = False
-        self._cell, self._store, self._measure, self._send = cell, store, measure, send
-        self._last_checkpoint = self._mark = time.perf_counter()
-        self._parent = os.getppid()
-
-    def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
-        """See `Context.restore`."""
-        found = self._store.read_tensors(self._store.fit_path(self._cell.fit_key, "checkpoint"))
-        self._mark = time.perf_counter()
-        if found is None:
-            return None
-        state, info = found
-        self.epochs, self.resumed = info["epochs"], True
-        return len(self.epochs), state
-
-    def epoch_end(
-        self,
-        epoch: int,
-        trace: Mapping[str, float],
-        posterior: Callable[[], Posterior],
-        state: Callable[[], Mapping[str, Tensor]],
-    ) -> None:
-        """See `Context.epoch_end`: the clock stops here and starts again on return."""
-        timing.synchronise(self.device)  # what the epoch has asked of a GPU belongs to its time
-        seconds = time.perf_counter() - self._mark
-        if os.getppid() != self._parent:
-            raise OrphanedError("the run that started this fit is gone")
-        for name, value in trace.items():
-            if not math.isfinite(value):
-                raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
-        measured = self._measure(posterior(), epoch)
-        timing.synchronise(self.device)
-        now = time.perf_counter()
-        self.epochs.append(
-            {"epoch": epoch, "seconds": seconds, "with_measuring_s": now - self._mark, **trace, **measured}
-        )
-        if now - self._last_checkpoint > CHECKPOINT_EVERY_S and epoch < self._cell.values["epochs"]:
-            path = self._store.fit_path(self._cell.fit_key, "checkpoint")
-            self._store.write_tensors(path, state(), {"epochs": self.epochs, "fit_key": self._cell.fit_key})
-            self._last_checkpoint = time.perf_counter()
-        self._send({"kind": "epoch", "epoch": epoch, "of": self._cell.values["epochs"], "trace": dict(trace)})
-        self._mark = time.perf_counter()
-
-
-def _task(train: Split, kind: str) -> Task:
-    if kind == "toy":
-        return Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
-    return Task("classification", n_outputs=10, n_train=len(train), n_inputs=train.x.shape[1])
-
-
-def _load_train(cell: Cell, options: Options) -> tuple[Split, Task]:
-    kind = manifest(cell.approach).task
-    if kind == "toy":
+def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
+    """Return the training rows, the task, and between them, for several seeds, which rows are whose (int64 [E, N])."""
+    if manifest(cells[0].approach).task == "toy":
         train = toy_split()
+        rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
+        return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
+    data_dir = Path(options.data_dir) if options.data_dir else None
+    if len(cells) == 1:
+        train, rows = load_split(cells[0].split, cells[0].seed, data_dir), None
     else:
-        train = load_split(cell.split, cell.seed, Path(options.data_dir) if options.data_dir else None)
-    device = torch.device(cell.device)
+        train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir)
+    device = torch.device(cells[0].device)
     if device.type != "cpu":  # all rows at once, so that no step waits for a batch to be copied
         train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
-    return train, _task(train, kind)
+    n_train = len(train) if rows is None else rows.shape[1]
+    return train, rows, Task("classification", n_outputs=10, n_train=n_train, n_inputs=train.x.shape[1])
 
 
 @dataclass
@@ -130,63 +70,123 @@ class Fit:
     info: dict[str, Any]
 
 
-def fit(cell: Cell, approach: Approach, store: Store, protocol: Protocol, options: Options, send: Send) -> Fit:
-    """Return the cell's fit: from the store if it is there, else trained (resumed where a checkpoint is)."""
-    train, task = _load_train(cell, options)
-    path = store.fit_path(cell.fit_key, "posterior")
-    kept = store.read_tensors(path)
-    if kept is not None and kept[1].get("fit_key") == cell.fit_key:
-        return Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
-    context = RunContext(cell, store, protocol.epoch, send)
+def fit(
+    group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
+) -> dict[str, Fit | Diverged]:
+    """Return the group's fits by their keys: from the store what is there, the rest trained, together where several.
+
+    An interrupted training goes on from its checkpoint.
+    """
+    cells = [next(cell for cell in group if cell.fit_key == fit_key) for fit_key in fit_keys(group)]
+    train, rows, task = _load_train(cells, options)
+    fits: dict[str, Fit | Diverged] = {}
+    for cell in cells:
+        kept = store.read_tensors(store.fit_path(cell.fit_key, "posterior"))
+        if kept is not None and kept[1].get("fit_key") == cell.fit_key:
+            fits[cell.fit_key] = Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
+    places = [place for place, cell in enumerate(cells) if cell.fit_key not in fits]
+    if places:
+        todo = [cells[place] for place in places]
+        checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
+        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send)
+        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
+        if options.retain:
+            for cell in todo:
+                found = fits[cell.fit_key]
+                if isinstance(found, Fit):
+                    path = store.fit_path(cell.fit_key, "posterior")
+                    store.write_tensors(path, found.posterior.arrays(), found.info)
+        checkpoint.unlink(missing_ok=True)
+    return fits
+
+
+def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
+    """Return what measures each seed after an epoch, as its document did."""
+    data_dir = Path(options.data_dir) if options.data_dir else None
+    entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
+    device = torch.device(cells[0].device)
+    return [protocol_of(entry, "published", cell.seed, budget, data_dir, device).epoch for cell in cells]
+
+
+def _train(
+    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
+) -> dict[str, Fit | Diverged]:
+    """Train the seeds of `cells`; rows as `_load_train` returns them."""
     load_before, started = environment.load_average(), environment.now()
-    _forget_peak_memory(context.device)
+    _forget_peak_memory(fitting.device)
     start = time.perf_counter()
-    posterior = approach.fit(train, task, context)
-    timing.synchronise(context.device)
+    try:
+        if rows is None:
+            posteriors = [approach.fit(train, task, fitting.contexts[0])]
+        else:
+            posteriors = approach.fit_many(train, rows, task, fitting.contexts)
+        timing.synchronise(fitting.device)
+    except Diverged as error:  # every seed has, or the approach itself saw it in the only one
+        reasons = [context.diverged or str(error) for context in fitting.contexts]
+        return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
+    wall_s = (time.perf_counter() - start) / len(cells)
+    fits: dict[str, Fit | Diverged] = {}
+    for cell, context, posterior in zip(cells, fitting.contexts, posteriors, strict=True):
+        if context.diverged:
+            fits[cell.fit_key] = Diverged(context.diverged)
+            continue
+        timings = _timings(approach, cell, task, fitting, context, wall_s, load_before)
+        for entry in context.epochs:
+            entry.pop("with_measuring_s")
+        info = {
+            "fit_key": cell.fit_key,
+            "epochs": context.epochs,
+            "timings": timings,
+            "model": _model_size(posterior),
+            "provenance": {"started": started, **_provenance(cell, load_before, fitting.threads)},
+        }
+        fits[cell.fit_key] = Fit(posterior, info)
+    return fits
+
+
+def _timings(
+    approach: Approach,
+    cell: Cell,
+    task: Task,
+    fitting: Fitting,
+    context: RunContext,
+    wall_s: float,
+    load_before: float,
+) -> dict[str, Any]:
+    """Return what one seed's training cost; of seeds trained together, its share."""
     seconds = [entry["seconds"] for entry in context.epochs]
-    trained_rows = len(train)
+    trained_rows = task.n_train
     if context.steps_per_epoch is not None:
-        batch = getattr(approach, "batch_size", len(train))
-        trained_rows = min(len(train), context.steps_per_epoch * batch)
+        trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
     epoch_s = statistics.median(seconds) if seconds else None
-    reason = _why_timings_do_not_count(context, cell, load_before)
-    info = {
-        "fit_key": cell.fit_key,
-        "epochs": context.epochs,
-        "timings": {
-            "fit_s": sum(seconds),
-            "wall_s": time.perf_counter() - start,
-            "epoch_s_median": epoch_s,
-            "epoch_with_measuring_s": (
-                statistics.median(e["with_measuring_s"] for e in context.epochs) if seconds else None
-            ),
-            "train_images_per_s": trained_rows / epoch_s if epoch_s and task.kind == "classification" else None,
-            "peak_memory_mib": _peak_memory_mib(),
-            **_peak_device_memory(context.device),
-            "valid": not reason,
-            "reason": reason,
-        },
-        "model": _model_size(posterior),
-        "provenance": {"started": started, **_provenance(cell, load_before, context.threads)},
+    reason = _why_timings_do_not_count(fitting, cell, load_before)
+    return {
+        "fit_s": sum(seconds),
+        "wall_s": wall_s,
+        "epoch_s_median": epoch_s,
+        "epoch_with_measuring_s": statistics.median(e["with_measuring_s"] for e in context.epochs) if seconds else None,
+        "train_images_per_s": trained_rows / epoch_s if epoch_s and task.kind == "classification" else None,
+        "peak_memory_mib": _peak_memory_mib(),
+        **_peak_device_memory(context.device),
+        "valid": not reason,
+        "reason": reason,
+        **({"batched": len(fitting.contexts)} if len(fitting.contexts) > 1 else {}),
     }
-    for entry in context.epochs:
-        entry.pop("with_measuring_s")
-    if options.retain:
-        store.write_tensors(path, posterior.arrays(), info)
-    store.drop_checkpoint(cell.fit_key)
-    return Fit(posterior, info)
 
 
-def _why_timings_do_not_count(context: RunContext, cell: Cell, load_before: float) -> str:
+def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) -> str:
     reasons = []
-    if context.resumed:
+    others = len(fitting.contexts) - 1
+    if others:
+        reasons.append(f"trained together with {others} other seed{'s' if others > 1 else ''}")
+    if fitting.resumed:
         reasons.append("the fit was interrupted and resumed")
     if cell.profile == "smoke":
         reasons.append("profile smoke runs two steps an epoch")
-    if products_by(cell.precision, context.device) == BY_ROUNDING:
+    if products_by(cell.precision, fitting.device) == BY_ROUNDING:
         reasons.append(f"{cell.device} has no {cell.precision} products: their operands were rounded first")
     busy = max(load_before, environment.load_average())
-    if busy > context.threads + BUSY_MARGIN:
+    if busy > fitting.threads + BUSY_MARGIN:
         reasons.append("other load on the machine")
     return "; ".join(reasons)
 
@@ -285,7 +285,7 @@ def empty_record(cell: Cell, outcome: str, reason: str, detail: str = "") -> dic
 
 
 def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
-    """Fit once and measure every cell of the fit; each ends as a record, whatever happens."""
+    """Fit once, one seed or several, and measure every cell; each ends as a record, whatever happens."""
     if options.threads:
         torch.set_num_threads(options.threads)
     for kind in (np.float32, np.float64):
@@ -305,7 +305,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     budget = profile(cells[0].profile)
     data_dir = Path(options.data_dir) if options.data_dir else None
     device = torch.device(cells[0].device)
-    fitted: Fit | None = None
+    fits: Mapping[str, Fit | Exception] = {}
     for cell in cells:
         send({"kind": "start", "key": cell.key})
         try:
@@ -313,9 +313,11 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
                 raise Unsupported(cell.skip)
             entry = manifest(cell.approach)
             approach = build(entry, resolve(entry, cell.recipe), budget)
-            if fitted is None:
-                watcher = protocol_of(entry, "published", cell.seed, budget, data_dir, device)
-                fitted = fit(cell, approach, store, watcher, options, send)
+            if not fits:
+                fits = _fit_or_why_not(cells, approach, store, options, send)
+            fitted = fits[cell.fit_key]
+            if isinstance(fitted, Exception):
+                raise fitted
             send({"kind": "measure", "key": cell.key})
             protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, device)
             start = time.perf_counter()
@@ -345,6 +347,16 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
                 "path": str(path),
             }
         )
+
+
+def _fit_or_why_not(
+    group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
+) -> Mapping[str, Fit | Exception]:
+    """Return the group's fits, or for all of them the error that kept them from being made."""
+    try:
+        return fit(group, approach, store, options, send)
+    except Exception as error:  # noqa: BLE001 - each cell's record says it
+        return dict.fromkeys(fit_keys(group), error)
 
 
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:

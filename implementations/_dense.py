@@ -6,14 +6,14 @@ Shapes: B rows, K classes, P scalar weights. All weights of a network are one fl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bench.errors import ConfigError, ContractViolation
-from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split, Task
+from bench.interface import Categorical, Gaussian, Marginal, Posterior, Task
 from implementations._kernels.layout import Layout
 
 Kind = Literal["classification", "regression"]
@@ -45,27 +45,17 @@ def linear_init(layout: Layout, generator: torch.Generator, half_width: float | 
     return flat
 
 
-def batches(n_rows: int, batch_size: int, n_steps: int | None) -> Iterator[slice]:
-    """Return the slices of an epoch's batches, the last one shorter; `n_steps` cuts the epoch."""
-    starts = range(0, n_rows, batch_size)
-    return (slice(start, min(start + batch_size, n_rows)) for start in starts[:n_steps])
-
-
-def take(split: Split, order: Tensor | None, where: slice) -> tuple[Tensor, Tensor]:
-    """Return x [B, n_inputs] and y [B] at the positions order[where], or at `where` itself without an order."""
-    if order is None:
-        return split.x[where], split.y[where]
-    return split.x.index_select(0, order[where]), split.y.index_select(0, order[where])
-
-
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy of logits [B, K] in nats, and its gradient (p - onehot) / B [B, K]."""
-    log_p = torch.log_softmax(logits, 1)
-    picked = y.unsqueeze(1)
-    loss = log_p.gather(1, picked).mean().neg_()
+    """Return the mean cross-entropy of logits [B, K] in nats, and its gradient (p - onehot) / B [B, K].
+
+    Of E networks at once, E is in front of every shape and the loss is [E].
+    """
+    log_p = torch.log_softmax(logits, -1)
+    picked = y.unsqueeze(-1)
+    loss = log_p.gather(-1, picked).mean((-2, -1)).neg_()
     gradient = log_p.exp_()
-    gradient.scatter_add_(1, picked, gradient.new_full((1, 1), -1.0).expand(len(y), 1))
-    return loss, gradient.div_(len(y))
+    gradient.scatter_add_(-1, picked, gradient.new_full((1,), -1.0).expand(picked.shape))
+    return loss, gradient.div_(y.shape[-1])
 
 
 def named_copy(layout: Layout, flat: Tensor) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,8 +36,8 @@ from torch import Tensor
 from bench.errors import ConfigError, unknown_name
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
 from bench.streams import StepNoise, row_bits
-from implementations import _dense
-from implementations._kernels.layout import Layout
+from implementations import _dense, _seeds
+from implementations._kernels.layout import Layout, affine, product
 
 
 @dataclass(frozen=True)
@@ -67,32 +67,16 @@ class DropoutFcn(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the sum of batch losses and the running accuracy, both with dropout on."""
-        _dense.check_task("dropout_fcn", task, "classification")
-        layout = Layout((task.n_inputs, *self.hidden, task.n_outputs))
-        training = Training(self, layout, _dense.linear_init(layout, ctx.generator("init")).to(ctx.device))
-        finished, state = ctx.restore() or (0, {})
-        training.restore(state)
-        for epoch in range(finished + 1, self.epochs + 1):
-            trace = self._epoch(training, train, epoch, ctx)
-            ctx.epoch_end(epoch, trace, lambda: training.posterior(ctx.seed), training.state)
-        return training.posterior(ctx.seed)
+        return self.fit_many(train, _seeds.all_rows(train), task, [ctx])[0]
 
-    def _epoch(self, training: Training, train: Split, epoch: int, ctx: Context) -> dict[str, float]:
-        noise = StepNoise(ctx.stream("noise", epoch))
-        order = None
-        if self.shuffle:
-            order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch)).to(train.x.device)
-        losses, correct, n_rows = [], [], 0
-        for where in _dense.batches(len(train), self.batch_size, ctx.steps_per_epoch):
-            x, y = (value.to(ctx.device) for value in _dense.take(train, order, where))
-            loss, right = training.step(x, y, training.masks.random_words(len(y), noise))
-            losses.append(loss)
-            correct.append(right)
-            n_rows += len(y)
-        return {
-            f"mnist/{train.name}/train_loss_sum": torch.stack(losses).double().sum().item(),
-            f"mnist/{train.name}/accuracy": torch.stack(correct).sum().item() / n_rows,
-        }
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """See `Approach.fit_many`."""
+        _dense.check_task("dropout_fcn", task, "classification")
+
+        def make(part: slice) -> Seeds:
+            return Seeds(self, train, rows[part], task, contexts[part])
+
+        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once_on_a_gpu(contexts))
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these matrices and biases."""
@@ -203,23 +187,26 @@ def _words(width: int, rate: float) -> int:
 def forward(
     x: Tensor, layers: list[tuple[Tensor, Tensor]], masks: list[Tensor], negative_slope: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the input of every layer, dropout applied, and the logits [B, K]."""
+    """Return the input of every layer, dropout applied, and the logits [B, K]; of E networks with E in front."""
     inputs = [x * masks[0]]
     *hidden, (matrix, bias) = layers
     for (hidden_matrix, hidden_bias), mask in zip(hidden, masks[1:], strict=True):
-        z = torch.addmm(hidden_bias, inputs[-1], hidden_matrix.t()).mul_(mask)
+        z = affine(inputs[-1], hidden_matrix, hidden_bias).mul_(mask)
         inputs.append(torch.nn.functional.leaky_relu_(z, negative_slope))
-    return inputs, torch.addmm(bias, inputs[-1], matrix.t())
+    return inputs, affine(inputs[-1], matrix, bias)
 
 
 def bce_on_log_probs(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the published loss of logits [B, K] and its gradient [B, K]; derivation at the top of this file."""
-    log_p = torch.log_softmax(logits, 1)
+    """Return the published loss of logits [B, K] and its gradient [B, K]; derivation at the top of this file.
+
+    Of E networks at once, E is in front of every shape and the loss is [E].
+    """
+    log_p = torch.log_softmax(logits, -1)
     p = log_p.exp()
-    onehot = torch.zeros_like(p).scatter_(1, y.unsqueeze(1), 1.0)
-    loss = (torch.log1p(p) - log_p * onehot).mean()
-    g = (p / (1 + p)).sub_(onehot).div_(p.numel())
-    return loss, g - p * g.sum(1, keepdim=True)
+    onehot = torch.zeros_like(p).scatter_(-1, y.unsqueeze(-1), 1.0)
+    loss = (torch.log1p(p) - log_p * onehot).mean((-2, -1))
+    g = (p / (1 + p)).sub_(onehot).div_(p.shape[-2] * p.shape[-1])
+    return loss, g - p * g.sum(-1, keepdim=True)
 
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
@@ -228,8 +215,55 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
 }
 
 
+class Seeds(_seeds.Seeds):
+    """Seeds that learn together: their rows, their masks and one training step for all."""
+
+    def __init__(self, recipe: DropoutFcn, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
+        """Draw the initial weights of every seed; see `Approach.fit_many`."""
+        layout = Layout((task.n_inputs, *recipe.hidden, task.n_outputs))
+        starts = [_dense.linear_init(layout, context.generator("init")) for context in contexts]
+        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device, train.x.dtype))
+        self._recipe, self._contexts, self._name = recipe, contexts, train.name
+        self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        self.training.restore(states)
+
+    def epoch(self, epoch: int) -> list[dict[str, float]]:
+        """See `_seeds.Seeds`."""
+        if self._recipe.shuffle:
+            self._rows.shuffle([context.generator("shuffle", epoch) for context in self._contexts])
+        noise = [StepNoise(context.stream("noise", epoch)) for context in self._contexts]
+        losses, correct, n_rows = [], [], 0
+        for where in self._rows.batches(self._recipe.batch_size, self._contexts[0].steps_per_epoch):
+            x, y = self._rows.take(where)
+            words = [self.training.masks.random_words(y.shape[-1], source) for source in noise]
+            loss, right = self.training.step(x, y, _seeds.stacked(words))
+            losses.append(loss)
+            correct.append(right)
+            n_rows += y.shape[-1]
+        sums = torch.stack(losses).double().sum(0).view(-1).tolist()
+        rights = torch.stack(correct).sum(0).view(-1).tolist()
+        return [
+            {f"mnist/{self._name}/train_loss_sum": total, f"mnist/{self._name}/accuracy": right / n_rows}
+            for total, right in zip(sums, rights, strict=True)
+        ]
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        return self.training.posterior(index, self._contexts[index].seed)
+
+    def state(self, index: int) -> _seeds.State:
+        """See `_seeds.Seeds`."""
+        return self.training.state(index)
+
+
 class Training:
-    """The network while it learns: weights, momentum, and one step of SGD without autograd."""
+    """The network while it learns: weights, momentum, and one step of SGD without autograd.
+
+    With weights [E, P] it is E networks, and E is in front of every shape below.
+    """
 
     def __init__(self, recipe: DropoutFcn, layout: Layout, flat: Tensor) -> None:
         """Take over the initial weights `flat` [P]; steps change them in place."""
@@ -246,37 +280,48 @@ class Training:
         """Take one step of SGD; x [B, n_inputs], y int64 [B], words int64 [B, n_words].
 
         Returns:
-            The loss and the number of correct predictions, both of before the step, as scalar tensors.
+            The loss and the number of correct predictions, both of before the step, as tensors [].
         """
-        masks = self.masks.layers(words.to(x.device))
+        masks = self.masks.layers(words.to(x.device).flatten(0, -2))
+        if x.dim() > 2:
+            masks = [mask.reshape(*x.shape[:-1], -1) for mask in masks]
         inputs, logits = forward(x, self._layers, masks, self._recipe.negative_slope)
         loss, delta = self._loss(logits, y)
         self._accumulate(inputs, masks, delta)
         self.flat.add_(self.velocity, alpha=-self._recipe.learning_rate)
-        return loss, logits.argmax(1).eq(y).sum()
+        return loss, logits.argmax(-1).eq(y).sum(-1)
 
     def _accumulate(self, inputs: list[Tensor], masks: list[Tensor], delta: Tensor) -> None:
         """Replace the velocity v by momentum v + gradient; delta [B, K] is the loss gradient at the logits."""
         momentum = self._recipe.momentum
         for depth in reversed(range(len(self._layers))):
             matrix_velocity, bias_velocity = self._velocities[depth]
-            matrix_velocity.addmm_(delta.t(), inputs[depth], beta=momentum)
-            bias_velocity.mul_(momentum).add_(delta.sum(0))
+            if delta.dim() == 2:
+                matrix_velocity.addmm_(delta.t(), inputs[depth], beta=momentum)
+            else:
+                matrix_velocity.baddbmm_(delta.transpose(1, 2), inputs[depth], beta=momentum)
+            bias_velocity.mul_(momentum).add_(delta.sum(-2))
             if depth > 0:
-                delta = delta @ self._layers[depth][0]
+                delta = product(delta, self._layers[depth][0])
                 # dropped units are zero and take the negative slope here; their mask makes the product zero
                 delta = torch.ops.aten.leaky_relu_backward(delta, inputs[depth], self._recipe.negative_slope, True)
                 delta.mul_(masks[depth])
 
-    def posterior(self, seed: int) -> DropoutPosterior:
-        """Return the network of this moment."""
-        return DropoutPosterior(self._layout, self.flat.clone(), self.masks, self._recipe.negative_slope, seed)
+    def posterior(self, index: int, seed: int) -> DropoutPosterior:
+        """Return the network of one seed at this moment."""
+        flat = self._of_seed(self.flat, index).clone()
+        return DropoutPosterior(self._layout, flat, self.masks, self._recipe.negative_slope, seed)
 
-    def state(self) -> dict[str, Tensor]:
-        """Return weights and momentum, [P] each, as CPU copies."""
-        return {name: getattr(self, name).to("cpu", copy=True) for name in ("flat", "velocity")}
+    def state(self, index: int) -> dict[str, Tensor]:
+        """Return weights and momentum of one seed, [P] each, as CPU copies."""
+        vectors = {"flat": self.flat, "velocity": self.velocity}
+        return {name: self._of_seed(value, index).to("cpu", copy=True) for name, value in vectors.items()}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned; an empty state changes nothing."""
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
+    def restore(self, states: Sequence[Mapping[str, Tensor]]) -> None:
+        """Go on from what `state` returned for each seed."""
+        for index, state in enumerate(states):
+            self._of_seed(self.flat, index).copy_(state["flat"])
+            self._of_seed(self.velocity, index).copy_(state["velocity"])
+
+    def _of_seed(self, vectors: Tensor, index: int) -> Tensor:
+        return vectors.view(-1, self._layout.n_weights)[index]

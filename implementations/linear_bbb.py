@@ -20,7 +20,7 @@ rho is so low that 1 + e^rho rounds to 1 (the plain form only).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
+from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import (
     Family,
@@ -59,29 +60,15 @@ class LinearBbb(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace is the mean over batches of the objective, "mnist/<split>/train_loss"."""
-        network = self._network(task, ctx)
-        adam = FlatAdam(network.parameters, network.gradient, self.learning_rate)
-        done, state = ctx.restore() or (0, None)
-        if state is not None:
-            adam.restore(state)
-        x, y = train.x.to(ctx.device), train.y.to(ctx.device)
+        return self.fit_many(train, _seeds.all_rows(train), task, [ctx])[0]
 
-        def posterior() -> Posterior:
-            # .to with copy: the parameters go on changing in place
-            mu = network.mu.to("cpu", copy=True)
-            return GaussianPosterior(self._family(task, ctx.seed), mu, sigma_of(network.rho).cpu())
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """See `Approach.fit_many`."""
 
-        for epoch in range(done + 1, self.epochs + 1):
-            adam.set_learning_rate(self.learning_rate / self.learning_rate_divisor ** (epoch - 1))
-            order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch))
-            noise = StepNoise(ctx.stream("noise", epoch))
-            batches = torch.split(order.to(ctx.device), self.batch_size)[: ctx.steps_per_epoch]
-            total = torch.zeros((), dtype=torch.float64, device=ctx.device)
-            for batch in batches:
-                total += network.step(x[batch], y[batch], noise, adam)
-            trace = {f"mnist/{train.name}/train_loss": total.item() / len(batches)}
-            ctx.epoch_end(epoch, trace, posterior, adam.state)
-        return posterior()
+        def make(part: slice) -> Seeds:
+            return Seeds(self, train, rows[part], task, contexts[part])
+
+        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once_on_a_gpu(contexts))
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior of stored means and standard deviations."""
@@ -94,15 +81,56 @@ class LinearBbb(Approach):
         prior = partial(gaussian_log_prior, self.prior_std)
         return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
-    def _network(self, task: Task, ctx: Context) -> SampledMlp:
-        """Return the network as it starts."""
+    def _network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
+        """Return the network of the contexts' seeds as it starts."""
         # N / 128 = 468.75 as in the document, although an epoch has 469 batches.
         n_batches = task.n_train / self.batch_size
         objective = Objective(self.prior_std, n_batches, self.detach_mu, categorical_nll)
-        network = SampledMlp(self._layout(task), objective, self.batch_size, device=ctx.device)
-        start = torch.empty(len(network.mu)).uniform_(
-            -self.mean_bound, self.mean_bound, generator=ctx.generator("init")
-        )
-        network.mu.copy_(start)
+        layout, device = self._layout(task), contexts[0].device
+        network = SampledMlp(layout, objective, self.batch_size, n_seeds=len(contexts), dtype=dtype, device=device)
+        for index, context in enumerate(contexts):
+            start = torch.empty(layout.n_weights)
+            start.uniform_(-self.mean_bound, self.mean_bound, generator=context.generator("init"))
+            network.of_seed(network.mu, index).copy_(start)
         network.rho.fill_(self.rho_start)
         return network
+
+
+class Seeds(_seeds.Seeds):
+    """Seeds that learn together: their rows, their noise and one training step for all."""
+
+    def __init__(self, recipe: LinearBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
+        """Draw the initial means of every seed; see `Approach.fit_many`."""
+        self._recipe, self._task, self._contexts, self._name = recipe, task, contexts, train.name
+        self.network = recipe._network(task, *contexts, dtype=train.x.dtype)
+        self._adam = FlatAdam(
+            self.network.parameters, self.network.gradient, recipe.learning_rate, self.network.of_seed
+        )
+        self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        self._adam.restore(*states)
+
+    def epoch(self, epoch: int) -> list[dict[str, float]]:
+        """See `_seeds.Seeds`."""
+        recipe, contexts = self._recipe, self._contexts
+        self._adam.set_learning_rate(recipe.learning_rate / recipe.learning_rate_divisor ** (epoch - 1))
+        self._rows.shuffle([context.generator("shuffle", epoch) for context in contexts])
+        noise = [StepNoise(context.stream("noise", epoch)) for context in contexts]
+        batches = self._rows.batches(recipe.batch_size, contexts[0].steps_per_epoch)
+        total = torch.zeros((), dtype=torch.float64, device=contexts[0].device)
+        for batch in batches:
+            total = total + self.network.step(*self._rows.take(batch), noise, self._adam)
+        return [{f"mnist/{self._name}/train_loss": loss / len(batches)} for loss in total.view(-1).tolist()]
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        mu, rho = (self.network.of_seed(vector, index) for vector in (self.network.mu, self.network.rho))
+        family = self._recipe._family(self._task, self._contexts[index].seed)
+        # .to with copy: the parameters go on changing in place
+        return GaussianPosterior(family, mu.to("cpu", copy=True), sigma_of(rho).cpu())
+
+    def state(self, index: int) -> _seeds.State:
+        """See `_seeds.Seeds`."""
+        return self._adam.state(index)

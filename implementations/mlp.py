@@ -16,7 +16,7 @@ Cost: 0.29 GFLOP of matrix products a step of 128 rows, about 80 % of its time; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,9 +25,9 @@ from torch import Tensor
 
 from bench.errors import unknown_name
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
-from implementations import _dense
+from implementations import _dense, _seeds
 from implementations._kernels.flat_adam import FlatAdam
-from implementations._kernels.layout import Layout
+from implementations._kernels.layout import Layout, affine, product
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,16 @@ class Mlp(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses."""
-        _dense.check_task("mlp", task, "classification")
-        layout = Layout((task.n_inputs, self.width, self.width, task.n_outputs))
-        flat = _dense.linear_init(layout, ctx.generator("init"), self.initial_half_width)
-        training = Training(self, layout, flat.to(ctx.device))
-        finished, state = ctx.restore() or (0, {})
-        if state:
-            training.adam.restore(state)
-        for epoch in range(finished + 1, self.epochs + 1):
-            training.adam.set_learning_rate(self.learning_rate / self.learning_rate_divisor ** (epoch - 1))
-            trace = self._epoch(training, train, epoch, ctx)
-            ctx.epoch_end(epoch, trace, training.posterior, training.adam.state)
-        return training.posterior()
+        return self.fit_many(train, _seeds.all_rows(train), task, [ctx])[0]
 
-    def _epoch(self, training: Training, train: Split, epoch: int, ctx: Context) -> dict[str, float]:
-        order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch)).to(train.x.device)
-        losses = []
-        for where in _dense.batches(len(train), self.batch_size, ctx.steps_per_epoch):
-            x, y = (value.to(ctx.device) for value in _dense.take(train, order, where))
-            losses.append(training.step(x, y))
-        return {f"mnist/{train.name}/train_loss": torch.stack(losses).double().mean().item()}
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """See `Approach.fit_many`."""
+        _dense.check_task("mlp", task, "classification")
+
+        def make(part: slice) -> Seeds:
+            return Seeds(self, train, rows[part], task, contexts[part])
+
+        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once_on_a_gpu(contexts))
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these matrices and biases."""
@@ -78,14 +68,50 @@ class Mlp(Approach):
         return _dense.DensePosterior(*_dense.from_named(arrays), _dense.ACTIVATIONS[self.activation], task.kind)
 
 
+class Seeds(_seeds.Seeds):
+    """Seeds that learn together: their rows, their orders and one training step for all."""
+
+    def __init__(self, recipe: Mlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
+        """Draw the initial weights of every seed; see `Approach.fit_many`."""
+        layout = Layout((task.n_inputs, recipe.width, recipe.width, task.n_outputs))
+        starts = [_dense.linear_init(layout, ctx.generator("init"), recipe.initial_half_width) for ctx in contexts]
+        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device, train.x.dtype))
+        self._recipe, self._contexts, self._name = recipe, contexts, train.name
+        self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        self.training.adam.restore(*states)
+
+    def epoch(self, epoch: int) -> list[dict[str, float]]:
+        """See `_seeds.Seeds`."""
+        recipe = self._recipe
+        self.training.adam.set_learning_rate(recipe.learning_rate / recipe.learning_rate_divisor ** (epoch - 1))
+        self._rows.shuffle([context.generator("shuffle", epoch) for context in self._contexts])
+        where = self._rows.batches(recipe.batch_size, self._contexts[0].steps_per_epoch)
+        losses = torch.stack([self.training.step(*self._rows.take(batch)) for batch in where])
+        return [{f"mnist/{self._name}/train_loss": mean} for mean in losses.double().mean(0).view(-1).tolist()]
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        return self.training.posterior(index)
+
+    def state(self, index: int) -> _seeds.State:
+        """See `_seeds.Seeds`."""
+        return self.training.adam.state(index)
+
+
 class Training:
-    """The network while it learns: weights, gradient, and one step of Adam without autograd."""
+    """The network while it learns: weights, gradient, and one step of Adam without autograd.
+
+    With weights [E, P] it is E networks, and E is in front of every shape below.
+    """
 
     def __init__(self, recipe: Mlp, layout: Layout, flat: Tensor) -> None:
         """Take over the initial weights `flat` [P]; steps change them in place."""
         self.flat = flat
         self.gradient = torch.zeros_like(flat)
-        self.adam = FlatAdam(flat, self.gradient, recipe.learning_rate)
+        self.adam = FlatAdam(flat, self.gradient, recipe.learning_rate, lambda v, index: v.view(-1, v.shape[-1])[index])
         self._layout = layout
         self._layers = layout.layers(flat)
         self._gradients = layout.layers(self.gradient)
@@ -103,19 +129,20 @@ class Training:
         inputs = [x]
         *hidden, (matrix, bias) = self._layers
         for hidden_matrix, hidden_bias in hidden:
-            inputs.append(self._activation(torch.addmm(hidden_bias, inputs[-1], hidden_matrix.t())))
-        loss, delta = _dense.cross_entropy(torch.addmm(bias, inputs[-1], matrix.t()), y)
+            inputs.append(self._activation(affine(inputs[-1], hidden_matrix, hidden_bias)))
+        loss, delta = _dense.cross_entropy(affine(inputs[-1], matrix, bias), y)
         for depth in reversed(range(len(self._layers))):
             matrix_gradient, bias_gradient = self._gradients[depth]
-            torch.mm(delta.t(), inputs[depth], out=matrix_gradient)
-            torch.sum(delta, 0, out=bias_gradient)
+            product(delta.mT, inputs[depth], out=matrix_gradient)
+            torch.sum(delta, -2, out=bias_gradient)
             if depth > 0:
-                delta = self._backward(delta @ self._layers[depth][0], inputs[depth])
+                delta = self._backward(product(delta, self._layers[depth][0]), inputs[depth])
         return loss
 
-    def posterior(self) -> Posterior:
-        """Return the network of this moment."""
-        return _dense.DensePosterior(self._layout, self.flat.detach().clone(), self._activation, "classification")
+    def posterior(self, index: int) -> Posterior:
+        """Return the network of one seed at this moment."""
+        flat = self.flat.detach().view(-1, self._layout.n_weights)[index].clone()
+        return _dense.DensePosterior(self._layout, flat, self._activation, "classification")
 
 
 # gradient at a layer's output and that output -> gradient before its activation

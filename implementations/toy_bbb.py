@@ -15,7 +15,7 @@ Cost: microseconds of overhead in about forty operations a step.  Fails when: on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from bench.interface import Approach, Context, Gaussian, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
+from implementations import _seeds
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior
 from implementations._kernels.layout import Layout
@@ -49,29 +50,15 @@ class ToyBbb(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace is the loss of each interval's first step, "toy/<split>/train_loss", as printed."""
-        objective = Objective(self.prior_std, 1, self.detach_mu, gaussian_nll(self.noise_std))
-        network = SampledMlp(self._layout(task), objective, len(train), device=ctx.device)
-        network.rho.fill_(self.rho_start)
-        adam = FlatAdam(network.parameters, network.gradient, self.learning_rate)
-        done, state = ctx.restore() or (0, None)
-        if state is not None:
-            adam.restore(state)
-        x, y = train.x.to(ctx.device), train.y.to(ctx.device)
-        n_steps = min(self.steps_per_interval, ctx.steps_per_epoch or self.steps_per_interval)
+        return self.fit_many(train, _seeds.all_rows(train), task, [ctx])[0]
 
-        def posterior() -> Posterior:
-            mu = network.mu.to("cpu", copy=True)
-            return GaussianPosterior(self._family(task, ctx.seed), mu, sigma_of(network.rho).cpu())
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """See `Approach.fit_many`."""
 
-        for interval in range(done + 1, self.epochs + 1):
-            noise = StepNoise(ctx.stream("noise", interval))
-            losses = []
-            with one_thread():
-                for _ in range(n_steps):
-                    losses.append(network.step(x, y, noise, adam))
-            trace = {f"toy/{train.name}/train_loss": losses[0].item()}
-            ctx.epoch_end(interval, trace, posterior, adam.state)
-        return posterior()
+        def make(part: slice) -> Seeds:
+            return Seeds(self, train, rows[part], task, contexts[part])
+
+        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once(contexts))
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior of stored means and standard deviations."""
@@ -86,3 +73,50 @@ class ToyBbb(Approach):
 
     def _observations(self, outputs: Tensor) -> Gaussian:
         return Gaussian(outputs, torch.full_like(outputs, self.noise_std**2))
+
+
+class Seeds(_seeds.Seeds):
+    """Seeds that learn together: their noise and one training step for all."""
+
+    def __init__(self, recipe: ToyBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
+        """Start every seed at the same parameters; see `Approach.fit_many`."""
+        self._recipe, self._task, self._contexts, self._name = recipe, task, contexts, train.name
+        objective = Objective(recipe.prior_std, 1, recipe.detach_mu, gaussian_nll(recipe.noise_std))
+        n_seeds, n_rows = rows.shape
+        self.network = SampledMlp(
+            recipe._layout(task),
+            objective,
+            n_rows,
+            n_seeds=n_seeds,
+            dtype=train.x.dtype,
+            device=contexts[0].device,
+        )
+        self.network.rho.fill_(recipe.rho_start)
+        self._adam = FlatAdam(
+            self.network.parameters, self.network.gradient, recipe.learning_rate, self.network.of_seed
+        )
+        self._x, self._y = _seeds.TrainingRows(train, rows, contexts[0].device).take(slice(0, n_rows))
+        self._n_steps = min(recipe.steps_per_interval, contexts[0].steps_per_epoch or recipe.steps_per_interval)
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        self._adam.restore(*states)
+
+    def epoch(self, epoch: int) -> list[dict[str, float]]:
+        """See `_seeds.Seeds`."""
+        noise = [StepNoise(context.stream("noise", epoch)) for context in self._contexts]
+        losses = []
+        with one_thread():
+            for _ in range(self._n_steps):
+                losses.append(self.network.step(self._x, self._y, noise, self._adam))
+        return [{f"toy/{self._name}/train_loss": loss} for loss in losses[0].view(-1).tolist()]
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        mu, rho = (self.network.of_seed(vector, index) for vector in (self.network.mu, self.network.rho))
+        family = self._recipe._family(self._task, self._contexts[index].seed)
+        return GaussianPosterior(family, mu.to("cpu", copy=True), sigma_of(rho).cpu())
+
+    def state(self, index: int) -> _seeds.State:
+        """See `_seeds.Seeds`."""
+        return self._adam.state(index)

@@ -15,7 +15,7 @@ PyTorch, hence NumPy.  Fails when: asked between or beyond the points.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
-from implementations import _dense
+from implementations import _dense, _seeds
 from implementations._kernels.layout import Layout
 
 Array = npt.NDArray[Any]
@@ -44,23 +44,16 @@ class ToyMlp(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean squared error at the first step of each interval, before that step."""
+        return self.fit_many(train, _seeds.all_rows(train), task, [ctx])[0]
+
+    def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
+        """See `Approach.fit_many`."""
         _dense.check_task("toy_mlp", task, "regression")
-        layout = Layout((task.n_inputs, self.width, self.width, task.n_outputs))
-        flat = _dense.linear_init(layout, ctx.generator("init"))
-        finished, state = ctx.restore() or (0, {})
-        if state:
-            flat.copy_(state["flat"])
-        n_steps = self.interval if ctx.steps_per_epoch is None else min(self.interval, ctx.steps_per_epoch)
-        x, y = (value.cpu().numpy() for value in (train.x, train.y))
-        for epoch in range(finished + 1, self.epochs + 1):
-            loss = descend(layout, flat, x, y, n_steps, self.learning_rate)
-            ctx.epoch_end(
-                epoch,
-                {f"toy/{train.name}/train_loss": loss},
-                lambda: _posterior(layout, flat.clone().to(ctx.device)),
-                lambda: {"flat": flat.clone()},
-            )
-        return _posterior(layout, flat.to(ctx.device))
+
+        def make(part: slice) -> Seeds:
+            return Seeds(self, train, rows[part], task, contexts[part])
+
+        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once(contexts))
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these matrices and biases."""
@@ -68,12 +61,47 @@ class ToyMlp(Approach):
         return _posterior(*_dense.from_named(arrays))
 
 
+class Seeds(_seeds.Seeds):
+    """Seeds that learn together: their points and one step of descent for all."""
+
+    def __init__(self, recipe: ToyMlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
+        """Draw the initial weights of every seed; see `Approach.fit_many`."""
+        self._layout = Layout((task.n_inputs, recipe.width, recipe.width, task.n_outputs))
+        starts = [_dense.linear_init(self._layout, context.generator("init")) for context in contexts]
+        self._flat = _seeds.stacked(starts).to(train.x.dtype)
+        self._key, self._device, self._rate = f"toy/{train.name}/train_loss", contexts[0].device, recipe.learning_rate
+        limit = contexts[0].steps_per_epoch
+        self._n_steps = recipe.interval if limit is None else min(recipe.interval, limit)
+        points = _seeds.TrainingRows(train, rows, torch.device("cpu"))
+        self._x, self._y = (values.numpy() for values in points.take(slice(0, len(points))))
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        self._flat.copy_(_seeds.stacked([state["flat"] for state in states]))
+
+    def epoch(self, epoch: int) -> list[dict[str, float]]:
+        """See `_seeds.Seeds`."""
+        del epoch  # every interval is the same
+        losses = descend(self._layout, self._flat, self._x, self._y, self._n_steps, self._rate)
+        return [{self._key: loss} for loss in np.reshape(losses, -1).tolist()]
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        return _posterior(self._layout, self.state(index)["flat"].to(self._device))
+
+    def state(self, index: int) -> dict[str, Tensor]:
+        """See `_seeds.Seeds`."""
+        return {"flat": self._flat.view(-1, self._layout.n_weights)[index].clone()}
+
+
 def _posterior(layout: Layout, flat: Tensor) -> Posterior:
     return _dense.DensePosterior(layout, flat, torch.sigmoid_, "regression")
 
 
-def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, learning_rate: float) -> float:
-    """Take steps of full-batch gradient descent in place; return the mean squared error of before the first.
+def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, learning_rate: float) -> Array:
+    """Take steps of full-batch gradient descent in place; return the mean squared error [] of before the first.
+
+    With weights [E, P] it is E networks, and E is in front of every shape.
 
     Args:
         layout: the network, two hidden layers of sigmoids.
@@ -87,28 +115,28 @@ def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, lear
     gradient = np.empty_like(weights)
     (w1, b1), (w2, b2), (w3, b3) = _arrays(layout, weights)
     (g1, c1), (g2, c2), (g3, c3) = _arrays(layout, gradient)
-    first_loss = 0.0
+    first_loss = np.zeros(())
     for step in range(n_steps):
-        h1 = _sigmoid(x @ w1.T + b1)
-        h2 = _sigmoid(h1 @ w2.T + b2)
-        error: Array = h2 @ w3.T + b3 - y
+        h1 = _sigmoid(x @ w1.swapaxes(-2, -1) + b1)
+        h2 = _sigmoid(h1 @ w2.swapaxes(-2, -1) + b2)
+        error: Array = h2 @ w3.swapaxes(-2, -1) + b3 - y
         if step == 0:
-            first_loss = float(np.square(error).mean())
-        d3 = error * (2 / error.size)
+            first_loss = np.square(error).mean((-2, -1))
+        d3 = error * (2 / (error.shape[-2] * error.shape[-1]))
         d2 = (d3 @ w3) * h2 * (1 - h2)
         d1 = (d2 @ w2) * h1 * (1 - h1)
         passes: list[tuple[Array, ...]] = [(d1, x, g1, c1), (d2, h1, g2, c2), (d3, h2, g3, c3)]
         for delta, inputs, matrix, bias in passes:
-            np.matmul(delta.T, inputs, out=matrix)
-            np.add.reduce(delta, 0, out=bias)
+            np.matmul(delta.swapaxes(-2, -1), inputs, out=matrix)
+            np.add.reduce(delta, -2, out=bias, keepdims=True)
         gradient *= learning_rate
         weights -= gradient
     return first_loss
 
 
 def _arrays(layout: Layout, flat: Array) -> list[tuple[Array, Array]]:
-    """Return (matrix, bias) of each layer as NumPy views of `flat`."""
-    return [(matrix.numpy(), bias.numpy()) for matrix, bias in layout.layers(torch.from_numpy(flat))]
+    """Return (matrix [out, in], bias [1, out]) of each layer as NumPy views of `flat`."""
+    return [(matrix.numpy(), bias.unsqueeze(-2).numpy()) for matrix, bias in layout.layers(torch.from_numpy(flat))]
 
 
 def _sigmoid(z: Array) -> Array:

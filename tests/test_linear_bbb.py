@@ -202,7 +202,7 @@ def test_two_epochs_without_data(detach_mu) -> None:
     for epoch in range(2):
         adam.set_learning_rate(1e-3 / 1.1**epoch)
         for _ in range(469):
-            network.step(*no_rows, noise, adam)
+            network.step(*no_rows, [noise], adam)
         losses.append(kl_of_an_average_weight(network) * 669_706 / 468.75)
     spread = network.mu.std().item()
     if detach_mu:

@@ -144,7 +144,7 @@ def test_compiled_training_is_the_plain_one_in_double_precision(detach_mu, threa
         for _ in range(20):
             x, y = torch.randn(16, 7, generator=source), torch.randint(10, (16,), generator=source)
             losses = [
-                network.step(x.to(network.mu.dtype), y, own, adam).item()
+                network.step(x.to(network.mu.dtype), y, [own], adam).item()
                 for network, own, adam in zip((fast, plain), noises, optimisers, strict=True)
             ]
             assert losses[0] == pytest.approx(losses[1], rel=2e-6)

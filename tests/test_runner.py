@@ -164,7 +164,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     cell = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("published",)))[0]
     store = Store(tmp_path)
     _, info = store.read_tensors(store.fit_path(cell.fit_key, "checkpoint"))
-    trained = info["epochs"]
+    trained = info["seeds"]["0"]["epochs"]
     assert existing(cell, store) is None
     subprocess.run(command(tmp_path, *arguments), check=True, stdout=subprocess.DEVNULL, timeout=200)
     record = existing(cell, store)

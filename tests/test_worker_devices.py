@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from bench import worker
+from bench import contexts, worker
 from bench.plan import Selection, cells
 from bench.store import Store
 
@@ -17,7 +17,8 @@ def on(device):
 
 
 def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
-    train, task = worker._load_train(on("meta"), worker.Options("unused"))
+    train, rows, task = worker._load_train([on("meta")], worker.Options("unused"))
+    assert rows is None
     assert (train.x.device.type, train.y.device.type, train.rows.device.type) == ("meta", "meta", "cpu")
     assert len(train) == task.n_train == 60_000
 
@@ -26,9 +27,11 @@ def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
     """The GPU is busy until second 5 with the epoch and until second 7 with its measuring, the host done at once."""
     clock = {"now": 0.0}
     busy_until = iter([5.0, 7.0])
-    monkeypatch.setattr(worker.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(contexts.time, "perf_counter", lambda: clock["now"])
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: clock.update(now=next(busy_until)))
-    context = worker.RunContext(on("cuda"), Store(tmp_path), lambda posterior, epoch: {}, lambda event: None)
+    measures = [lambda posterior, epoch: {}]
+    fitting = contexts.Fitting([on("cuda")], Store(tmp_path), tmp_path / "none", measures, lambda event: None)
+    (context,) = fitting.contexts
     context.epoch_end(1, {"loss": 1.0}, lambda: None, dict)
     assert context.epochs[0]["seconds"] == 5.0
     assert context.epochs[0]["with_measuring_s"] == 7.0

@@ -7,7 +7,7 @@ and, through `fetch`, torchvision's mirrors, a public address or a local copy.
 from bench.data.fetching import fetch
 from bench.data.inventory import Check, DatasetRow, list_datasets, verify
 from bench.data.manifest import DATASET_NAMES, OOD_NAMES, data_hashes
-from bench.data.splits import SPLIT_NAMES, load_ood, load_split, toy_split
+from bench.data.splits import SPLIT_NAMES, load_ood, load_shared, load_split, toy_split
 
 __all__ = [
     "DATASET_NAMES",
@@ -19,6 +19,7 @@ __all__ = [
     "fetch",
     "list_datasets",
     "load_ood",
+    "load_shared",
     "load_split",
     "toy_split",
     "verify",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +40,28 @@ def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
     images, labels = _idx_pair("mnist", "t10k" if name == "test10k" else "train", data_dir)
     rows = torch.arange(len(labels))
     if name in ("train50k", "heldout10k-of-train"):
-        order = torch.randperm(len(labels), generator=generator(seed, "split"))
+        order = _random_split(len(labels), seed)
         rows = order[:N_TRAIN50K] if name == "train50k" else order[N_TRAIN50K:]
     return Split(name, _pixels(images[rows.numpy()]), torch.from_numpy(labels[rows.numpy()].astype(np.int64)), rows)
+
+
+def load_shared(name: str, seeds: Sequence[int], data_dir: Path | None = None) -> tuple[Split, Tensor]:
+    """Return rows that hold the training split `name` of each seed, and where: that of seed e is `select(places[e])`.
+
+    The places are int64 [E, N]. A split that depends on the seed is thus in memory once, not once a seed.
+
+    Raises:
+        ConfigError, DataMissing, DataCorrupt: as `load_split`.
+    """
+    if name != "train50k":
+        split = load_split(name, seeds[0], data_dir)
+        return split, torch.arange(len(split)).expand(len(seeds), -1)
+    whole = dataclasses.replace(load_split("train60k", seeds[0], data_dir), name=name)
+    return whole, torch.stack([_random_split(len(whole), seed)[:N_TRAIN50K] for seed in seeds])
+
+
+def _random_split(n_rows: int, seed: int) -> Tensor:
+    return torch.randperm(n_rows, generator=generator(seed, "split"))
 
 
 def load_ood(name: str, seed: int, data_dir: Path | None = None) -> Split:

@@ -47,10 +47,15 @@ def _row(results: Results, approach: str, recipe: str) -> list[Any]:
         recipe,
         *(Cell(_number(records, "model", name), WHOLE) for name in ("n_parameters", "n_weights")),
         *(_time(records, name) for name in TIMINGS),
-        Cell(_number(records, "timings", "peak_memory_mib"), WHOLE),
+        Cell(_number(_alone(records), "timings", "peak_memory_mib"), WHOLE),
         _distinct(record["device"] for record in records),
         _distinct(record.get("provenance", {}).get("threads") for record in records),
     ]
+
+
+def _alone(records: Sequence[Record]) -> list[Record]:
+    """Return the records of seeds that trained by themselves, or all where none did."""
+    return [record for record in records if "batched" not in record["timings"]] or list(records)
 
 
 def _distinct(values: Iterable[Any]) -> str:

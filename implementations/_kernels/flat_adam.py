@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 FUSE_FROM = 2**15  # numbers; below, waking the fused kernel's threads costs more than the whole step
 
+Part = Callable[[Tensor, int], Tensor]
+"""(the vector of all seeds, index of a seed) -> view of that seed's numbers."""
+
+
+def whole(vector: Tensor, index: int) -> Tensor:
+    """Return the vector itself: it has one seed."""
+    del index
+    return vector
+
 
 class FlatAdam:
     """Adam with PyTorch's defaults (Kingma & Ba 2015), in place; for a long vector one pass a step."""
 
-    def __init__(self, parameters: Tensor, gradient: Tensor, learning_rate: float) -> None:
-        """Optimise `parameters` [n] with the gradient that the caller leaves in `gradient` [n] before each step."""
+    def __init__(self, parameters: Tensor, gradient: Tensor, learning_rate: float, part: Part = whole) -> None:
+        """Optimise `parameters` [n] with the gradient that the caller leaves in `gradient` [n] before each step.
+
+        Where the vector holds several seeds, `part` says which numbers are whose.
+        """
         self._parameters = parameters
+        self._part = part
         parameters.grad = gradient
         self._adam = torch.optim.Adam([parameters], lr=learning_rate, fused=parameters.numel() >= FUSE_FROM)
         zeros = {name: torch.zeros_like(parameters) for name in ("exp_avg", "exp_avg_sq")}
@@ -41,13 +54,20 @@ class FlatAdam:
         """Use another step size from the next step on."""
         self._adam.param_groups[0]["lr"] = learning_rate
 
-    def state(self) -> dict[str, Tensor]:
-        """Return parameters, both moments [n] and the step count [] as CPU copies."""
+    def state(self, index: int = 0) -> dict[str, Tensor]:
+        """Return parameters, both moments and the step count [] of one seed as CPU copies."""
         values = {"parameters": self._parameters, **self._adam.state[self._parameters]}
-        return {name: value.detach().to("cpu", copy=True) for name, value in values.items()}
+        return {
+            name: (value if name == "step" else self._part(value, index).flatten()).detach().to("cpu", copy=True)
+            for name, value in values.items()
+        }
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
-        moments = {name: value.to(self._parameters.device, copy=True) for name, value in state.items()}
-        self._parameters.copy_(moments.pop("parameters"))
-        self._adam.state[self._parameters].update(moments)
+    def restore(self, *states: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned, one a seed."""
+        moments = {name: torch.zeros_like(self._parameters) for name in ("exp_avg", "exp_avg_sq")}
+        for name, values in {"parameters": self._parameters.detach(), **moments}.items():
+            for index, state in enumerate(states):
+                view = self._part(values, index)
+                view.copy_(state[name].view(view.shape))
+        step = states[0]["step"].to(self._parameters.device, copy=True)
+        self._adam.state[self._parameters].update({**moments, "step": step})

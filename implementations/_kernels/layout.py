@@ -1,6 +1,7 @@
 """All weights of a fully connected network in one flat vector, and the forward pass through it.
 
-Shapes: B rows, P scalar weights, L layers. A flat vector lets one in-place operation serve all layers.
+Shapes: B rows, P scalar weights, L layers. A flat vector lets one in-place operation serve all layers. Everything here
+and the products below also take E networks at once: every shape then has E in front.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ class Layout:
         """Return (matrix [out, in], bias [out]) of each layer as views of `flat` [P]."""
         views = []
         start = 0
+        networks = flat.shape[:-1]
         for n_in, n_out in zip(self.sizes, self.sizes[1:], strict=False):
             middle = start + n_out * n_in
-            views.append((flat[start:middle].view(n_out, n_in), flat[middle : middle + n_out]))
+            matrix = flat[..., start:middle].view(*networks, n_out, n_in)
+            views.append((matrix, flat[..., middle : middle + n_out]))
             start = middle + n_out
         return views
 
@@ -44,8 +47,8 @@ class Layout:
         }
 
     def activations(self, n_rows: int, like: Tensor) -> list[Tensor]:
-        """Return one empty buffer [n_rows, width] for each layer, of the type and device of `like`."""
-        return [like.new_empty(n_rows, width) for width in self.sizes[1:]]
+        """Return one empty buffer [n_rows, width] for each layer, of the type and device of `like` [P]."""
+        return [like.new_empty(*like.shape[:-1], n_rows, width) for width in self.sizes[1:]]
 
 
 def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Sequence[Tensor]) -> Tensor:
@@ -60,8 +63,20 @@ def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Seq
         The last buffer, [B, outputs].
     """
     for depth, ((matrix, bias), out) in enumerate(zip(layers, activations, strict=True)):
-        torch.addmm(bias, x, matrix.t(), out=out)
+        affine(x, matrix, bias, out)
         if depth < len(layers) - 1:
             out.sigmoid_()
         x = out
     return x
+
+
+def affine(x: Tensor, matrix: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return x [B, in] @ matrix' + bias [B, out], of one network or of E at once."""
+    if x.dim() == 2:
+        return torch.addmm(bias, x, matrix.t(), out=out)
+    return torch.baddbmm(bias.unsqueeze(1), x, matrix.transpose(1, 2), out=out)
+
+
+def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return left [B, n] @ right [n, C], of one network or of E at once."""
+    return torch.mm(left, right, out=out) if left.dim() == 2 else torch.bmm(left, right, out=out)

@@ -18,11 +18,11 @@ def loops_for(value: Tensor) -> ModuleType | None:
     return compiled_loops() if value.is_cpu and value.dtype == torch.float32 else None
 
 
-def flat_arrays(*values: Tensor) -> list[npt.NDArray[Any]]:
-    """Return contiguous tensors as arrays [1, P] of the same memory."""
-    return [value.detach().view(1, -1).numpy() for value in values]
+def flat_arrays(*values: Tensor, n_networks: int = 1) -> list[npt.NDArray[Any]]:
+    """Return contiguous tensors as arrays [E, P] of the same memory, E = n_networks."""
+    return [value.detach().view(n_networks, -1).numpy() for value in values]
 
 
-def block_sums(n_weights: int, n_sums: int, loops: ModuleType) -> Tensor:
-    """Return room for the sums of each block of a pass, float64 [1, blocks, n_sums]."""
-    return torch.empty(1, math.ceil(n_weights / loops.STRIDE), n_sums, dtype=torch.float64)
+def block_sums(n_weights: int, n_sums: int, loops: ModuleType, n_networks: int = 1) -> Tensor:
+    """Return room for the sums of each block of a pass, float64 [E, blocks, n_sums]."""
+    return torch.empty(n_networks, math.ceil(n_weights / loops.STRIDE), n_sums, dtype=torch.float64)

@@ -20,12 +20,15 @@ log q is noise of mean zero:
 
 Cost: one batch is three matrix products a layer (two for the first) and three compiled passes over the weights: the
 noise, the draw, and the gradient with Adam; memory 7 P numbers, and 4 P for the moments of Adam.
+
+Several seeds at once: every vector holds the E seeds one after the other, so that all that goes element by element is
+done as for one of E P weights; only sums over the weights, and matrix products, have E in front.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -34,12 +37,12 @@ from torch import Tensor
 
 from bench.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
-from implementations._kernels.layout import Layout, forward
+from implementations._kernels.layout import Layout, forward, product
 from implementations._kernels.loops import block_sums, flat_arrays, loops_for
-from implementations._kernels.sums import sum_of_logs
+from implementations._kernels.sums import row_sums_of_logs, row_sums_of_squares
 
 NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(outputs [B, out], y) -> (summed negative log-likelihood, its gradient [B, out])."""
+"""(outputs [B, out], y) -> (summed negative log-likelihood [], its gradient [B, out]), with E in front if several."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class SampledMlp:
         objective: Objective,
         batch_size: int,
         *,
+        n_seeds: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -70,10 +74,12 @@ class SampledMlp:
             layout: sizes of the layers.
             objective: what is minimised.
             batch_size: rows of the largest batch.
+            n_seeds: E; above 1, batches and losses have E in front.
             dtype: of the parameters and all computation.
             device: where they live.
         """
-        size = layout.n_weights
+        self._shape = (layout.n_weights,) if n_seeds == 1 else (n_seeds, layout.n_weights)
+        size = math.prod(self._shape)
         self.objective = objective
         self.parameters = torch.zeros(2 * size, dtype=dtype, device=device)  # mu, then rho: one vector to optimise
         self.gradient = torch.zeros_like(self.parameters)
@@ -81,21 +87,28 @@ class SampledMlp:
         self.epsilon = torch.zeros_like(self.mu)
         self._sigma, self._weights = torch.empty_like(self.mu), torch.empty_like(self.mu)
         self._minus_one_over_batches = self.mu.new_tensor(-1 / objective.n_batches)
-        self._layers = layout.layers(self._weights)
-        self._layer_gradients = layout.layers(self.gradient[:size])
+        self._layers = layout.layers(self._weights.view(self._shape))
+        self._layer_gradients = layout.layers(self.gradient[:size].view(self._shape))
         self._loops = loops_for(self.mu)
-        self._activations = layout.activations(batch_size, self.mu)
-        self._flowing = layout.activations(batch_size, self.mu)
+        self._activations = layout.activations(batch_size, self.mu.view(self._shape))
+        self._flowing = layout.activations(batch_size, self.mu.view(self._shape))
 
-    def step(self, x: Tensor, y: Tensor, noise: StepNoise, adam: FlatAdam) -> Tensor:
-        """Draw the weights anew and take one step of Adam on the batch x [B, in], y [B, ...].
+    def of_seed(self, vector: Tensor, index: int) -> Tensor:
+        """Return a view of one seed's numbers in a vector like mu or rho [P], or like `parameters` [2, P]."""
+        halves = len(vector) // len(self.mu)
+        shape = (-1, self._shape[-1]) if halves == 1 else (halves, -1, self._shape[-1])
+        return vector.view(shape).select(-2, index)
+
+    def step(self, x: Tensor, y: Tensor, noise: Sequence[StepNoise], adam: FlatAdam) -> Tensor:
+        """Draw the weights anew and take one step of Adam on the batch x [B, in], y [B, ...]; `noise` is one a seed.
 
         On a CPU in float32 the passes over the weights are compiled; elsewhere they are `loss_and_gradient`'s.
 
         Returns:
             L of before the step, float64 [].
         """
-        noise.normals_(self.epsilon)
+        for index, source in enumerate(noise):
+            source.normals_(self.of_seed(self.epsilon, index))
         if self._loops is None:
             loss = self.loss_and_gradient(x, y)
             adam.step()
@@ -105,8 +118,8 @@ class SampledMlp:
         first, second, step_size, correction = adam.advance()
         objective = self.objective
         pull, push = 1 / (objective.prior_std**2 * objective.n_batches), 1 / objective.n_batches
-        arrays = flat_arrays(self.gradient[: len(self.mu)], self._weights, self.epsilon)
-        halves = [value.view(2, 1, -1).numpy() for value in (self.parameters, first, second)]
+        arrays = flat_arrays(self.gradient[: len(self.mu)], self._weights, self.epsilon, n_networks=len(noise))
+        halves = [value.view(2, len(noise), -1).numpy() for value in (self.parameters, first, second)]
         self._loops.adam_weights(*arrays, *halves, pull, push, objective.detach_mu, step_size, correction)
         return log_ratio / objective.n_batches + nll
 
@@ -119,12 +132,14 @@ class SampledMlp:
 
     def _sample_in_one_pass(self, loops: ModuleType) -> Tensor:
         """Set w only; return log q - log p, float64 []."""
-        sums = block_sums(len(self.mu), 3, loops)
-        loops.draw_weights(*flat_arrays(self.mu, self.rho, self.epsilon, self._weights), sums.numpy())
-        log_sigma, squared_noise, squared_weights = sums.sum((0, 1)).unbind()
+        n_networks, n_weights = len(self.mu) // self._shape[-1], self._shape[-1]
+        sums = block_sums(n_weights, 3, loops, n_networks)
+        arrays = flat_arrays(self.mu, self.rho, self.epsilon, self._weights, n_networks=n_networks)
+        loops.draw_weights(*arrays, sums.numpy())
+        log_sigma, squared_noise, squared_weights = sums.sum(1).view(*self._shape[:-1], 3).unbind(-1)
         prior_std = self.objective.prior_std
         squares = squared_weights / prior_std**2 - squared_noise
-        return len(self.mu) * math.log(prior_std) - log_sigma + squares / 2
+        return n_weights * math.log(prior_std) - log_sigma + squares / 2
 
     def _sample(self) -> Tensor:
         """Set sigma and w; leave dsigma/drho in the gradient's second half. Return log q - log p, float64 []."""
@@ -137,21 +152,23 @@ class SampledMlp:
         torch.addcmul(self.mu, sigma, self.epsilon, out=weights)
         prior_std = self.objective.prior_std
         # Added up in double precision: the terms are of order 1e6, where single precision keeps one decimal.
-        squares = torch.dot(weights, weights).double() / prior_std**2 - torch.dot(self.epsilon, self.epsilon).double()
-        return sigma.numel() * math.log(prior_std) - sum_of_logs(sigma).double() + squares / 2
+        sigma, weights, epsilon = (vector.view(self._shape) for vector in (sigma, weights, self.epsilon))
+        squares = row_sums_of_squares(weights) / prior_std**2 - row_sums_of_squares(epsilon)
+        return self._shape[-1] * math.log(prior_std) - row_sums_of_logs(sigma).double() + squares / 2
 
     def _backpropagate(self, x: Tensor, y: Tensor) -> Tensor:
         """Return NLL(w) and leave G in the gradient's first half."""
-        activations = [buffer[: len(x)] for buffer in self._activations]
+        n_rows = x.shape[-2]
+        activations = [buffer[..., :n_rows, :] for buffer in self._activations]
         nll, flowing = self.objective.nll(forward(x, self._layers, activations), y)
         for depth in reversed(range(len(activations))):
             below = activations[depth - 1] if depth else x
             matrix_gradient, bias_gradient = self._layer_gradients[depth]
-            torch.mm(flowing.t(), below, out=matrix_gradient)
-            torch.sum(flowing, 0, out=bias_gradient)
+            product(flowing.mT, below, out=matrix_gradient)
+            torch.sum(flowing, -2, out=bias_gradient)
             if depth:
-                buffer = self._flowing[depth - 1][: len(x)]
-                torch.mm(flowing, self._layers[depth][0], out=buffer)
+                buffer = self._flowing[depth - 1][..., :n_rows, :]
+                product(flowing, self._layers[depth][0], out=buffer)
                 flowing = torch.ops.aten.sigmoid_backward.grad_input(buffer, below, grad_input=buffer)
         return nll
 
@@ -173,11 +190,11 @@ def sigma_of(rho: Tensor) -> Tensor:
 
 def categorical_nll(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return -sum log softmax(logits)[y] in nats and its gradient [B, K]; logits [B, K], y int64 [B]."""
-    log_probs = torch.log_softmax(logits, 1)
-    label = y.unsqueeze(1)
-    nll = -log_probs.gather(1, label).sum()
+    log_probs = torch.log_softmax(logits, -1)
+    label = y.unsqueeze(-1)
+    nll = -log_probs.gather(-1, label).sum((-2, -1))
     gradient = log_probs.exp_()
-    return nll, gradient.scatter_add_(1, label, gradient.new_full(label.shape, -1.0))
+    return nll, gradient.scatter_add_(-1, label, gradient.new_full(label.shape, -1.0))
 
 
 def gaussian_nll(std: float) -> NegativeLogLikelihood:
@@ -186,6 +203,7 @@ def gaussian_nll(std: float) -> NegativeLogLikelihood:
 
     def nll(mean: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         deviation = mean - y
-        return deviation.square().sum() / (2 * std**2) + constant * y.numel(), deviation / std**2
+        n_numbers = y.shape[-2] * y.shape[-1]
+        return deviation.square().sum((-2, -1)) / (2 * std**2) + constant * n_numbers, deviation / std**2
 
     return nll

@@ -15,10 +15,22 @@ def sum_of_logs(values: Tensor) -> Tensor:
     A logarithm costs ten times a product, and the product's rounding error (relative 2e-7) is no larger than that of
     the sum.
     """
-    flat = values.flatten()
-    n_groups = len(flat) // GROUP
-    grouped, rest = flat[: n_groups * GROUP], flat[n_groups * GROUP :]
-    return grouped.view(GROUP, n_groups).prod(0).log_().sum() + rest.log().sum()
+    return row_sums_of_logs(values.flatten())
+
+
+def row_sums_of_logs(values: Tensor) -> Tensor:
+    """Return the sum of log(values) over the last dimension in the same way, [...] of values [..., n], nats."""
+    n_groups = values.shape[-1] // GROUP
+    grouped, rest = values[..., : n_groups * GROUP], values[..., n_groups * GROUP :]
+    products = grouped.view(*values.shape[:-1], GROUP, n_groups).prod(-2)
+    return products.log_().sum(-1) + rest.log().sum(-1)
+
+
+def row_sums_of_squares(values: Tensor) -> Tensor:
+    """Return the sum of squares over the last dimension, float64 [...] of values [..., n]."""
+    if values.dim() == 1:
+        return torch.dot(values, values).double()
+    return values.square().sum(-1, dtype=torch.float64)
 
 
 def sum_of_squares(values: Tensor) -> Tensor:
