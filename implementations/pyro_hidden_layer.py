@@ -13,8 +13,9 @@ published model's means have shape (1025, 10) in layers 2 and 3, which adds 1,03
 needs the layers' sites outside the plate, which changes no number as their log_prob is a scalar.
 Departures from the document are the corrections listed in pyro_hidden_layer.toml.
 
-Cost: a step has 8 matrix products of 128 rows a layer, two of them for the printed accuracy, and two fewer in the first;
-on two CPU cores they are three quarters of it, at the full rate, and Pyro less than a tenth; 8 P numbers of memory.
+Cost: a step has 8 matrix products of 128 rows a layer, two of them for the printed accuracy, and two fewer in the
+first; on two CPU cores they are three quarters of it, at the full rate, and Pyro less than a tenth; 8 P numbers of
+memory.
 Fails when: an image is all zeros (gradient of the square root of a variance of zero, as in Pyro).
 """
 
