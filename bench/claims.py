@@ -60,6 +60,8 @@ class Claim:
     value: float
     precision: float  # one unit of the last printed digit, one count, or half a range; 0 for full floats
     precision_kind: str
+    margin: float  # the difference that would matter, in the unit, declared before the runs; 0 where digits decide
+    margin_reason: str
     n_runs: int
     locator: str
     note: str
@@ -173,12 +175,20 @@ def _parse(row: Mapping[str, str], where: str) -> Claim:
     check("value", value is not None, "a finite number")
     allowed = "a number from 0" if kind == "exact" else f"a number above 0 (kind {kind})"
     check("precision", precision is not None and (precision > 0 or (precision == 0 and kind == "exact")), allowed)
+    margin = _number(row["margin"])
+    check("margin", margin is not None and margin >= 0, "a number from 0")
+    check("margin_reason", bool(row["margin_reason"].strip()), "why this difference would matter")
     check("n_runs", bool(re.fullmatch(r"[1-9]\d*", row["n_runs"])), "a whole number from 1")
     if row["metric"] == "pruned_accuracy":
         check("id", _pruned_percent(row["id"]) is not None, "an id with prunedNNN, the percentage removed")
-    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "n_runs")}
+    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "margin", "n_runs")}
     return Claim(
-        **texts, value=value or 0.0, precision=precision or 0.0, n_runs=int(row["n_runs"]), printed=row["value"]
+        **texts,
+        value=value or 0.0,
+        precision=precision or 0.0,
+        margin=margin or 0.0,
+        n_runs=int(row["n_runs"]),
+        printed=row["value"],
     )
 
 

@@ -51,6 +51,8 @@ GOOD = {
     "value": "0.9714",
     "precision": "0.0001",
     "precision_kind": "rounded",
+    "margin": "0.005",
+    "margin_reason": "declared",
     "n_runs": "1",
     "locator": "log",
     "note": "",
@@ -59,11 +61,12 @@ GOOD = {
 
 def made(**changes: str) -> Claim:
     row = {**GOOD, **changes}
-    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "n_runs")}
+    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "margin", "n_runs")}
     return Claim(
         **texts,
         value=float(row["value"]),
         precision=float(row["precision"]),
+        margin=float(row["margin"]),
         n_runs=int(row["n_runs"]),
         printed=row["value"],
     )
@@ -144,7 +147,7 @@ def test_a_file_of_other_shape_is_refused(tmp_path):
         load_claims(tmp_path / "absent.csv")
     with pytest.raises(ConfigError, match="the first row must name the columns id,source"):
         load_claims(write(tmp_path / "claims.csv", GOOD, header=COLUMNS[::-1]))
-    with pytest.raises(ConfigError, match="row 2: 16 columns instead of 15"):
+    with pytest.raises(ConfigError, match="row 2: 18 columns instead of 17"):
         load_claims(write(tmp_path / "claims.csv", {**GOOD, "extra": "x"}))
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -18,6 +18,8 @@ from bench.report.speed import speed_table
 from bench.report.throughput import throughput_table
 from bench.report.toys import toys_table
 from bench.report.uncertainty import calibration_table, detection_table, ood_table, refusal_table
+from bench.report.verdicts import summary_table, verdicts_table
+from bench.stats.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
     from bench.registry import Manifest
@@ -31,6 +33,7 @@ __all__ = [
     "select",
     "terminal_summary",
     "update_readme",
+    "verdicts_of",
     "write_tables",
 ]
 
@@ -59,6 +62,7 @@ def build_tables(
         manifests = all_manifests()
     results = Results(records, manifests)
     rows = match(claims, results.records)
+    verdicts = judge(rows)
     tables = (
         accuracy_table(results, claims),
         ood_table(results, claims),
@@ -71,5 +75,15 @@ def build_tables(
         curves_table(results, rows),
         toys_table(results, claims),
         claims_table(results, rows),
+        verdicts_table(results, verdicts),
+        summary_table(results, verdicts),
     )
     return {table.name: table for table in tables}
+
+
+def verdicts_of(records: Iterable[Record], claims: Sequence[Claim]) -> tuple[Results, list[Verdict]]:
+    """Return the records by cell, and the verdict of every claim; records of one profile, device and precision."""
+    from bench.registry import manifests  # imports torch, which tables need not
+
+    results = Results(records, manifests())
+    return results, judge(match(claims, results.records))

@@ -1,0 +1,163 @@
+"""The verdicts: a line for every reported number, a count for every document, and one claim explained step by step."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from bench.claims import Sample, print_interval
+from bench.report.cells import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Cell, Number, Table, make_table
+from bench.report.records import Results
+from bench.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
+
+RULE = (
+    "D: distance of our mean from the numbers that print as the reported one; h: half-width of the 95 % prediction "
+    "interval for one more run of ours. Within margin: D + h <= margin. Consistent: D <= h <= margin. Not reproduced: "
+    f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
+    "Unresolvable: no number of seeds with this mean and spread would decide. Fewer than "
+    f"{ENOUGH} seeds decide nothing."
+)
+
+
+def verdicts_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
+    """One line a claim."""
+    columns = ["claim", "reported", "margin", "measured", "difference", "h", "p", "verdict", "why"]
+    lines = [_line(results, verdict) for verdict in verdicts]
+    brief = f"{len(verdicts)} reported numbers: {counts_text(verdicts)}."
+    caption = f"{brief} Published recipe and published protocol. {RULE} {results.describe()}"
+    return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines, results.origin(), brief)
+
+
+def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
+    """How many claims of each document had each outcome."""
+    sources = list(dict.fromkeys(verdict.claim.source for verdict in verdicts))
+    lines: list[list[Any]] = []
+    for source in sources:
+        mine = [verdict for verdict in verdicts if verdict.claim.source == source]
+        counts = [str(sum(verdict.outcome == outcome for verdict in mine)) for outcome in OUTCOMES]
+        lines.append([source, str(len(mine)), *counts])
+    caption = f"Number of claims. {RULE} {results.describe()}"
+    title = "Verdicts by document"
+    return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
+
+
+def counts_text(verdicts: Sequence[Verdict]) -> str:
+    """Return how many claims had each outcome, those that occur."""
+    counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+
+
+def _line(results: Results, verdict: Verdict) -> list[Any]:
+    claim = verdict.claim
+    is_fraction = claim.unit == "fraction"
+    return [
+        claim.id,
+        claim.printed,
+        f"{claim.margin:g}" if claim.margin else "digits",
+        Cell(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
+        "-"
+        if verdict.difference is None
+        else Number(verdict.difference, FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE),
+        "-" if verdict.half_width is None else f"{verdict.half_width:.2g}",
+        "-" if verdict.p_adjusted is None else f"{verdict.p_adjusted:.2g}",
+        verdict.outcome,
+        reason(results, verdict),
+    ]
+
+
+def reason(results: Results, verdict: Verdict) -> str:
+    """Return why, and how long it would take here to have enough seeds where more would settle it."""
+    from bench.progress import duration  # imports torch, which tables need not
+
+    more = _seeds_missing(verdict)
+    cost = _cost_s(results, verdict.claim.approach)
+    if not more or cost is None:
+        return verdict.reason
+    return f"{verdict.reason}; {more} more take about {duration(more * cost)} here"
+
+
+def _seeds_missing(verdict: Verdict) -> int:
+    if verdict.seeds_needed is not None:
+        return verdict.seeds_needed - verdict.sample.n
+    if verdict.sample.n and verdict.outcome == INCONCLUSIVE:
+        return max(0, ENOUGH - verdict.sample.n)
+    return 0
+
+
+def _cost_s(results: Results, approach: str) -> float | None:
+    """Return the seconds of one more seed of a published cell, from the records."""
+    done = [record for record in results.cell(approach, "published", "published") if record["outcome"] == "done"]
+    costs = [record["timings"]["wall_s"] for record in done if record["timings"].get("wall_s")]
+    return statistics.median(costs) if costs else None
+
+
+def explain(results: Results, verdict: Verdict) -> str:
+    """Return how one claim came to its verdict, step by step with its numbers."""
+    claim, sample = verdict.claim, verdict.sample
+    interval = print_interval(claim)
+    lines = [
+        f"{claim.id}: {verdict.outcome}",
+        f"  reported   {claim.printed} {claim.unit} ({claim.precision_kind}; {claim.locator} of {claim.source})",
+        f"  prints so  from {interval.low:.8g} to {interval.high:.8g}",
+        f"  measured   {_measured_text(sample)}",
+    ]
+    if is_exact(claim):
+        lines.append("  rule       a computed number: the printed digits decide")
+    else:
+        lines.append(f"  margin     {claim.margin:g}: {claim.margin_reason}")
+    if verdict.distance is not None:
+        lines.append(f"  distance   D = {verdict.distance:.4g} from the mean to the numbers that print so")
+    if verdict.half_width is not None:
+        lines += _rule_lines(verdict)
+    lines.append(f"  so         {reason(results, verdict)}")
+    return "\n".join(lines)
+
+
+def _measured_text(sample: Sample) -> str:
+    if sample.mean is None:
+        return "nothing"
+    spread = "" if sample.sd is None else f", standard deviation {sample.sd:.4g}"
+    values = ", ".join(f"{value:.7g}" for value in sample.values)
+    return f"mean {sample.mean:.7g}{spread}, {sample.n} seed(s): {values}"
+
+
+def _rule_lines(verdict: Verdict) -> list[str]:
+    d, h, m, p = verdict.distance, verdict.half_width, verdict.claim.margin, verdict.p_adjusted
+    assert d is not None
+    assert h is not None
+    assert p is not None
+    return [
+        f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
+        f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
+        f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
+        f"  differs    D > margin and adjusted p = {p:.3g} < {ALPHA}? {_yes(d > m and p < ALPHA)}",
+    ]
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict for machines."""
+    claim, sample = verdict.claim, verdict.sample
+    return {
+        "claim": claim.id,
+        "source": claim.source,
+        "approach": claim.approach,
+        "unit": claim.unit,
+        "reported": claim.value,
+        "margin": claim.margin,
+        "margin_reason": claim.margin_reason,
+        "values": list(sample.values),
+        "mean": sample.mean,
+        "sd": sample.sd,
+        "difference": verdict.difference,
+        "distance": verdict.distance,
+        "half_width": verdict.half_width,
+        "p_adjusted": verdict.p_adjusted,
+        "seeds_needed": verdict.seeds_needed,
+        "verdict": verdict.outcome,
+        "reason": reason(results, verdict),
+    }

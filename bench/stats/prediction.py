@@ -1,0 +1,65 @@
+"""How far one more run may fall from those that were made, and corrections for many tests.
+
+For k runs with mean m and standard deviation s (k - 1 below) of a normal quantity, one more run x has
+(x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1)  (Hahn & Meeker 1991, Statistical Intervals, section 4.7).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+
+from scipy import stats
+
+LEVEL = 0.95
+
+
+def half_width(sd: float, n: float, level: float = LEVEL) -> float:
+    """Return the half-width of the two-sided prediction interval for one more run; `n` may be infinite.
+
+    Args:
+        sd: standard deviation of the runs.
+        n: number of runs, at least 2.
+        level: probability that the interval covers the next run.
+    """
+    return float(_quantile(0.5 + level / 2, n)) * sd * math.sqrt(1 + 1 / n)
+
+
+def p_value(distance: float, sd: float, n: float) -> float:
+    """Return the two-sided probability that one more run is at least `distance` (>= 0) from the mean of n runs.
+
+    Without any spread it is 1 for distance 0, else 0.
+    """
+    if distance == 0:
+        return 1.0
+    if sd == 0:
+        return 0.0
+    t = distance / (sd * math.sqrt(1 + 1 / n))
+    tail = stats.norm.sf(t) if math.isinf(n) else stats.t.sf(t, n - 1)
+    return float(2 * tail)
+
+
+@functools.cache
+def _quantile(probability: float, n: float) -> float:
+    return float(stats.norm.ppf(probability) if math.isinf(n) else stats.t.ppf(probability, n - 1))
+
+
+def holm_factors(p_values: Mapping[str, float]) -> dict[str, int]:
+    """Return by how much Holm's procedure multiplies each p-value: their number for the smallest, then one less each.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
+    """
+    ranked = sorted(p_values, key=lambda name: p_values[name])
+    return {name: len(ranked) - rank for rank, name in enumerate(ranked)}
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return the adjusted p-values: none smaller than that of a hypothesis with a smaller p-value, none above 1."""
+    factors = holm_factors(p_values)
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for name in sorted(p_values, key=lambda name: p_values[name]):
+        largest = max(largest, min(1.0, p_values[name] * factors[name]))
+        adjusted[name] = largest
+    return adjusted

@@ -1,0 +1,219 @@
+"""Verdicts: the rule on worked numbers, coverage and false alarms by simulation, Holm's example, the command."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from bench.claims import ClaimRow, Gap, Sample, load_claims
+from bench.cli import USAGE, main
+from bench.stats import verdicts
+from bench.stats.prediction import half_width, holm, p_value
+from bench.stats.verdicts import (
+    CONSISTENT,
+    EXACT,
+    INCONCLUSIVE,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    OUTCOMES,
+    UNRESOLVABLE,
+    WITHIN,
+    judge,
+)
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005
+
+
+def row(values, reported=None, gap=None, **changes):
+    """Return a claim of an exactly printed number with these seeds."""
+    claim = dataclasses.replace(FINAL, **{"stage": "final", **changes})
+    if reported is not None:
+        claim = dataclasses.replace(claim, value=reported, printed=repr(reported))
+    return ClaimRow(claim, Sample(tuple(values), gap))
+
+
+def verdict(*arguments, **changes):
+    (found,) = judge([row(*arguments, **changes)])
+    return found
+
+
+# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
+FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+
+
+# --- the statistics -------------------------------------------------------------------------------------------------
+
+
+def test_half_width_of_five_runs():
+    # t(4, .975) = 2.776445, sqrt(1.2) = 1.095445: 3.0414 standard deviations; for ever more runs 1.959964
+    assert np.std(FIVE, ddof=1) == pytest.approx(0.001)
+    assert half_width(1.0, 5) == pytest.approx(3.0414, abs=1e-4)
+    assert half_width(1.0, math.inf) == pytest.approx(1.959964, abs=1e-6)
+
+
+@given(st.floats(1e-6, 1e3), st.integers(2, 50))
+def test_p_value_at_the_edge_of_the_interval_is_its_complement(sd, n):
+    assert p_value(half_width(sd, n), sd, n) == pytest.approx(0.05)
+
+
+def test_without_spread_any_distance_is_significant():
+    assert p_value(0.0, 0.0, 5) == 1
+    assert p_value(1e-9, 0.0, 5) == 0
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_the_interval_covers_the_next_run_in_95_of_100_cases(n):
+    # 40,000 simulated reports: standard error of the share 0.0011
+    runs = np.random.default_rng(1).normal(3.0, 2.0, (40_000, n + 1))
+    ours, report = runs[:, :n], runs[:, n]
+    width = ours.std(axis=1, ddof=1) * half_width(1.0, n)
+    assert abs(np.mean(np.abs(report - ours.mean(axis=1)) <= width) - 0.95) < 5 * 0.0011
+
+
+def test_holms_worked_example():
+    # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
+    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
+    assert found == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+
+
+@given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_a_hypothesis(p_values):
+    adjusted = holm(p_values)
+    assert all(p_values[name] <= adjusted[name] <= 1 for name in p_values)
+
+
+# --- the rule -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reported", "margin", "outcome"),
+    [  # h = 0.0030414 throughout
+        (0.978, 0.005, WITHIN),  # D = .001: .001 + .00304 <= .005
+        (0.9795, 0.005, CONSISTENT),  # D = .0025: .0025 + .00304 > .005, but .0025 <= .00304 <= .005
+        (0.99, 0.005, NOT_REPRODUCED),  # D = .013 is 11.9 standard errors of one more run: p = 3e-4
+        (0.9795, 0.002, INCONCLUSIVE),  # D = .0025 > .002, p = .083 now, .012 with ever more seeds
+        (0.9785, 0.0017, UNRESOLVABLE),  # D = .0015 <= .0017 < 1.96 s: never within, never precise, never different
+    ],
+)
+def test_each_outcome(reported, margin, outcome):
+    found = verdict(FIVE, reported, margin=margin)
+    assert found.outcome == outcome
+    assert found.half_width == pytest.approx(0.0030414, abs=1e-6)
+    assert found.difference == pytest.approx(0.977 - reported)
+    assert (found.seeds_needed is not None) == (outcome == INCONCLUSIVE)
+
+
+def test_the_number_of_seeds_that_would_settle_it_is_the_smallest():
+    k = verdict(FIVE, 0.9795, margin=0.002).seeds_needed
+
+    def p(n):  # of 2.5 standard deviations (float32 digits of the report take 1e-4 of one)
+        return 2 * stats.t.sf(2.4999 / math.sqrt(1 + 1 / n), n - 1)
+
+    assert p(k) < 0.05 <= p(k - 1)
+
+
+def test_fewer_than_five_seeds_decide_nothing():
+    found = verdict(FIVE[:4], 0.977)
+    assert found.outcome == INCONCLUSIVE
+    assert "4 of the 5 seeds" in found.reason
+    assert found.difference is not None
+
+
+def test_a_failed_seed_is_not_dropped():
+    found = verdict(FIVE, 0.977, gap=Gap("*", "1 of 6 seeds not counted (seed 3 diverged: train_loss is nan)"))
+    assert found.outcome == INCONCLUSIVE
+    assert "diverged" in found.reason
+
+
+def test_nothing_measured_says_why():
+    found = verdict((), 0.977, gap=Gap("no data", "notmnist459 is not here"))
+    assert (found.outcome, found.reason) == (NOT_RUN, "notmnist459 is not here")
+
+
+def test_what_prints_as_reported_is_no_distance():
+    # truncated .97 stands for .97 to below .98, which holds the mean
+    found = verdict(FIVE, 0.97, precision=0.01, precision_kind="truncated")
+    assert (found.distance, found.outcome) == (0, WITHIN)
+
+
+def test_computed_numbers_are_compared_by_their_digits():
+    claim = CLAIMS["feldman2018.worked_example.w"]  # 4.5561
+    (good,) = judge([ClaimRow(claim, Sample((4.55611,)))])
+    (bad,) = judge([ClaimRow(claim, Sample((4.5563,)))])
+    assert (good.outcome, bad.outcome) == (EXACT, NOT_REPRODUCED)
+
+
+def test_a_curve_is_one_hypothesis():
+    # Ten epochs and nine single claims, all with the same p. The curve's is ten times that, the largest of the ten
+    # hypotheses, so its factor of Holm is 1 and each epoch's p is multiplied by 10; the nine singles' by 10 to 2.
+    curve = [row(FIVE, 0.99, id=f"curve{epoch}", stage=f"epoch:{epoch}") for epoch in range(1, 11)]
+    alone = [row(FIVE, 0.99, id=f"alone{n}", split=f"split{n}") for n in range(9)]
+    found = {one.claim.id: one.p_adjusted for one in judge([*curve, *alone])}
+    p = p_value(judge([curve[0]])[0].distance, np.std(FIVE, ddof=1), 5)
+    assert {round(found[f"curve{epoch}"] / p, 6) for epoch in range(1, 11)} == {10}
+    assert sorted(round(found[f"alone{n}"] / p, 6) for n in range(9)) == list(range(2, 11))
+
+
+def test_false_alarms_of_a_document_are_rare():
+    # 20 claims that are all true, 300 documents, a margin of zero, so that only the p-value protects: any "not
+    # reproduced" in at most 5 % of the documents. Standard error of that share .0126.
+    source = np.random.default_rng(2)
+    alarms = 0
+    for _ in range(300):
+        runs = source.normal(size=(20, 6)).tolist()
+        rows = [row(r[:5], r[5], margin=0.0, id=f"c{i}", split=f"s{i}") for i, r in enumerate(runs)]
+        with_p = [one for one in judge(rows) if one.p_adjusted is not None]
+        assert len(with_p) == 20
+        alarms += any(one.outcome == NOT_REPRODUCED for one in with_p)
+    assert alarms / 300 < 0.05 + 4 * 0.0126
+
+
+@given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5))
+def test_exactly_one_outcome_and_a_reason(values, reported, margin):
+    found = verdict(values, reported, margin=margin)
+    assert found.outcome in OUTCOMES
+    assert found.reason
+
+
+# --- margins and the command ----------------------------------------------------------------------------------------
+
+
+def test_margins_follow_the_declared_rule():
+    for claim in CLAIMS.values():
+        if claim.metric == "accuracy":
+            assert claim.margin == (0.005 if claim.value > 0.95 else 0.02)
+        assert (claim.margin == 0) == verdicts.is_exact(claim)
+    assert sum(map(verdicts.is_exact, CLAIMS.values())) == 10  # nine of the worked example, and the network of zeros
+
+
+def test_the_command_has_a_line_for_every_claim(tmp_path, capsys):
+    assert main(["verdict", "--results", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 303
+    assert {line["verdict"] for line in found} == {EXACT, NOT_RUN}  # the worked example needs no records
+
+
+def test_the_command_explains_one_claim(tmp_path, capsys):
+    assert main(["verdict", "feldman2018.bbb.noise_entropy", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "a tenth of a bit" in text
+    assert "no record of this cell" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["feldman2018.bbb.noise_entrop"], "nearest: feldman2018.bbb.noise_entropy"),
+        (["--document", "nobody"], "nobody"),
+    ],
+)
+def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
+    assert main(["verdict", *arguments, "--results", str(tmp_path)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
