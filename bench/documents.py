@@ -24,7 +24,7 @@ from bench.metrics.disagreement import disagreement_rate, row_disagrees
 from bench.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.metrics.refusal import MEDIAN_RULE
 from bench.plan import PROTOCOLS
-from bench.protocols import N_CLASSES, Common, Protocol, ToyCommon
+from bench.protocols import CPU, N_CLASSES, Common, Protocol, ToyCommon
 from bench.recipes import Profile
 from bench.registry import Manifest
 from bench.streams import generator
@@ -284,7 +284,7 @@ def protocol_of(
     seed: int,
     budget: Profile,
     data_dir: Path | None,
-    device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+    device: torch.device = CPU,
 ) -> Protocol:
     """Return protocol `common`, or the one of the approach's document, ready to measure one seed's posteriors."""
     if name not in PROTOCOLS:

@@ -33,6 +33,7 @@ from bench.metrics.refusal import MEDIAN_RULE
 from bench.recipes import Profile
 from bench.registry import Manifest
 
+CPU = torch.device("cpu")
 N_CLASSES = 10
 DRAWN_FRACTIONS = (0.0, 0.5, 0.75, 0.95)  # pruning levels that are also measured with draws
 KEPT_ROWS = 24  # rows of each data set whose raw draws a record keeps for figures
@@ -49,7 +50,7 @@ class Protocol(ABC):
         seed: int,
         budget: Profile,
         data_dir: Path | None,
-        device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+        device: torch.device = CPU,
     ) -> None:
         self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
 

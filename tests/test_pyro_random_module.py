@@ -17,13 +17,13 @@ from torch.distributions import Normal  # noqa: E402
 from torch.nn.functional import softplus  # noqa: E402
 
 from bench.interface import Split, Task  # noqa: E402
-from bench.streams import normals_  # noqa: E402
+from bench.streams import normals_  # noqa: E402 - after the skip
 from bench.testing import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_random_module import DocumentNetwork  # noqa: E402
 from implementations import pyro_random_module as approach  # noqa: E402
 from implementations._kernels.gaussian_weights import GaussianWeights, StandardNormalWeights  # noqa: E402
 from implementations._pyro import adam, isolated  # noqa: E402
-from implementations.pyro_random_module import PyroRandomModule  # noqa: E402
+from implementations.pyro_random_module import PyroRandomModule  # noqa: E402 - after the skip
 
 CPU = torch.device("cpu")
 N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short

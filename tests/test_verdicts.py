@@ -76,16 +76,23 @@ def test_the_interval_covers_the_next_run_in_95_of_100_cases(n):
     assert abs(np.mean(np.abs(report - ours.mean(axis=1)) <= width) - 0.95) < 5 * 0.0011
 
 
+def adjusted(p_values):
+    return {name: step.adjust(p_values[name]) for name, step in holm(p_values).items()}
+
+
 def test_holms_worked_example():
     # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
-    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
-    assert found == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert adjusted({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+    )
 
 
 @given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_never_helps_a_hypothesis(p_values):
-    adjusted = holm(p_values)
-    assert all(p_values[name] <= adjusted[name] <= 1 for name in p_values)
+    found = adjusted(p_values)
+    assert all(p_values[name] <= found[name] <= 1 for name in p_values)
+    ranked = sorted(p_values, key=lambda name: p_values[name])
+    assert [found[name] for name in ranked] == sorted(found.values())  # none overtakes one before it
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
@@ -150,14 +157,14 @@ def test_computed_numbers_are_compared_by_their_digits():
 
 
 def test_a_curve_is_one_hypothesis():
-    # Ten epochs and nine single claims, all with the same p. The curve's is ten times that, the largest of the ten
-    # hypotheses, so its factor of Holm is 1 and each epoch's p is multiplied by 10; the nine singles' by 10 to 2.
+    # Ten epochs and nine single claims, all with the same p. The first single has Holm's factor 10, and no later one
+    # may have less than its 10 p. The curve's own p is ten times that of an epoch, the largest of the ten hypotheses:
+    # factor 1, so each epoch has 10 p too.
     curve = [row(FIVE, 0.99, id=f"curve{epoch}", stage=f"epoch:{epoch}") for epoch in range(1, 11)]
     alone = [row(FIVE, 0.99, id=f"alone{n}", split=f"split{n}") for n in range(9)]
     found = {one.claim.id: one.p_adjusted for one in judge([*curve, *alone])}
     p = p_value(judge([curve[0]])[0].distance, np.std(FIVE, ddof=1), 5)
-    assert {round(found[f"curve{epoch}"] / p, 6) for epoch in range(1, 11)} == {10}
-    assert sorted(round(found[f"alone{n}"] / p, 6) for n in range(9)) == list(range(2, 11))
+    assert {round(value / p, 6) for value in found.values()} == {10}
 
 
 def test_false_alarms_of_a_document_are_rare():
@@ -172,6 +179,17 @@ def test_false_alarms_of_a_document_are_rare():
         assert len(with_p) == 20
         alarms += any(one.outcome == NOT_REPRODUCED for one in with_p)
     assert alarms / 300 < 0.05 + 4 * 0.0126
+
+
+def test_a_kept_hypothesis_keeps_those_after_it():
+    # distances that give p = .03 and .04 for five seeds: .03 x 2 = .06 is kept, so .04 x 1 is kept as well
+    rows = []
+    for name, p in (("c", 0.03), ("b", 0.04)):
+        distance = 0.001 * math.sqrt(1.2) * stats.t.isf(p / 2, 4)
+        rows.append(row(FIVE, 0.977 + distance, margin=0.001, id=name, split=name))
+    found = {one.claim.id: one for one in judge(rows)}
+    assert {name: one.p_adjusted for name, one in found.items()} == pytest.approx({"c": 0.06, "b": 0.06}, rel=1e-3)
+    assert NOT_REPRODUCED not in {one.outcome for one in found.values()}
 
 
 @given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from scipy import stats
 
@@ -45,21 +46,26 @@ def _quantile(probability: float, n: float) -> float:
     return float(stats.norm.ppf(probability) if math.isinf(n) else stats.t.ppf(probability, n - 1))
 
 
-def holm_factors(p_values: Mapping[str, float]) -> dict[str, int]:
-    """Return by how much Holm's procedure multiplies each p-value: their number for the smallest, then one less each.
+class HolmStep(NamedTuple):
+    """What Holm's procedure does to one hypothesis' p-value."""
+
+    factor: int  # the number of hypotheses for the smallest p-value, then one less each
+    floor: float  # the largest adjusted p-value of the hypotheses before it: where one is kept, all after it are
+
+    def adjust(self, p: float) -> float:
+        """Return the adjusted p-value."""
+        return max(self.floor, min(1.0, self.factor * p))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
+    """Return the step of each hypothesis.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
     """
+    steps: dict[str, HolmStep] = {}
+    floor = 0.0
     ranked = sorted(p_values, key=lambda name: p_values[name])
-    return {name: len(ranked) - rank for rank, name in enumerate(ranked)}
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return the adjusted p-values: none smaller than that of a hypothesis with a smaller p-value, none above 1."""
-    factors = holm_factors(p_values)
-    adjusted: dict[str, float] = {}
-    largest = 0.0
-    for name in sorted(p_values, key=lambda name: p_values[name]):
-        largest = max(largest, min(1.0, p_values[name] * factors[name]))
-        adjusted[name] = largest
-    return adjusted
+    for rank, name in enumerate(ranked):
+        steps[name] = HolmStep(len(ranked) - rank, floor)
+        floor = steps[name].adjust(p_values[name])
+    return steps

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.claims import CLOSED_FORM, Claim, ClaimRow, Sample, measured_key, print_interval
-from bench.stats.prediction import half_width, holm_factors, p_value
+from bench.stats.prediction import HolmStep, half_width, holm, p_value
 
 ENOUGH = 5  # seeds
 ALPHA = 0.05
@@ -56,16 +56,17 @@ class _Numbers:
     distance: float
     sd: float
     margin: float
-    factor: float  # of the p-value
+    n_tests: int  # epochs of the curve that the claim is of
+    step: HolmStep  # of the curve among the document's hypotheses
 
-    def decide(self, n: float) -> str | None:
-        """Return the outcome of rules 3 to 5 with n seeds of this mean and spread (infinite: in the limit)."""
+    def decide(self, n: float, p_adjusted: float) -> str | None:
+        """Return the outcome of the three rules that decide, with n seeds of this mean and spread."""
         width = half_width(self.sd, n)
         if self.distance + width <= self.margin:
             return WITHIN
         if self.distance <= width <= self.margin:
             return CONSISTENT
-        if self.distance > self.margin and self.p_adjusted(n) < ALPHA:
+        if self.distance > self.margin and p_adjusted < ALPHA:
             return NOT_REPRODUCED
         return None
 
@@ -73,20 +74,25 @@ class _Numbers:
         """Return the smallest number of seeds above n that decides, None if `MOST_SEEDS` do not.
 
         With more seeds the half-width and the p-value only fall, so that each condition begins to hold at one number.
+        Those of the document's other claims would fall too: their floor is left out.
         """
         more = range(n + 1, MOST_SEEDS + 1)
         conditions: tuple[Callable[[int], bool], ...] = (
             lambda k: self.distance + half_width(self.sd, k) <= self.margin,
             lambda k: half_width(self.sd, k) <= self.margin,
-            lambda k: self.p_adjusted(k) < ALPHA,
+            lambda k: self.p_without_floor(k) < ALPHA,
         )
         places = [bisect.bisect_left(more, True, key=condition) for condition in conditions]
         starts = sorted(more[place] for place in places if place < len(more))
-        return next((k for k in starts if self.decide(k) is not None), None)
+        return next((k for k in starts if self.decide(k, self.p_without_floor(k)) is not None), None)
 
-    def p_adjusted(self, n: float) -> float:
-        """Return the adjusted p-value of the distance for n seeds."""
-        return min(1.0, p_value(self.distance, self.sd, n) * self.factor)
+    def p_adjusted(self, n: int) -> float:
+        """Return the adjusted p-value of the distance."""
+        return self.step.adjust(self.n_tests * p_value(self.distance, self.sd, n))
+
+    def p_without_floor(self, n: float) -> float:
+        """Return what the adjusted p-value of n seeds (infinite: in the limit) is at least."""
+        return min(1.0, self.step.factor * self.n_tests * p_value(self.distance, self.sd, n))
 
 
 def judge(rows: Sequence[ClaimRow]) -> list[Verdict]:
@@ -94,13 +100,13 @@ def judge(rows: Sequence[ClaimRow]) -> list[Verdict]:
 
     A document's curve over epochs is one hypothesis, whose p-value is the smallest of its epochs times their number.
     """
-    factors: dict[str, float] = {}
+    tests: dict[str, tuple[int, HolmStep]] = {}
     by_document: dict[str, list[ClaimRow]] = {}
     for row in rows:
         by_document.setdefault(row.claim.source, []).append(row)
     for members in by_document.values():
-        factors.update(_factors(row for row in members if _is_testable(row)))
-    return [_judge(row, factors.get(row.claim.id, 1.0)) for row in rows]
+        tests.update(_tests(row for row in members if _is_testable(row)))
+    return [_judge(row, tests.get(row.claim.id)) for row in rows]
 
 
 def is_exact(claim: Claim) -> bool:
@@ -126,8 +132,8 @@ def _statistics(row: ClaimRow) -> tuple[float, float]:
     return distance_from_print(row.claim, mean), sd
 
 
-def _factors(rows: Iterable[ClaimRow]) -> dict[str, float]:
-    """Return by how much each claim's p-value is multiplied: length of its curve times Holm's factor of the curve."""
+def _tests(rows: Iterable[ClaimRow]) -> dict[str, tuple[int, HolmStep]]:
+    """Return for each claim of a document the length of its curve and the curve's step in Holm's procedure."""
     curves: dict[str, dict[str, float]] = {}
     for row in rows:
         claim = row.claim
@@ -135,12 +141,11 @@ def _factors(rows: Iterable[ClaimRow]) -> dict[str, float]:
         curve = "/".join([claim.approach, claim.metric, claim.dataset, claim.split]) if is_epoch else claim.id
         distance, sd = _statistics(row)
         curves.setdefault(curve, {})[claim.id] = p_value(distance, sd, row.sample.n)
-    together = {name: min(1.0, min(found.values()) * len(found)) for name, found in curves.items()}
-    holm = holm_factors(together)
-    return {claim: float(len(found) * holm[name]) for name, found in curves.items() for claim in found}
+    steps = holm({name: min(1.0, min(found.values()) * len(found)) for name, found in curves.items()})
+    return {claim: (len(found), steps[name]) for name, found in curves.items() for claim in found}
 
 
-def _judge(row: ClaimRow, factor: float) -> Verdict:
+def _judge(row: ClaimRow, test: tuple[int, HolmStep] | None) -> Verdict:
     claim, sample = row.claim, row.sample
     if not sample.n:
         return Verdict(claim, NOT_RUN, sample.gap.reason if sample.gap else "nothing was measured", sample)
@@ -152,20 +157,20 @@ def _judge(row: ClaimRow, factor: float) -> Verdict:
         outcome = EXACT if worst == 0 else NOT_REPRODUCED
         reason = "inside the printed digits" if worst == 0 else f"{worst:.2g} outside the printed digits"
         return Verdict(claim, outcome, reason, sample, difference, distance)
-    if not _is_testable(row):
+    if test is None:
         few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
         reason = f"{few}; {sample.gap.reason}" if sample.gap else few
         return Verdict(claim, INCONCLUSIVE, reason, sample, difference, distance)
-    return _tested(row, _Numbers(distance, _statistics(row)[1], claim.margin, factor))
+    return _tested(row, _Numbers(distance, _statistics(row)[1], claim.margin, *test))
 
 
 def _tested(row: ClaimRow, numbers: _Numbers) -> Verdict:
     claim, n = row.claim, row.sample.n
     width, p = half_width(numbers.sd, n), numbers.p_adjusted(n)
-    outcome, needed = numbers.decide(n), None
+    outcome, needed = numbers.decide(n, p), None
     if outcome is None:
         needed = numbers.seeds_needed(n)
-        is_hopeless = needed is None and numbers.decide(math.inf) is None
+        is_hopeless = needed is None and numbers.decide(math.inf, numbers.p_without_floor(math.inf)) is None
         outcome = UNRESOLVABLE if is_hopeless else INCONCLUSIVE
     mean = row.sample.mean
     assert mean is not None
