@@ -174,8 +174,8 @@ class Approach(ABC):
 
         Optional (capability "fit_many"). Each seed draws from the streams of its own context what `fit` would draw,
         so that both give the same numbers up to rounding. All contexts are told of an epoch before the next begins,
-        and all that were interrupted go on from the same epoch. What becomes of one seed touches no other: a context
-        whose seed has diverged says nothing until the last one has. The returned order is that of the contexts.
+        and all that were interrupted go on from the same epoch. What becomes of one seed touches no other: `epoch_end`
+        raises `Diverged` only when every seed has diverged. The posteriors come in the order of the contexts.
         """
         del train, rows, task, contexts
         raise Unsupported(f"{type(self).__name__} fits one seed at a time")

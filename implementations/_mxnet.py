@@ -142,9 +142,14 @@ class TrainingStep:
         learning_rate: float,
         mu: Tensor,
         rho: Tensor,
+        rho_rate_factor: float = 1.0,
     ) -> None:
-        """Start from mu and rho [P], which are copied; `used` says which layers the forward pass goes through."""
+        """Start from mu and rho [P], which are copied; `used` says which layers the forward pass goes through.
+
+        The learning rate of rho is `rho_rate_factor` times that of mu.
+        """
         self._prior, self._n_batches, self._learning_rate = prior, n_batches, learning_rate
+        self._rho_learning_rate = rho_rate_factor * learning_rate
         self._mu, self._rho = to_ndarray(mu).copy(), to_ndarray(rho).copy()
         self._epsilon, self._sigma, self._weights, self._from_data, self._work = (
             nd.zeros_like(self._mu) for _ in range(5)
@@ -183,7 +188,7 @@ class TrainingStep:
         slope = nd.Activation(self._rho, act_type="sigmoid", out=self._sigma)
         nd.elemwise_mul(self._work, slope, out=self._work)
         _subtract_scaled(self._mu, total, self._learning_rate)
-        _subtract_scaled(self._rho, self._work, self._learning_rate)
+        _subtract_scaled(self._rho, self._work, self._rho_learning_rate)
 
     def losses(self) -> list[float]:
         """Return the losses of the steps since the last call, nats a batch."""

@@ -72,11 +72,7 @@ class DropoutFcn(Approach):
     def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
         """See `Approach.fit_many`."""
         _dense.check_task("dropout_fcn", task, "classification")
-
-        def make(part: slice) -> Seeds:
-            return Seeds(self, train, rows[part], task, contexts[part])
-
-        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once_on_a_gpu(contexts))
+        return _seeds.fit_seeds(Seeds(self, train, rows, task, contexts), contexts, self.epochs)
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these matrices and biases."""

@@ -31,7 +31,6 @@ from torch import Tensor
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
 from implementations import _seeds
-from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import (
     Family,
     GaussianPosterior,
@@ -39,7 +38,8 @@ from implementations._kernels.gaussian_posterior import (
     log_probabilities,
 )
 from implementations._kernels.layout import Layout
-from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
+from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll
+from implementations._sampled_seeds import SampledSeeds
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,7 @@ class LinearBbb(Approach):
 
     def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
         """See `Approach.fit_many`."""
-
-        def make(part: slice) -> Seeds:
-            return Seeds(self, train, rows[part], task, contexts[part])
-
-        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once_on_a_gpu(contexts))
+        return _seeds.fit_seeds(Seeds(self, train, rows, task, contexts), contexts, self.epochs)
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior of stored means and standard deviations."""
@@ -96,41 +92,24 @@ class LinearBbb(Approach):
         return network
 
 
-class Seeds(_seeds.Seeds):
+class Seeds(SampledSeeds):
     """Seeds that learn together: their rows, their noise and one training step for all."""
 
     def __init__(self, recipe: LinearBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial means of every seed; see `Approach.fit_many`."""
-        self._recipe, self._task, self._contexts, self._name = recipe, task, contexts, train.name
-        self.network = recipe._network(task, *contexts, dtype=train.x.dtype)
-        self._adam = FlatAdam(
-            self.network.parameters, self.network.gradient, recipe.learning_rate, self.network.of_seed
-        )
+        network = recipe._network(task, *contexts, dtype=train.x.dtype)
+        super().__init__(network, recipe.learning_rate, [recipe._family(task, context.seed) for context in contexts])
+        self._recipe, self._contexts, self._name = recipe, contexts, train.name
         self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
-
-    def restore(self, states: Sequence[_seeds.State]) -> None:
-        """See `_seeds.Seeds`."""
-        self._adam.restore(*states)
 
     def epoch(self, epoch: int) -> list[dict[str, float]]:
         """See `_seeds.Seeds`."""
         recipe, contexts = self._recipe, self._contexts
-        self._adam.set_learning_rate(recipe.learning_rate / recipe.learning_rate_divisor ** (epoch - 1))
+        self.adam.set_learning_rate(recipe.learning_rate / recipe.learning_rate_divisor ** (epoch - 1))
         self._rows.shuffle([context.generator("shuffle", epoch) for context in contexts])
         noise = [StepNoise(context.stream("noise", epoch)) for context in contexts]
         batches = self._rows.batches(recipe.batch_size, contexts[0].steps_per_epoch)
         total = torch.zeros((), dtype=torch.float64, device=contexts[0].device)
         for batch in batches:
-            total = total + self.network.step(*self._rows.take(batch), noise, self._adam)
+            total = total + self.network.step(*self._rows.take(batch), noise, self.adam)
         return [{f"mnist/{self._name}/train_loss": loss / len(batches)} for loss in total.view(-1).tolist()]
-
-    def posterior(self, index: int) -> Posterior:
-        """See `_seeds.Seeds`."""
-        mu, rho = (self.network.of_seed(vector, index) for vector in (self.network.mu, self.network.rho))
-        family = self._recipe._family(self._task, self._contexts[index].seed)
-        # .to with copy: the parameters go on changing in place
-        return GaussianPosterior(family, mu.to("cpu", copy=True), sigma_of(rho).cpu())
-
-    def state(self, index: int) -> _seeds.State:
-        """See `_seeds.Seeds`."""
-        return self._adam.state(index)

@@ -47,7 +47,8 @@ class MxnetBbb(Approach):
 
     epochs: int = 10  # training epochs
     batch_size: int = 128  # images; the last batch of an epoch is what remains
-    learning_rate: float = 0.001  # of plain SGD on mu and rho
+    learning_rate: float = 0.001  # of plain SGD on mu
+    rho_rate_factor: float = 1.0  # learning rate of rho over that of mu
     hidden_units: int = 400  # of each of two hidden layers
     use_second_hidden: bool = False  # the forward pass uses the layer between the two hidden layers
     pixel_scale: float = 255 / 126  # of pixels in [0, 1]: the document divides bytes by 126
@@ -75,7 +76,16 @@ class MxnetBbb(Approach):
         family, prior = self._family(task, ctx.seed), self._prior()
         done, state = ctx.restore() or (0, self._start(family.layout, ctx))
         n_batches = math.ceil(task.n_train / self.batch_size)
-        step = TrainingStep(family.layout, family.used, prior, n_batches, self.learning_rate, state["mu"], state["rho"])
+        step = TrainingStep(
+            family.layout,
+            family.used,
+            prior,
+            n_batches,
+            self.learning_rate,
+            state["mu"],
+            state["rho"],
+            self.rho_rate_factor,
+        )
         average = state["average"].item() if "average" in state else None
         pixels, labels = to_ndarray(train.x.contiguous()), to_ndarray(train.y.contiguous())
         noise = torch.empty(family.layout.n_weights)

@@ -26,11 +26,11 @@ from torch import Tensor
 from bench.interface import Approach, Context, Gaussian, Noise, Posterior, Split, Task
 from bench.streams import StepNoise
 from implementations import _seeds
-from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior
 from implementations._kernels.layout import Layout
-from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll, sigma_of
+from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll
 from implementations._kernels.threads import one_thread
+from implementations._sampled_seeds import SampledSeeds
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,7 @@ class ToyBbb(Approach):
 
     def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
         """See `Approach.fit_many`."""
-
-        def make(part: slice) -> Seeds:
-            return Seeds(self, train, rows[part], task, contexts[part])
-
-        return _seeds.fit_seeds(make, contexts, self.epochs, _seeds.all_at_once(contexts))
+        return _seeds.fit_seeds(Seeds(self, train, rows, task, contexts), contexts, self.epochs)
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior of stored means and standard deviations."""
@@ -75,15 +71,14 @@ class ToyBbb(Approach):
         return Gaussian(outputs, torch.full_like(outputs, self.noise_std**2))
 
 
-class Seeds(_seeds.Seeds):
+class Seeds(SampledSeeds):
     """Seeds that learn together: their noise and one training step for all."""
 
     def __init__(self, recipe: ToyBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Start every seed at the same parameters; see `Approach.fit_many`."""
-        self._recipe, self._task, self._contexts, self._name = recipe, task, contexts, train.name
         objective = Objective(recipe.prior_std, 1, recipe.detach_mu, gaussian_nll(recipe.noise_std))
         n_seeds, n_rows = rows.shape
-        self.network = SampledMlp(
+        network = SampledMlp(
             recipe._layout(task),
             objective,
             n_rows,
@@ -91,16 +86,11 @@ class Seeds(_seeds.Seeds):
             dtype=train.x.dtype,
             device=contexts[0].device,
         )
-        self.network.rho.fill_(recipe.rho_start)
-        self._adam = FlatAdam(
-            self.network.parameters, self.network.gradient, recipe.learning_rate, self.network.of_seed
-        )
+        network.rho.fill_(recipe.rho_start)
+        super().__init__(network, recipe.learning_rate, [recipe._family(task, context.seed) for context in contexts])
+        self._contexts, self._name = contexts, train.name
         self._x, self._y = _seeds.TrainingRows(train, rows, contexts[0].device).take(slice(0, n_rows))
         self._n_steps = min(recipe.steps_per_interval, contexts[0].steps_per_epoch or recipe.steps_per_interval)
-
-    def restore(self, states: Sequence[_seeds.State]) -> None:
-        """See `_seeds.Seeds`."""
-        self._adam.restore(*states)
 
     def epoch(self, epoch: int) -> list[dict[str, float]]:
         """See `_seeds.Seeds`."""
@@ -108,15 +98,5 @@ class Seeds(_seeds.Seeds):
         losses = []
         with one_thread():
             for _ in range(self._n_steps):
-                losses.append(self.network.step(self._x, self._y, noise, self._adam))
+                losses.append(self.network.step(self._x, self._y, noise, self.adam))
         return [{f"toy/{self._name}/train_loss": loss} for loss in losses[0].view(-1).tolist()]
-
-    def posterior(self, index: int) -> Posterior:
-        """See `_seeds.Seeds`."""
-        mu, rho = (self.network.of_seed(vector, index) for vector in (self.network.mu, self.network.rho))
-        family = self._recipe._family(self._task, self._contexts[index].seed)
-        return GaussianPosterior(family, mu.to("cpu", copy=True), sigma_of(rho).cpu())
-
-    def state(self, index: int) -> _seeds.State:
-        """See `_seeds.Seeds`."""
-        return self._adam.state(index)

@@ -106,18 +106,14 @@ def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
     assert all(torch.equal(state[key], value) for key, value in kept.items())  # training did not touch the copy
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_groups_change_nothing(at_once):
-    module, approach = recipe("mlp", {})
+def test_every_seed_hears_of_an_epoch_before_any_begins_the_next():
+    _, approach = recipe("mlp", {})
     train, rows, task = problem("mlp")
-    told = contexts()
-    order = []
+    told, order = contexts(), []
     for context in told:
         context.on_epoch = lambda _, seed=context.seed: order.append(seed)
-    found = _seeds.fit_seeds(
-        lambda part: module.Seeds(approach, train, rows[part], task, told[part]), told, approach.epochs, at_once
-    )
-    assert order == [7, 0, 30] * 3  # an epoch of all before the next of any
+    found = approach.fit_many(train, rows, task, told)
+    assert order == [7, 0, 30] * 3
     for posterior, own, context in zip(found, rows, contexts(), strict=True):
         assert_same(posterior.arrays(), approach.fit(train.select(own), task, context).arrays())
 
@@ -135,15 +131,6 @@ def test_a_seed_without_numbers_harms_no_other(name):
     expected, seen = healthy.epoch(2), ill.epoch(2)
     assert [seen[0], seen[2]] == [expected[0], expected[2]]
     assert not all(value == value for value in seen[1].values())
-
-
-def test_only_a_gpu_takes_large_networks_together():
-    here = contexts()
-    assert _seeds.all_at_once_on_a_gpu(here) == 1
-    for context in here:
-        context.device = torch.device("cuda")
-    assert _seeds.all_at_once_on_a_gpu(here) == 3
-    assert _seeds.all_at_once(contexts()) == 3
 
 
 @pytest.mark.parametrize("name", ["train50k", "train60k"])

@@ -130,6 +130,24 @@ def test_unused_layer_moves_by_its_kl_term_only():
     torch.testing.assert_close(moved, expected, rtol=1e-6, atol=0)
 
 
+def test_rho_learns_at_its_own_rate():
+    """One step with a factor moves rho by that factor more, and mu just as far."""
+    moved = {}
+    for factor in (1.0, 8.0):
+        source = torch.Generator().manual_seed(4)
+        mu = torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64)
+        rho = torch.full_like(mu, -3.0)
+        step = TrainingStep(SMALL, (True, True, True), Prior(1.0), BATCHES, 2.0**-10, mu, rho, factor)
+        x, y = torch.rand(6, 7, generator=source, dtype=torch.float64), torch.randint(3, (6,), generator=source)
+        step(to_ndarray(x), to_ndarray(y), torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64))
+        moved[factor] = {
+            name: value - start for (name, value), start in zip(step.parameters().items(), (mu, rho), strict=True)
+        }
+    torch.testing.assert_close(moved[8.0]["mu"], moved[1.0]["mu"], rtol=0, atol=0)
+    assert moved[1.0]["rho"].abs().max() > 0
+    torch.testing.assert_close(moved[8.0]["rho"], 8 * moved[1.0]["rho"], rtol=1e-9, atol=1e-15)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     share=st.floats(0.05, 1.0),
