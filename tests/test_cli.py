@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from bench.cli import INCOMPLETE, USAGE, main
+from bench.cli import main
+from bench.commands.options import INCOMPLETE, USAGE
 
 
 def lines(capsys):

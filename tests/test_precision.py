@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cli import INCOMPLETE, main
+from bench.cli import main
+from bench.commands.options import INCOMPLETE
 from bench.errors import ConfigError
 from bench.plan import Selection, cells
 from bench.precision import (

@@ -14,7 +14,8 @@ from synthetic import manifests
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench import timing
-from bench.cli import INCOMPLETE, USAGE, main
+from bench.cli import main
+from bench.commands.options import INCOMPLETE, USAGE
 from bench.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.interface import Approach, Categorical, Posterior, Split, Task
 from bench.measuring import ROW_NOISE_ROWS

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.claims import ClaimRow, Gap, Sample, load_claims
-from bench.cli import USAGE, main
+from bench.cli import main
+from bench.commands.options import USAGE
 from bench.stats import verdicts
 from bench.stats.prediction import half_width, holm, p_value
 from bench.stats.verdicts import (

@@ -1,0 +1,1 @@
+"""The commands, one subject a file: `add(commands)` declares a file's commands to the parser."""

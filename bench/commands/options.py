@@ -1,0 +1,118 @@
+"""What several commands share: exit codes, the forms of options, the selection of cells and of records."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bench.errors import ConfigError, unknown_name
+from bench.plan import PROTOCOLS, Cell, Selection, cells
+from bench.precision import PRECISIONS
+from bench.recipes import PROFILES
+
+FAILED = 1
+USAGE = 2
+INCOMPLETE = 3
+INTERRUPTED = 130
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that an option names: a count, or a list."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"seeds '{text}' are no numbers; give a count (3) or a list (0,4,7)") from None
+    if len(numbers) == 1 and "," not in text:
+        if numbers[0] < 1:
+            raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is below 1; give a count such as 3")
+        return tuple(range(numbers[0]))
+    if min(numbers) < 0:
+        raise argparse.ArgumentTypeError(f"seed {min(numbers)} is negative; give seeds from 0")
+    return tuple(dict.fromkeys(numbers))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names of a list separated by commas."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Return the counts of a list separated by commas."""
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+
+
+def positive(text: str) -> float:
+    """Return a positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return value
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which records are meant."""
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    parser.add_argument(
+        "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
+    )
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose cells."""
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
+    parser.add_argument("--all", action="store_true", help="every approach of the documents")
+    parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
+    parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
+    parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
+    parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    add_place(parser)
+
+
+def select(arguments: argparse.Namespace) -> list[Cell]:
+    """Return the cells that the options of `add_selection` choose; raises ConfigError."""
+    if arguments.all and arguments.approaches:
+        raise ConfigError("give either --all or names of approaches, not both")
+    if not arguments.all and not arguments.approaches:
+        raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
+    check_device(arguments.device)
+    return cells(
+        Selection(
+            approaches=tuple(arguments.approaches),
+            recipes=tuple(arguments.recipe),
+            protocols=tuple(arguments.protocol),
+            seeds=arguments.seeds,
+            profile=arguments.profile,
+            device=arguments.device,
+            precision=arguments.precision,
+            apart=arguments.apart,
+        )
+    )
+
+
+def check_device(name: str) -> None:
+    """Raise ConfigError on a device that is unknown or not there."""
+    import torch
+
+    if name == "cpu":
+        return
+    if name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:]):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
+    index = int(name.split(":")[1]) if ":" in name else 0
+    if index >= torch.cuda.device_count():
+        raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
+
+
+def check_place(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError on an unknown profile or precision."""
+    if arguments.profile not in PROFILES:
+        raise unknown_name("profile", arguments.profile, PROFILES)
+    if arguments.precision not in PRECISIONS:
+        raise unknown_name("precision", arguments.precision, PRECISIONS)

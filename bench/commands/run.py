@@ -1,0 +1,180 @@
+"""`run`, `plan`, `status`: train and measure what is missing, how long that takes, and what is there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from bench import environment
+from bench.commands.options import INCOMPLETE, add_selection, positive, select
+from bench.commands.table import print_tables
+from bench.errors import ConfigError
+from bench.plan import Cell, Estimate, estimate
+from bench.progress import Progress, duration
+from bench.registry import source_files
+from bench.store import Store
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
+    add_selection(run)
+    run.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    run.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
+    run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    run.add_argument("--stale", action="store_true", help="also run again what older code made")
+    run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    run.add_argument("--quiet", action="store_true", help="no progress")
+    run.set_defaults(action=_run)
+
+    plan = commands.add_parser("plan", help="what would run, and how long it takes")
+    add_selection(plan)
+    plan.add_argument("--json", action="store_true", help="for machines")
+    plan.set_defaults(action=_plan)
+
+    status = commands.add_parser("status", help="which cells are done, failed, stale, running or missing")
+    add_selection(status)
+    status.add_argument("--json", action="store_true", help="for machines")
+    status.set_defaults(action=_status)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from bench.runner import run
+    from bench.worker import Options
+
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ConfigError(f"--threads {arguments.threads} is below 1")
+    chosen = select(arguments)
+    store = Store(arguments.results)
+    records, problems = store.all_records()
+    costs = _estimates(chosen, records, arguments.threads)
+    options = Options(
+        root=str(arguments.results.resolve()),
+        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
+        threads=arguments.threads,
+    )
+    progress = Progress(costs, quiet=arguments.quiet)
+    results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit, arguments.stale)
+    for problem in problems:
+        print(f"warning: {problem.reason}", file=sys.stderr)
+    print_tables(arguments, store, write=True)
+    bad = [result for result in results if result.outcome != "done"]
+    for result in bad:
+        print(f"{result.outcome}: {result.cell.title()}: {result.reason}", file=sys.stderr)
+    new = sum(not result.was_there for result in results)
+    print(f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call")
+    return INCOMPLETE if bad else 0
+
+
+def _estimates(
+    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
+) -> dict[str, Estimate]:
+    import torch
+
+    from bench.timing import matmul_rate
+
+    known = [*records, *_committed(records)]
+    rate = None
+    if any("matmul_rate" in record["provenance"] for record in known):
+        rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
+    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
+    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
+    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in both}
+
+
+def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
+    """Return by identity the cells to be done, as they will be keyed, each with the cells of the same computation."""
+    from bench.batches import arrange
+    from bench.runner import existing, is_final
+
+    todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
+    return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
+
+
+def _committed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records that come with the repository, to learn costs from where a results folder is new."""
+    if records:
+        return []
+    folder = Path(__file__).resolve().parents[2] / "results"
+    return Store(folder).all_records()[0]
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from bench.batches import fit_keys
+
+    chosen = select(arguments)
+    store = Store(arguments.results)
+    costs = _estimates(chosen, store.all_records()[0])
+    to_do = _as_fitted(chosen, store)
+    rows: list[dict[str, Any]] = []
+    seen = set()
+    for named in chosen:
+        cell, group = to_do.get(named.identity, (named, []))
+        cost = costs[cell.key]
+        done = not group
+        trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
+        fit_s = None if done else 0.0 if trained else cost.fit_s
+        if not done:
+            seen.add(cell.fit_key)
+        rows.append(
+            {
+                "cell": cell.title(),
+                "state": "done" if done else "cannot run here" if cell.skip else "to do",
+                "training": 0.0 if done or cell.skip else fit_s,
+                "measuring": 0.0 if done or cell.skip else cost.measure_s,
+                "seeds together": len(fit_keys(group)),
+                "basis": cell.skip or cost.basis,
+            }
+        )
+    known = sum((row["training"] or 0.0) + (row["measuring"] or 0.0) for row in rows)
+    unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
+    if arguments.json:
+        print(json.dumps({"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown}, indent=1))
+        return 0
+    shown = [{**row, "training": duration(row["training"]), "measuring": duration(row["measuring"])} for row in rows]
+    print(tabulate(shown, headers="keys"))
+    more = f", and {unknown} cells of unknown length" if unknown else ""
+    print(f"\nexpected in all: {duration(known)}{more}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from filelock import Timeout
+
+    from bench.batches import checkpoint_key
+    from bench.runner import existing, is_stale
+
+    chosen = select(arguments)
+    store = Store(arguments.results)
+    to_do = _as_fitted(chosen, store)
+    rows = []
+    for cell in chosen:
+        record = existing(cell, store)
+        state = "missing" if record is None else record["outcome"]
+        if record is not None and is_stale(record):
+            state += ", made by older code"
+        if record is None and store.root.exists():
+            try:
+                with store.lock(cell.lock_key).acquire(timeout=0):
+                    if store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
+                        state = "interrupted, will resume"
+            except Timeout:
+                state = "running"
+        timings = record["timings"] if record else {}
+        rows.append(
+            {
+                "cell": cell.title(),
+                "state": state,
+                "made": record["provenance"].get("started", "") if record else "",
+                "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
+                "reason": record["reason"] if record else cell.skip,
+            }
+        )
+    print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
+    return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE

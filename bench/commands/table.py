@@ -1,0 +1,85 @@
+"""`table`: the tables from the records."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.commands.options import INCOMPLETE, add_place, check_place
+from bench.errors import ConfigError, unknown_name
+from bench.registry import manifests
+from bench.store import Store
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    table = commands.add_parser("table", help="make the tables from the records")
+    table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
+    add_place(table)
+    table.add_argument("--format", choices=("text", "md", "csv"), default="text", help="how to print it")
+    table.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
+    table.add_argument("--readme", type=Path, help="update the generated blocks of this README")
+    table.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
+    table.set_defaults(action=_table)
+
+
+def _table(arguments: argparse.Namespace) -> int:
+    from bench.report import tables
+
+    check_place(arguments)
+    store = Store(arguments.results)
+    made, problems = _make_tables(arguments, store)
+    if arguments.name == "throughput" and arguments.name not in made:
+        raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
+    if arguments.name is not None and arguments.name not in made:
+        raise unknown_name("table", arguments.name, made)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    if arguments.write:
+        tables.write_tables(made, _table_folder(arguments))
+    if arguments.readme is not None:
+        differs = tables.update_readme(arguments.readme, made, check=arguments.check)
+        if differs and arguments.check:
+            print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
+            return 1
+    elif arguments.name is not None:
+        print(tables.render(made[arguments.name], arguments.format))
+    else:
+        print(tables.terminal_summary(made))
+    return INCOMPLETE if problems else 0
+
+
+def print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> None:
+    """Print the summary of a results folder's tables; `write` also writes them all."""
+    from bench.report import tables
+
+    made, problems = _make_tables(arguments, store)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    if write:
+        tables.write_tables(made, _table_folder(arguments))
+    print(tables.terminal_summary(made))
+
+
+def _table_folder(arguments: argparse.Namespace) -> Path:
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
+    usual = ["full", "cpu", "float32"]
+    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
+    folder: Path = arguments.results / "tables"
+    return folder / name if name else folder
+
+
+def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
+    from bench.claims import load_claims
+    from bench.report import tables
+    from bench.throughput.files import read_all as read_speeds
+
+    records, problems = store.all_records()
+    device = arguments.device.split(":")[0]
+    chosen = tables.select(records, arguments.profile, device, arguments.precision)
+    speeds, untrusted = read_speeds(arguments.results)
+    made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
+    return made, [*(problem.reason for problem in problems), *untrusted]
