@@ -150,7 +150,7 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
             "fit": fit_key,
             "recipe": recipe_name,
             "protocol": protocol,
-            "rows": budget.rows,
+            "rows": budget.common_rows if protocol == "common" else budget.rows,
             "draws": budget.draws,
             "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
             "version": [PROTOCOL_VERSION, METRICS_VERSION],
@@ -209,12 +209,10 @@ def estimate(
     alike = [
         record
         for record in records
-        if record["outcome"] == "done"
-        and all(record[name] == cell.naming()[name] for name in same)
-        and _length(record["profile"]) == _length(cell.profile)
+        if record["outcome"] == "done" and all(record[name] == cell.naming()[name] for name in same)
     ]
     training = _best(cell, _trained_alike(cell, alike), source)
-    measuring = _best(cell, [record for record in alike if record["protocol"] == cell.protocol], source)
+    measuring = _best(cell, _measured_alike(cell, alike), source)
     if not training:
         return Estimate(None, None, "no record of this approach, device and precision to learn from")
     epochs = cell.values.get("epochs", 0)
@@ -232,15 +230,26 @@ def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Map
     A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
     no more than one after the other.
     """
-    alone = [record for record in records if "batched" not in record["timings"]]
-    together = [record for record in records if "batched" in record["timings"]]
+    steps = profile(cell.profile).steps_per_epoch
+    alike = [record for record in records if profile(record["profile"]).steps_per_epoch == steps]
+    alone = [record for record in alike if "batched" not in record["timings"]]
+    together = [record for record in alike if "batched" in record["timings"]]
     return (together or alone) if cell.batched else alone
 
 
-def _length(name: str) -> tuple[int | None, int | None, int]:
-    """Return what makes an epoch and a measurement as long as others; the number of epochs does not."""
+def _measured_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the records that were measured by the cell's protocol on as many rows with as many draws."""
+    return [
+        record
+        for record in records
+        if record["protocol"] == cell.protocol
+        and _extent(record["profile"], cell.protocol) == _extent(cell.profile, cell.protocol)
+    ]
+
+
+def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
     found = profile(name)
-    return found.steps_per_epoch, found.rows, found.draws
+    return (found.common_rows, found.draws) if protocol == "common" else (found.rows,)
 
 
 def _flaws(cell: Cell, record: Mapping[str, Any], source: str | None) -> tuple[str, ...]:

@@ -54,13 +54,18 @@ class Protocol(ABC):
     ) -> None:
         self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
 
+    @property
+    def n_rows(self) -> int | None:
+        """Return how many of the first rows of each data set are measured, None for all."""
+        return self.budget.rows
+
     def split(self, name: str) -> Split:
         """Load a split of MNIST, cut to the profile's rows, onto the device that predicts."""
-        return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.budget.rows), self.device)
+        return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.n_rows), self.device)
 
     def ood(self, name: str) -> Split:
         """Load an out-of-distribution set, cut and placed likewise; raises DataMissing."""
-        return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.budget.rows), self.device)
+        return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.n_rows), self.device)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """Measure what the document prints after an epoch; nothing by default."""
@@ -74,6 +79,11 @@ class Protocol(ABC):
 
 class Common(Protocol):
     """Official test set, 100 draws, mean of probabilities; every out-of-distribution set; pruning; speed."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """See `Protocol.n_rows`."""
+        return self.budget.common_rows
 
     def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
         """See `Protocol.final`."""
