@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe & Ito 2008, "Color Universal Design"; with each goes a marker and a line style of its own."""
@@ -18,7 +19,7 @@ def style() -> Iterator[None]:
     """Draw in the suite's style inside this context, without a window."""
     import matplotlib as mpl
 
-    settings = {
+    settings: dict[Any, Any] = {
         "axes.grid": True,
         "axes.prop_cycle": mpl.cycler(color=COLOURS),
         "axes.spines.right": False,
