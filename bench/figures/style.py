@@ -18,10 +18,11 @@ WIDTH = 6.4  # of a figure of one panel, inches
 def style() -> Iterator[None]:
     """Draw in the suite's style inside this context, without a window."""
     import matplotlib as mpl
+    from cycler import cycler
 
     settings: dict[Any, Any] = {
         "axes.grid": True,
-        "axes.prop_cycle": mpl.cycler(color=COLOURS),
+        "axes.prop_cycle": cycler(color=COLOURS),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "figure.constrained_layout.use": True,
