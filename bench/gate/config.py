@@ -45,6 +45,7 @@ class GatedCell:
     protocol: str
     n_seeds: int
     metrics: tuple[GatedMetric, ...]
+    may_diverge: str = ""  # why a seed of this recipe may diverge in unchanged code; '' where none may
 
     @property
     def name(self) -> str:
@@ -222,10 +223,11 @@ def _cells(row: _Table, most: int) -> list[GatedCell]:
     if not metrics or len({metric.key for metric in metrics}) < len(metrics):
         raise row.error("metrics", [metric.key for metric in metrics], "at least one metric, each once")
     recipes = row.take("recipes", list, "a list of recipes")
+    may_diverge = row.take("may_diverge", str, "why a seed of unchanged code may diverge", "")
     row.end()
     if not recipes:
         raise row.error("recipes", recipes, "at least one recipe")
-    return [GatedCell(approach, str(recipe), protocol, n_seeds, metrics) for recipe in recipes]
+    return [GatedCell(approach, str(recipe), protocol, n_seeds, metrics, may_diverge) for recipe in recipes]
 
 
 def _metric(row: _Table) -> GatedMetric:

@@ -1,0 +1,126 @@
+"""The gate on real fits of two steps: each planted fault is caught through the real code, an unchanged rerun is not."""
+
+import contextlib
+import datetime
+
+import pytest
+from gate_folders import split_sha
+
+from bench.gate.checks import FAIL, PASS
+from bench.gate.config import load_gate
+from bench.gate.fresh import fresh_cells, repeated_cells, run_fresh
+from bench.gate.judge import judge
+from bench.gate.plants import FAULTS
+from bench.gate.power import effects_of, read_effects, save_effects
+from bench.plan import Selection, cells
+from bench.runner import run
+from bench.store import Store
+from bench.worker import Options
+from tests.test_runner import Silent
+
+# Margins of zero: with two steps of training, only the seeds' spread says what is large. The KL makes nearly all of
+# linear_bbb's loss; two steps of Adam at twice the rate move a network twice as far; and the network without dropout
+# is where dropout left on shows.
+TEXT = """
+schema = 1
+profile = "smoke"
+device = "cpu"
+precision = "float32"
+alpha = 0.05
+reference_seeds = 8
+fresh_seeds = [1000, 1001]
+limit_s = 60
+
+[repeat]
+seed = 0
+cells = ["mlp/corrected/common"]
+
+[[gated]]
+approach = "mlp"
+recipes = ["corrected"]
+protocol = "common"
+metrics = [{{ key = "mnist/nll", margin = 0.0, reason = "r" }}]
+
+[[gated]]
+approach = "linear_bbb"
+recipes = ["corrected"]
+protocol = "common"
+metrics = [{{ key = "last epoch/mnist/{{train}}/train_loss", margin = 0.0, reason = "r" }}]
+
+[[gated]]
+approach = "dropout_fcn"
+recipes = ["corrected"]
+protocol = "common"
+metrics = [{{ key = "mnist/mean_network/nll", margin = 0.0, reason = "r" }}]
+
+[splits]
+train60k = "{train60k}"
+test10k = "{test10k}"
+"""
+CAUGHT = {  # fault -> beginning of a check that must fail
+    "kl-scale": "linear_bbb/corrected/common last epoch",
+    "learning-rate": "mlp/corrected/common mnist/nll",
+    "dropout-on": "dropout_fcn/corrected/common mnist/mean_network/nll",
+    "wrong-split": "rows learnt from",
+    "seed-ignored": "seeds linear_bbb",
+}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """Return a gate and the folder of its reference: eight real seeds of every cell."""
+    root = tmp_path_factory.mktemp("gate")
+    (root / "gate.toml").write_text(TEXT.format(train60k=split_sha("train60k"), test10k=split_sha("test10k")))
+    gate = load_gate(root / "gate.toml")
+    for cell in gate.cells:
+        chosen = Selection(
+            approaches=(cell.approach,),
+            recipes=(cell.recipe,),
+            protocols=(cell.protocol,),
+            seeds=tuple(range(8)),
+            profile="smoke",
+        )
+        run(cells(chosen), Store(root), Options(str(root), threads=1, retain=False), Silent(), "inline")
+    return gate, root
+
+
+def gated(real, folder, plant=contextlib.nullcontext):
+    gate, root = real
+    with plant():
+        run_fresh(gate, folder, 1, Silent(), "inline")
+    report = judge(gate, root, folder, datetime.date(2026, 1, 1))
+    states = {f"{check.cell} {check.key}": check.state for check in report.metrics}
+    states |= {check.name: check.state for check in report.checks}
+    return report, states
+
+
+def test_every_fault_has_its_check():
+    assert CAUGHT.keys() == FAULTS.keys()
+
+
+def test_an_unchanged_rerun_passes(real, tmp_path):
+    report, states = gated(real, tmp_path)
+    assert report.passed, [name for name, state in states.items() if state not in (PASS, "not comparable")]
+    assert states["repeat mlp/corrected/common"] == PASS
+    assert len(fresh_cells(report.gate)) == 6
+    assert len(repeated_cells(report.gate)) == 1
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_planted_fault_is_caught(real, tmp_path, name):
+    report, states = gated(real, tmp_path, FAULTS[name].plant)
+    assert not report.passed
+    failed = [check for check, state in states.items() if state == FAIL]
+    assert any(check.startswith(CAUGHT[name]) for check in failed), failed
+    # the plan still says the same: what is caught is what the code did, not what was asked for
+    assert all(state == PASS for check, state in states.items() if check.startswith("plan "))
+
+
+def test_effects_of_a_fault_are_kept(real, tmp_path):
+    report, _ = gated(real, tmp_path / "fresh", FAULTS["learning-rate"].plant)
+    path = tmp_path / "planted.csv"
+    save_effects(path, effects_of("learning-rate", report))
+    save_effects(path, effects_of("learning-rate", report))  # in place of the older ones
+    kept = read_effects(path)
+    assert sorted(effect.cell for effect in kept) == sorted(cell.name for cell in report.gate.cells)
+    assert {effect.mean for effect in kept} == {check.shift.fresh_mean for check in report.metrics}
