@@ -122,7 +122,7 @@ def planned_records(gate, cell, seeds, apart=False, shift=0.0):
 
 def reference_folder(root, gate, n_seeds=8):
     store = Store(root)
-    for cell in gate.cells:
+    for cell in gate.cells if n_seeds else ():
         for made in planned_records(gate, cell, range(n_seeds)):
             write(store, made)
     return store

@@ -31,7 +31,7 @@ def judged(tmp_path, path, capsys):
 
 def change(store, pattern, **changes):
     """Change fields of the records whose files fit a pattern; a dict updates the field."""
-    paths = sorted(store.records.glob(pattern))
+    paths = sorted(store.records.glob(f"{pattern}.json"))
     assert paths
     for path in paths:
         old = read_record(path)
@@ -113,7 +113,7 @@ def lose(fresh):
 
 
 def skip(fresh):
-    for file in sorted(fresh.records.glob("toy_bbb/*")):
+    for file in sorted(fresh.records.glob("toy_bbb/*.json")):
         fresh.write({**read_record(file), "outcome": "skipped", "reason": "no framework", "metrics": {}})
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from bench.gate.config import Gate
 from bench.stats.gating import Design, false_alarm_rate
 
 State = Literal["pass", "fail", "missing", "waived", "not comparable"]
-PASS, FAIL, MISSING, WAIVED, NOT_COMPARABLE = "pass", "fail", "missing", "waived", "not comparable"
+PASS: Final = "pass"
+FAIL: Final = "fail"
+MISSING: Final = "missing"
+WAIVED: Final = "waived"
+NOT_COMPARABLE: Final = "not comparable"
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,10 @@ class Fault:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Put what `change` makes of an attribute in its place."""
     before = getattr(owner, name)
-    setattr(owner, name, value)
+    setattr(owner, name, change(before))
     try:
         yield
     finally:
@@ -50,17 +51,18 @@ def _kl_scale() -> AbstractContextManager[None]:
         task = Task(*arguments, **named)
         return dataclasses.replace(task, n_train=max(1, task.n_train // 2))
 
-    return _replaced(worker, "Task", halved)
+    return _replaced(worker, "Task", lambda _: halved)
 
 
 def _learning_rate() -> AbstractContextManager[None]:
-    original = worker.build
+    def doubled(build: Callable[..., Any]) -> Callable[..., Approach]:
+        def build_doubled(*arguments: Any) -> Approach:
+            approach = build(*arguments)
+            if hasattr(approach, "learning_rate"):  # the blind network has none
+                approach = dataclasses.replace(approach, learning_rate=2 * approach.learning_rate)
+            return approach  # type: ignore[no-any-return]
 
-    def doubled(*arguments: Any) -> Approach:
-        approach: Any = original(*arguments)
-        if not hasattr(approach, "learning_rate"):
-            return approach  # type: ignore[no-any-return]  # nothing is learnt
-        return dataclasses.replace(approach, learning_rate=2 * approach.learning_rate)  # type: ignore[no-any-return]
+        return build_doubled
 
     return _replaced(worker, "build", doubled)
 
@@ -74,7 +76,7 @@ def _wrong_split() -> Iterator[None]:
         split = test_rows(name, seeds[0], data_dir)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
 
-    with _replaced(worker, "load_split", test_rows), _replaced(worker, "load_shared", of_all):
+    with _replaced(worker, "load_split", lambda _: test_rows), _replaced(worker, "load_shared", lambda _: of_all):
         yield
 
 
@@ -84,15 +86,16 @@ def _dropout_on() -> AbstractContextManager[None]:
     def still_dropping(self: Posterior) -> Posterior:
         return self
 
-    return _replaced(DropoutPosterior, "mean_network", still_dropping)
+    return _replaced(DropoutPosterior, "mean_network", lambda _: still_dropping)
 
 
 def _seed_ignored() -> AbstractContextManager[None]:
-    original = contexts.RunContext.__init__
+    def without_seed(begin: Callable[..., None]) -> Callable[..., None]:
+        def begin_without(self: contexts.RunContext, *arguments: Any) -> None:
+            begin(self, *arguments)
+            self.seed = 0
 
-    def without_seed(self: contexts.RunContext, *arguments: Any) -> None:
-        original(self, *arguments)
-        self.seed = 0
+        return begin_without
 
     return _replaced(contexts.RunContext, "__init__", without_seed)
 
