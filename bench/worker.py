@@ -21,6 +21,7 @@ from bench import environment, timing
 from bench.batches import checkpoint_key, fit_keys
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
+from bench.data.fingerprint import split_hash
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
@@ -126,7 +127,7 @@ def _train(
         return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
     wall_s = (time.perf_counter() - start) / len(cells)
     fits: dict[str, Fit | Diverged] = {}
-    for cell, context, posterior in zip(cells, fitting.contexts, posteriors, strict=True):
+    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = Diverged(context.diverged)
             continue
@@ -138,7 +139,11 @@ def _train(
             "epochs": context.epochs,
             "timings": timings,
             "model": _model_size(posterior),
-            "provenance": {"started": started, **_provenance(cell, load_before, fitting.threads)},
+            "provenance": {
+                "started": started,
+                **_provenance(cell, load_before, fitting.threads),
+                "train_sha256": split_hash(train, None if rows is None else rows[place]),
+            },
         }
         fits[cell.fit_key] = Fit(posterior, info)
     return fits
