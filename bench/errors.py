@@ -34,6 +34,10 @@ class MissingFramework(BenchError):
     """A framework that an approach needs is not installed; the message names the extra."""
 
 
+class BrokenApproach(BenchError):
+    """A registered approach cannot be used; the message says which, where it is and why."""
+
+
 class Diverged(BenchError):
     """Training met a loss that is not finite."""
 

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import environment, timing
+from bench import environment, plugins, timing
 from bench.batches import checkpoint_key, fit_keys
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
@@ -43,6 +43,7 @@ class Options:
     data_dir: str | None = None
     threads: int | None = None
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
+    approaches: str = field(default_factory=plugins.path)  # where those from outside are found
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
@@ -366,6 +367,7 @@ def _fit_or_why_not(
 
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
+    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
     try:
         work(cells, options, connection.send)
         connection.send({"kind": "end"})

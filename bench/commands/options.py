@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from bench import plugins
 from bench.errors import ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Selection, cells
 from bench.precision import PRECISIONS
@@ -55,8 +57,35 @@ def positive(text: str) -> float:
     return value
 
 
+class _ApproachPath(argparse.Action):
+    """Register a folder of approaches before anything asks what there is."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace
+        if not Path(values).exists():
+            parser.error(f"{option_string} {values} is not there; give a folder with NAME.py and NAME.toml")
+        plugins.add_to_path(values)
+
+
+def add_approach_path(parser: argparse.ArgumentParser) -> None:
+    """Add the option that registers approaches from outside."""
+    parser.add_argument(
+        "--approach-path",
+        action=_ApproachPath,
+        metavar="DIR",
+        help=f"folder of more approaches (or ${plugins.VARIABLE})",
+    )
+
+
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which records are meant."""
+    add_approach_path(parser)
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
