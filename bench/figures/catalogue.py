@@ -6,13 +6,41 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.figures import pruning, training
+from bench.figures import (
+    accuracy,
+    answers,
+    cost,
+    detection,
+    digits,
+    draw_counts,
+    forest,
+    pruning,
+    rabanser,
+    toys,
+    training,
+    uncertainty,
+    votes,
+)
 from bench.figures.figure import Absent, Figure
 from bench.figures.source import Source
 from bench.figures.style import style
 
 FORMATS = ("svg", "png")
-MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (training.make, pruning.make)
+MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
+    accuracy.make,
+    digits.make,
+    votes.make,
+    toys.make,
+    answers.make,
+    rabanser.make,
+    training.make,
+    forest.make,
+    uncertainty.make,
+    detection.make,
+    pruning.make,
+    cost.make,
+    draw_counts.make,
+)
 
 
 def survey(
