@@ -1,4 +1,4 @@
-"""The answer in short: how many reported numbers reproduce, the headline ones drawn, and what the uncertainty is worth."""
+"""The answer in short: how many reported numbers reproduce, the headline ones drawn, what the uncertainty is worth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.claims import Claim, metrics_of
 from bench.report.accuracy import headline
-from bench.report.cells import FRACTION, SIX, THREE, Cell, Linked, Table, make_table, of_claim
+from bench.report.cells import FRACTION, SIX, THREE, Cell, Digits, Linked, Number, Table, make_table, of_claim
 from bench.report.page.grid import tone
 from bench.report.page.links import anchor
 from bench.report.records import Results
@@ -15,6 +15,7 @@ from bench.report.verdicts import counts_text
 from bench.stats.prediction import half_width
 from bench.stats.verdicts import ENOUGH, OUTCOMES, Verdict, is_exact
 
+MARGINS = Digits(decimals=2, signed=True)
 DRAWING = "difference in margins"
 REACH = 3.0  # margins to either side that a strip shows
 BRIEF = {
@@ -31,6 +32,18 @@ BRIEF = {
 
 
 @dataclass(frozen=True)
+class Part:
+    """One outcome's share of a bar, start and width in percent."""
+
+    outcome: str
+    tone: str
+    place: int  # among the outcomes, which decides the colour
+    count: int
+    start: float
+    width: float
+
+
+@dataclass(frozen=True)
 class Bar:
     """The verdicts of one document as shares of a line."""
 
@@ -38,7 +51,7 @@ class Bar:
     href: str
     n_claims: int
     seeds: str
-    parts: tuple[tuple[str, str, int, float, float], ...]  # outcome, tone, count, start and width in percent
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -82,11 +95,11 @@ def bars(verdicts: Sequence[Verdict]) -> list[Bar]:
     for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
         mine = [verdict for verdict in verdicts if verdict.claim.source == document]
         parts, start = [], 0.0
-        for outcome in OUTCOMES:
+        for place, outcome in enumerate(OUTCOMES):
             count = sum(verdict.outcome == outcome for verdict in mine)
             width = 100 * count / len(mine)
             if count:
-                parts.append((outcome, tone(outcome), count, round(start, 2), round(width, 2)))
+                parts.append(Part(outcome, tone(outcome), place, count, round(start, 2), round(width, 2)))
             start += width
         found.append(Bar(document, f"#{anchor('document', document)}", len(mine), _span(_seeds(mine)), tuple(parts)))
     return found
@@ -102,7 +115,7 @@ def headlines(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verd
 
 
 def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
-    """One line a headline number; the column of drawings is filled by `strip`, in the same order."""
+    """One line a headline number; the page draws the column `DRAWING`, see `strip`."""
     lines = []
     for verdict in verdicts:
         claim, here = verdict.claim, (of_claim(verdict.claim.id),)
@@ -116,8 +129,8 @@ def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
                 claim.unit or "1",
                 Linked(claim.printed, here),
                 Cell(verdict.sample, digits),
-                "" if claim.margin == 0 else f"{claim.margin:g}",
-                "",
+                f"{claim.margin:g}" if claim.margin else "-",
+                _in_margins(verdict),
                 Linked(verdict.outcome, here),
             ]
         )
@@ -129,6 +142,12 @@ def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
         f"before the runs. It ends {REACH:.0f} margins away; a triangle is further out. {results.describe()}"
     )
     return make_table("headlines", "The headline numbers, drawn", caption, columns, lines, [])
+
+
+def _in_margins(verdict: Verdict) -> Number | str:
+    if verdict.difference is None or verdict.claim.margin == 0:
+        return "-"
+    return Number(verdict.difference / verdict.claim.margin, MARGINS, verdict.sample.sources)
 
 
 def strip(verdict: Verdict) -> Strip | None:
@@ -170,8 +189,8 @@ def brief_table(results: Results) -> Table:
     ]
     caption = (
         "Common protocol: official test set, 100 draws, mean of probabilities. ECE: expected calibration error, 0 is "
-        "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit should "
-        "have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is chance, 1 is "
+        "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit "
+        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is chance, 1 is "
         f"best. Refused: share of images answered with 'I don't know' by the median rule. {results.describe()}"
     )
     title = "Can the uncertainty be believed?"

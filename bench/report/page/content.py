@@ -46,8 +46,11 @@ class Content:
     faults: Sequence[Table] = ()
 
 
-def collect(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> Content:
+def collect(
+    root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32", with_figures: bool = True
+) -> Content:
     """Read a results folder; raises ConfigError if the claims or the list of their documents cannot be read."""
+    from bench.figures.catalogue import figures
     from bench.registry import manifests
     from bench.store import Store
     from bench.throughput import files
@@ -70,6 +73,7 @@ def collect(root: Path, profile: str = "full", device: str = "cpu", precision: s
         verdicts=verdicts,
         tables=made,
         documents=load_documents(),
+        figures=figures(root, profile, kind, precision) if with_figures else (),
     )
 
 

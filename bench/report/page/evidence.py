@@ -10,7 +10,7 @@ from bench.claims import Record
 from bench.report.cells import SIX
 from bench.report.page.content import Content
 from bench.report.page.grid import tone
-from bench.report.page.links import Links, Place, anchor, place_anchor, place_of
+from bench.report.page.links import Links, Place, anchor, place_anchor, place_of, record_anchor
 from bench.report.verdicts import explain
 from bench.stats.verdicts import Verdict
 
@@ -56,9 +56,13 @@ class PlaceFacts:
     missing: tuple[tuple[str, str], ...]  # what was not measured, and why
 
 
-def reasonings(content: Content, links: Links) -> list[Reasoning]:
-    """Return every verdict, step by step as the command `verdict CLAIM` prints it."""
-    return [_reasoning(content, links, verdict) for verdict in content.verdicts]
+def reasonings(content: Content, links: Links) -> list[tuple[str, list[Reasoning]]]:
+    """Return for each document its verdicts, step by step as the command `verdict CLAIM` prints them."""
+    documents = dict.fromkeys(verdict.claim.source for verdict in content.verdicts)
+    return [
+        (name, [_reasoning(content, links, verdict) for verdict in content.verdicts if verdict.claim.source == name])
+        for name in documents
+    ]
 
 
 def _reasoning(content: Content, links: Links, verdict: Verdict) -> Reasoning:
@@ -108,7 +112,7 @@ def _record(record: Record, links: Links) -> RecordFacts:
     provenance: Mapping[str, Any] = record.get("provenance", {})
     commit = str(provenance.get("commit") or "unknown")[:10]
     return RecordFacts(
-        anchor("record", str(record["key"])),
+        record_anchor(str(record["key"])),
         str(record["seed"]),
         str(record["outcome"]),
         str(record["reason"]),

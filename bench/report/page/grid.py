@@ -55,10 +55,18 @@ def grid(table: Table, links: Links, name: str = "", files: Sequence[tuple[str, 
         )
         for row in table.frame.itertuples(index=False, name=None)
     )
-    numeric = tuple(_is_numeric([row[place] for row in table.frame.itertuples(index=False, name=None)])
-                    for place in range(len(columns)))
+    numeric = tuple(
+        _is_numeric([row[place] for row in table.frame.itertuples(index=False, name=None)])
+        for place in range(len(columns))
+    )
     return Grid(
-        anchor("table", name or table.name), table.title, table.caption, columns, numeric, rows, table.notes,
+        anchor("table", name or table.name),
+        table.title,
+        table.caption,
+        columns,
+        numeric,
+        rows,
+        table.notes,
         tuple(files),
     )
 

@@ -29,7 +29,12 @@ def place_of(record: Record) -> Place:
 
 def place_anchor(place: Place) -> str:
     """Return the id of where the records of a place are shown."""
-    return anchor("cell", "/".join(place))
+    return anchor("cell", "__".join(place))
+
+
+def record_anchor(key: str) -> str:
+    """Return the id of a record's line; the key is a hash, of which this much is as good as all."""
+    return anchor("record", key[:16])
 
 
 def web_address(link: str) -> str:
@@ -67,7 +72,7 @@ class Links:
             return self._known[known[0]]
         place = self._places[known[0]]
         is_one = len(known) == 1
-        return f"#{anchor('record', known[0])}" if is_one else f"#{place_anchor(place)}"
+        return f"#{record_anchor(known[0])}" if is_one else f"#{place_anchor(place)}"
 
     def name(self, text: str) -> str:
         """Return where a document or an approach is described, '' for any other text."""
