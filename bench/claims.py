@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +84,7 @@ class Sample:
 
     values: tuple[float, ...] = ()
     gap: Gap | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of the records that were asked
 
     @property
     def n(self) -> int:
@@ -247,7 +248,7 @@ def measure(claim: Claim, records: Sequence[Record]) -> Sample:
     if stage == CLOSED_FORM:
         return _closed_form(key)
     sample = gather(records, lambda record: _read(record, stage, key))
-    return Sample(tuple(in_claim_unit(claim, value) for value in sample.values), sample.gap)
+    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
 
 
 def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
@@ -319,7 +320,8 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
             gaps.append((record["seed"], found))
         else:
             values.append(found)
-    return Sample(tuple(values), _summarise(gaps, len(seen)))
+    sources = tuple(str(seen[seed].get("key", "")) for seed in sorted(seen))
+    return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
 
 
 def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:

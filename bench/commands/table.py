@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     table = commands.add_parser("table", help="make the tables from the records")
     table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     add_place(table)
-    table.add_argument("--format", choices=("text", "md", "csv"), default="text", help="how to print it")
+    table.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     table.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
     table.add_argument("--readme", type=Path, help="update the generated blocks of this README")
     table.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")

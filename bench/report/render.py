@@ -1,4 +1,4 @@
-"""Tables as text for a terminal, as Markdown and as CSV."""
+"""Tables as text for a terminal, as Markdown and as CSV; LaTeX has its own file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from bench.errors import unknown_name
 from bench.report.cells import NOTHING, Cell, Detail, Missing, Number, Table, cell_text, gap_labels
+from bench.report.latex import latex
 
 SUMMARY_COLUMNS = (
     "approach",
@@ -27,8 +28,8 @@ DETAILS: tuple[Detail, ...] = ("full", "spread", "mean")
 
 
 def render(table: Table, form: str = "text") -> str:
-    """Return a table as "text", "md" or "csv"; raises ConfigError for another form."""
-    forms: dict[str, Callable[[Table], str]] = {"text": text, "md": markdown, "csv": comma_separated}
+    """Return a table as "text", "md", "csv" or "tex"; raises ConfigError for another form."""
+    forms: dict[str, Callable[[Table], str]] = {"text": text, "md": markdown, "csv": comma_separated, "tex": latex}
     if form not in forms:
         raise unknown_name("table format", form, forms)
     return forms[form](table)

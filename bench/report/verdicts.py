@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.claims import Sample, print_interval
-from bench.report.cells import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Cell, Number, Table, make_table
+from bench.report.cells import (
+    FRACTION,
+    FRACTION_DIFFERENCE,
+    SIX,
+    THREE_DIFFERENCE,
+    Cell,
+    Linked,
+    Number,
+    Table,
+    make_table,
+    of_claim,
+    of_document,
+)
 from bench.report.records import Results
 from bench.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
 
@@ -35,8 +47,8 @@ def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     lines: list[list[Any]] = []
     for source in sources:
         mine = [verdict for verdict in verdicts if verdict.claim.source == source]
-        counts = [str(sum(verdict.outcome == outcome for verdict in mine)) for outcome in OUTCOMES]
-        lines.append([source, str(len(mine)), *counts])
+        counts = [len(mine), *(sum(verdict.outcome == outcome for verdict in mine) for outcome in OUTCOMES)]
+        lines.append([Linked(text, (of_document(source),)) for text in (source, *map(str, counts))])
     caption = f"Number of claims. {RULE} {results.describe()}"
     title = "Verdicts by document"
     return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
@@ -50,18 +62,20 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
 
 def _line(results: Results, verdict: Verdict) -> list[Any]:
     claim = verdict.claim
-    is_fraction = claim.unit == "fraction"
+    is_fraction, here = claim.unit == "fraction", (of_claim(claim.id),)
     return [
-        claim.id,
-        claim.printed,
+        Linked(claim.id, here),
+        Linked(claim.printed, here),
         f"{claim.margin:g}" if claim.margin else "digits",
         Cell(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
         "-"
         if verdict.difference is None
-        else Number(verdict.difference, FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE),
-        "-" if verdict.half_width is None else f"{verdict.half_width:.2g}",
-        "-" if verdict.p_adjusted is None else f"{verdict.p_adjusted:.2g}",
-        verdict.outcome,
+        else Number(
+            verdict.difference, FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE, verdict.sample.sources
+        ),
+        "-" if verdict.half_width is None else Linked(f"{verdict.half_width:.2g}", here),
+        "-" if verdict.p_adjusted is None else Linked(f"{verdict.p_adjusted:.2g}", here),
+        Linked(verdict.outcome, here),
         reason(results, verdict),
     ]
 
