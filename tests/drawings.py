@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-THREE = ((0.2, 0.18), (0.45, 0.05), (0.75, 0.15), (0.72, 0.36), (0.42, 0.48), (0.75, 0.6), (0.78, 0.85), (0.45, 0.97), (0.18, 0.82))  # fmt: skip
+THREE = tuple(
+    zip(
+        (0.2, 0.45, 0.75, 0.72, 0.42, 0.75, 0.78, 0.45, 0.18),
+        (0.18, 0.05, 0.15, 0.36, 0.48, 0.6, 0.85, 0.97, 0.82),
+        strict=True,
+    )
+)
 
 
 def strokes(points, size=(160, 240), page=(400, 480), corner=(110, 90), width=22):
