@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from bench.plan import Cell, Estimate
@@ -35,6 +35,17 @@ def is_screen(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def screen_size(stream: TextIO) -> tuple[int, int]:
+    """Return the columns and rows of the terminal that a stream writes to; 80 and 24 where it does not say."""
+    try:
+        columns, rows = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):  # a stream without a file has no size either
+        columns = rows = 0
+    if not columns or not rows:
+        columns, rows = shutil.get_terminal_size()
+    return columns, rows
+
+
 def outcome_text(outcome: str, stream: TextIO) -> str:
     """Return an outcome, in colour on a terminal unless NO_COLOR is set (no-color.org)."""
     if not is_screen(stream) or os.environ.get("NO_COLOR"):
@@ -53,9 +64,9 @@ class _Fit:
 
     title: str
     open: set[str]  # keys of its cells without a record
+    epoch_started: float
     detail: str = "starting"
     is_waiting: bool = False  # for another process
-    epoch_started: float = field(default_factory=time.monotonic)
 
 
 class Progress:
@@ -78,7 +89,7 @@ class Progress:
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         """See `Watcher`."""
         cells = [cell for group in groups for cell in group]
-        self._groups = groups
+        self._groups = list(groups)  # whoever runs them takes them off the given one
         self._titles = {cell.key: cell.title() for cell in cells}
         self._total, self._done = len(cells) + done, done
         for group in groups:
@@ -95,6 +106,7 @@ class Progress:
     def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
         """See `Watcher`."""
         kind = event["kind"]
+        self._pass_time()
         fit = self._fit(group[0])
         fit.is_waiting = kind == "waiting"
         if kind == "start":
@@ -119,7 +131,8 @@ class Progress:
     def _fit(self, cell: Cell) -> _Fit:
         place = next(place for place, group in enumerate(self._groups) if cell in group)
         if place not in self._fits:
-            self._fits[place] = _Fit(cell.title(), {other.key for other in self._groups[place]} & self._left.keys())
+            unfinished = {other.key for other in self._groups[place]} & self._left.keys()
+            self._fits[place] = _Fit(cell.title(), unfinished, time.monotonic())
         return self._fits[place]
 
     def _epoch(self, group: Sequence[Cell], fit: _Fit, event: dict[str, Any]) -> None:
@@ -130,7 +143,6 @@ class Progress:
         together = f"{event['seeds']} seeds together, " if event["seeds"] > 1 else ""
         fit.detail = f"{together}epoch {event['epoch']}/{event['of']}, {shown}, training {duration(left)} more"
         first = _first_of_each_fit(group)
-        self._pass_time()
         for key in first & self._left.keys():
             cost = self._estimates.get(key)
             share = left / len(first)
@@ -139,7 +151,6 @@ class Progress:
     def _record(self, fit: _Fit, event: dict[str, Any]) -> None:
         self._done += 1
         self._bad += event["outcome"] != "done"
-        self._pass_time()
         self._left.pop(event["key"], None)
         fit.open.discard(event["key"])
         self._fits = {place: other for place, other in self._fits.items() if other.open}
@@ -171,7 +182,6 @@ class Progress:
         if self._quiet or now - self._last_shown < (REDRAW_EVERY_S if self._live else PLAIN_EVERY_S):
             return
         self._last_shown = now
-        self._pass_time()
         if self._live:
             self._draw(self._block())
             return
@@ -193,7 +203,7 @@ class Progress:
         """Replace the lines of the last call, in one write so that nothing flickers; `above` stays for good."""
         if not self._live:
             return
-        columns, rows = shutil.get_terminal_size()
+        columns, rows = screen_size(self._stream)
         block = [line[: columns - 1] for line in block][-(rows - 1) :]
         # A terminal made narrower since has wrapped what was drawn.
         up = sum(max(1, -(-len(line) // columns)) for line in self._shown)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 
-from bench.progress import duration, is_screen, outcome_text
+from bench.progress import duration, is_screen, outcome_text, screen_size
 from bench.runner import Result
 
 MOST_REASONS = 2
@@ -20,8 +19,8 @@ def screen() -> tuple[int, int | None]:
     """Return the columns and the rows that there are for what a command prints; no rows where it is no terminal."""
     if not is_screen(sys.stdout):
         return WIDTH, None
-    columns, rows = shutil.get_terminal_size()
-    return max(min(columns - 1, WIDTH), LEAST_WIDTH), rows - PROMPT
+    columns, rows = screen_size(sys.stdout)
+    return max(min(columns, WIDTH), LEAST_WIDTH), rows - PROMPT
 
 
 def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[str]:

@@ -83,8 +83,8 @@ def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
             left_out.append(error)
     if not found:
         raise left_out[0]
-    for error in left_out:
-        print(f"warning: left out: {error}", file=sys.stderr)
+    for reason in left_out:
+        print(f"warning: left out: {reason}", file=sys.stderr)
     return found
 
 

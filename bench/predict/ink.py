@@ -18,7 +18,7 @@ from bench.predict.reading import Floats, Picture
 SAMPLES = 64  # points a side of the grid that the background is fitted to
 ROUNDS = 30  # of reweighting; the weights of the worst cases tried stand still after 20
 SMALLEST_RESIDUAL = 1e-4  # of colour; far below one step of 8 bits (0.004)
-NOISE_SIGMAS = 4.0  # a pixel of Gaussian noise is further out once in 30,000
+NOISE_SIGMAS = 5.0  # a pixel of Gaussian noise is further out once in 3 million; of real grain more often
 TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for Gaussian noise
 FEWEST = 2e-4  # share of the pixels that must stand out of the noise to be ink: in 300 x 300, a stroke of 3 x 6
 FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG or grain

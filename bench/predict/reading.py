@@ -105,4 +105,5 @@ def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
     brightness = drawn.mean(axis=1)
     if np.ptp(np.percentile(brightness, (5, 95))) < FLAT:
         return np.repeat(1 - opacity[..., None], 3, axis=2)
-    return colours + (1 - opacity[..., None]) * np.median(drawn, axis=0).astype(np.float32)
+    page = np.median(drawn, axis=0).astype(np.float32)
+    return np.asarray(colours + (1 - opacity[..., None]) * page)
