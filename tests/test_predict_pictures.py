@@ -199,29 +199,29 @@ def test_worked_boxes():
 
 def test_nothing_is_cut_off_however_one_sided_it_is():
     ink = np.full((22, 22), 0.01, np.float32)
-    ink[0, 0] = 1000  # the centre of mass is here; in pixel (14, 14), the box would end at 36
+    ink[1, 1] = 1000  # the centre of mass is here; in pixel (14, 14), the box of 20 would end at 34
     page = centred(ink)
-    assert (page > 0).sum() == 22 * 22
-    assert page[6, 6] == 1
+    assert (page > 0).sum() == 21 * 21  # the border is cut off below and on the right
+    assert page[8, 8] == 1
 
 
-def mnist(count):
+def mnist(count, off_centre):
     images = load_split("test10k", 0).x[:count].numpy().reshape(-1, 28, 28).astype(np.float64)
-    return [image for image in images if _is_steady(image)]
+    return [image for image in images if _is_steady(image, off_centre)]
 
 
-def _is_steady(image):
+def _is_steady(image, off_centre):
     """Say if neither faint pixels, which are left out, nor rounding decide where a digit's box and centre are."""
     strong = image >= EDGE + 0.05
     y, x = np.nonzero(image)
     same_box = strong.any(axis=1).sum() == np.ptp(y) + 1 and strong.any(axis=0).sum() == np.ptp(x) + 1
     middles = [(image.sum(axis=1 - axis) * np.arange(28)).sum() / image.sum() for axis in (0, 1)]
-    return same_box and all(abs(middle - 14) < 0.45 for middle in middles)
+    return same_box and all(abs(middle - 14) < off_centre for middle in middles)
 
 
 def test_digits_of_mnist_come_back_from_a_page():
     """Drawn dark on light, ten times as large: the same pixels in the same place, which MNIST's makers gave them."""
-    digits = mnist(150)
+    digits = mnist(150, 0.35)
     assert len(digits) >= 10
     for digit in digits:
         page = on_page(np.kron(digit, np.ones((10, 10))), (400, 520), (30, 170))
@@ -232,7 +232,10 @@ def test_digits_of_mnist_come_back_from_a_page():
 
 
 def test_digits_that_are_blurred_in_enlarging_come_back_in_place_and_size():
-    for digit in mnist(100):
+    # Blurring can take half a pixel from the box of 20, which makes the digit larger by 1/40: its centre of mass, at
+    # most 10 pixels from the middle of the box, moves by a quarter of a pixel; from 0.2 off a pixel's middle, that
+    # is still the same pixel.
+    for digit in mnist(300, 0.2):
         smooth = Image.fromarray(digit.astype(np.float32)).resize((336, 336), Image.Resampling.BICUBIC)
         page = on_page(np.asarray(smooth).clip(0, 1), (400, 520), (30, 170))
         found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))

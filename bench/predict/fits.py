@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from bench.errors import ConfigError, ContractViolation, StoreError, unknown_name
 from bench.interface import Posterior, Task
+from bench.measuring import categorical
 from bench.recipes import build, profile, recipe_names, resolve
 from bench.registry import Manifest, manifest, manifests
 from bench.store import Store
@@ -126,7 +129,7 @@ def _not_there(
 
 
 def load(store: Store, fit: Fitted) -> Posterior:
-    """Return the posterior of a fit.
+    """Return the posterior of a fit, after a trial, as one that predicts each row by itself: no answer needs more.
 
     Raises:
         StoreError: its file cannot be trusted (it is then set aside), or does not fit today's code.
@@ -139,7 +142,9 @@ def load(store: Store, fit: Fitted) -> Posterior:
     if kept is None or kept[1].get("fit_key") != fit.fit_key:
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
     try:
-        return approach.rebuild(kept[0], TASK, fit.seed)
+        posterior = approach.rebuild(kept[0], TASK, fit.seed).per_row()
+        categorical(posterior, torch.zeros(1, TASK.n_inputs), range(1), torch.zeros(1, dtype=torch.int64))
+        return posterior
     except (KeyError, IndexError, RuntimeError, ValueError, ContractViolation) as error:
         reason = " ".join(str(error).split())
         raise StoreError(

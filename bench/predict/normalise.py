@@ -88,16 +88,19 @@ def _areas(first: int, side: int, pixels: int, reach: int) -> Floats:
 
 
 def centred(ink: Floats) -> Floats:
-    """Place ink [h, w], at most 28x28, so that its centre of mass is in pixel (14, 14); nothing is cut off."""
-    page = np.zeros((SIDE, SIDE), np.float32)
+    """Place ink [h, w] from `fit_box` so that its centre of mass is in pixel (14, 14).
+
+    Where that would cut off what is inside of its border, it is moved by so much less.
+    """
+    page = np.zeros((SIDE + 2, SIDE + 2), np.float32)  # the border may be cut off
     corner = []
     for axis in (0, 1):
         mass = ink.sum(axis=1 - axis, dtype=np.float64)
         middle = float((mass * np.arange(len(mass))).sum() / mass.sum())
-        corner.append(min(max(round(CENTRE - middle), 0), SIDE - len(mass)))
+        corner.append(min(max(round(CENTRE - middle) + 1, 0), SIDE + 2 - len(mass)))
     y, x = corner
     page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
-    return np.asarray((page.clip(0, 1) * 255).round() / np.float32(255), np.float32)
+    return np.asarray((page[1:-1, 1:-1].clip(0, 1) * 255).round() / np.float32(255), np.float32)
 
 
 def _small(colours: Floats) -> Floats:

@@ -41,6 +41,7 @@ class Answer:
     rule_words: str  # when the rule answers
     threshold: float
     refused_by: str  # why it does not answer, '' if it does
+    refusing_rules: tuple[str, ...]  # of all rules that have a threshold here, those that refuse
     draws: FloatArray = dataclasses.field(repr=False, compare=False)  # [S, 10], probabilities of each draw
 
     @property
@@ -106,9 +107,8 @@ class Predictor:
         if not 1 <= n_draws <= MAX_DRAWS:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
-        self.rule = rules.rule(rule, lambda: store.scores(fit.record))
-        # No answer looks at two pictures of one draw, so that the faster posterior of single rows will do.
-        self._posterior = fits.load(store, fit).per_row()
+        self.rule, self._rules = rules.rule_among_all(rule, store.scores(fit.record))
+        self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
 
     def __call__(self, image: str | Path) -> Answer:
@@ -149,6 +149,7 @@ class Predictor:
                     rule_words=self.rule.words,
                     threshold=self.rule.threshold,
                     refused_by=verdict.refused,
+                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
                     draws=each[:, row],
                 )
             )

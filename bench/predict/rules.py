@@ -45,30 +45,30 @@ class Rule:
     judge: Callable[[DrawSummary, int], Verdict]  # of one row of a summary
 
 
-def rule(name: str, scores: Callable[[], Mapping[str, Any]]) -> Rule:
-    """Return a rule by name.
+def rule_among_all(name: str, scores: Mapping[str, Any]) -> tuple[Rule, list[Rule]]:
+    """Return a rule by name, and all rules that have a threshold.
 
     Args:
         name: one of RULES.
-        scores: gives the per-row scores of the fit's test digits; asked only by rules that need them.
+        scores: the per-row scores of the fit's test digits, as records keep them; may be empty.
 
     Raises:
         ConfigError: unknown name, or there are no scores to take the threshold from.
     """
-    if name in QUANTILE_RULES:
-        return _quantile_rule(name, QUANTILE_RULES[name])
-    if name not in SCORES:
+    if name not in RULES:
         raise unknown_name("rule", name, RULES)
-    found = scores()
-    if "mnist/predictive_entropy" not in found:
+    found = {known: _quantile_rule(known, quantiles) for known, quantiles in QUANTILE_RULES.items()}
+    if "mnist/predictive_entropy" in scores:
+        predictive = scores["mnist/predictive_entropy"].astype(np.float64)
+        expected = scores["mnist/expected_entropy"].astype(np.float64)
+        for known, values in (("entropy", predictive), ("mutual-information", predictive - expected)):
+            found[known] = _score_rule(known, float(np.quantile(values.clip(0), 1 - REFUSED_DIGITS)))
+    if name not in found:
         raise ConfigError(
             f"rule '{name}' takes its threshold from the per-row scores beside the record of protocol common, which "
             "are not there; measure it (`python -m bench run`), or take --rule median"
         )
-    values = found["mnist/predictive_entropy"].astype(np.float64)
-    if name == "mutual-information":
-        values = np.maximum(values - found["mnist/expected_entropy"].astype(np.float64), 0)
-    return _score_rule(name, float(np.quantile(values, 1 - REFUSED_DIGITS)))
+    return found[name], list(found.values())
 
 
 def _quantile_rule(name: str, quantiles: RefusalRule) -> Rule:
@@ -76,7 +76,7 @@ def _quantile_rule(name: str, quantiles: RefusalRule) -> Rule:
 
     def judge(summary: DrawSummary, row: int) -> Verdict:
         found = summary.quantile(quantiles.quantile)[row]
-        highest = f"{what} of the draws is at most {found.max():.3f}, not above {quantiles.threshold}"
+        highest = f"no digit's {what} over the draws is above {quantiles.threshold}: the highest is {found.max():.3f}"
         return Verdict(int(found.argmax()), "" if found.max() > quantiles.threshold else highest)
 
     words = f"answers if the {what} over the draws of a digit's probability is above {quantiles.threshold}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from bench.predict.normalise import Normalised
 from bench.predict.predictor import Answer
 
 MOST_SHOWN = 3  # digits whose probabilities a line has room for
+WIDTH = 80  # columns
 LEAST_SHOWN = 0.005  # a probability that would be rounded to 0.00
 HEADERS = ("approach", "answer", "probabilities", "entropy", "mutual\ninformation")
 
@@ -42,6 +44,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "rule_words": answer.rule_words,
         "threshold": answer.threshold,
         "refused_by": answer.refused_by or None,
+        "refusing_rules": list(answer.refusing_rules),
     }
 
 
@@ -68,6 +71,12 @@ def text(image: Mapping[str, Any]) -> str:
     for answer in answers:
         if answer["refused_by"]:
             lines.append(f"{_label(answer)} would say {answer['best_guess']}, but {answer['refused_by']}")
+    others = {
+        _label(answer): [name for name in answer["refusing_rules"] if name != answer["rule"]] for answer in answers
+    }
+    refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
+    if refusals:
+        lines += textwrap.wrap(f"other rules that refuse: {'; '.join(refusals)}", WIDTH, subsequent_indent="  ")
     return "\n".join(lines)
 
 
