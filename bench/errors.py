@@ -22,6 +22,10 @@ class DataCorrupt(BenchError):
     """A data file is there but its bytes are not the known ones."""
 
 
+class UnusableImage(BenchError):
+    """A picture that cannot be read, is too large, or shows nothing."""
+
+
 class StoreError(BenchError):
     """A record or checkpoint cannot be read, written or trusted."""
 

@@ -125,6 +125,7 @@ def _run_group(
         record = existing(cell, store)
         if record is not None and record["outcome"] == "done":
             results.append(Result(cell, "done", "", was_there=True))
+            watcher.event(group, {"kind": "record", "key": cell.key, "outcome": "done", "reason": ""})
             del open_cells[cell.key]
     if not open_cells:
         return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from tabulate import tabulate
 
 from bench import environment
+from bench.commands.ending import ending, screen
 from bench.commands.options import INCOMPLETE, add_selection, positive, select
 from bench.commands.table import print_tables
 from bench.errors import ConfigError
@@ -60,16 +62,18 @@ def _run(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
     )
     progress = Progress(costs, quiet=arguments.quiet)
-    results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit, arguments.stale)
+    started = time.monotonic()
+    try:
+        results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit, arguments.stale)
+    finally:
+        progress.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
-    print_tables(arguments, store, write=True)
-    bad = [result for result in results if result.outcome != "done"]
-    for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {result.reason}", file=sys.stderr)
-    new = sum(not result.was_there for result in results)
-    print(f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call")
-    return INCOMPLETE if bad else 0
+    width, rows = screen()
+    last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
+    print_tables(arguments, store, write=True, width=width, rows=None if rows is None else rows - len(last) - 1)
+    print("\n" + "\n".join(last))
+    return INCOMPLETE if any(result.outcome != "done" for result in results) else 0
 
 
 def _estimates(

@@ -51,8 +51,8 @@ def _table(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if problems else 0
 
 
-def print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> None:
-    """Print the summary of a results folder's tables; `write` also writes them all."""
+def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width: int, rows: int | None) -> None:
+    """Print the summary of a results folder's tables, see `terminal_summary`; `write` also writes them all."""
     from bench.report import tables
 
     made, problems = _make_tables(arguments, store)
@@ -60,7 +60,7 @@ def print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> No
         print(f"warning: {problem}", file=sys.stderr)
     if write:
         tables.write_tables(made, _table_folder(arguments))
-    print(tables.terminal_summary(made))
+    print(tables.terminal_summary(made, width, rows))
 
 
 def _table_folder(arguments: argparse.Namespace) -> Path:
