@@ -10,11 +10,39 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bench import __version__
-from bench.commands import audit, check_approach, compare, data, figures, gate, listing, predict, report, run, table, throughput, verdict
+from bench.commands import (
+    audit,
+    check_approach,
+    compare,
+    data,
+    figures,
+    gate,
+    listing,
+    predict,
+    report,
+    run,
+    table,
+    throughput,
+    verdict,
+)
 from bench.commands.options import INTERRUPTED, USAGE
 from bench.errors import BenchError, ConfigError
 
-COMMANDS = (run, throughput, table, figures, report, verdict, audit, check_approach, gate, compare, predict, data, listing)
+COMMANDS = (
+    run,
+    throughput,
+    table,
+    figures,
+    report,
+    verdict,
+    audit,
+    check_approach,
+    gate,
+    compare,
+    predict,
+    data,
+    listing,
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""The gate on real fits of small networks, 60 steps each: each planted fault is caught through the real code, an unchanged rerun is not."""
+"""The gate on real fits of small networks: planted faults are caught by the real code, an unchanged rerun is not."""
 
 import contextlib
 import dataclasses
