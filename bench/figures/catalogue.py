@@ -57,12 +57,12 @@ def survey(
 
 
 def figures(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> list[Figure]:
-    """Return the figures that the records of a folder can make, by document, then those that the field expects."""
+    """Return the figures that the records of a folder can make; see `survey`."""
     return survey(root, profile, device, precision)[0]
 
 
 def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Return the figures that the records cannot make: name to a sentence that says why."""
+    """Return the figures that the records cannot make: from name to why; see `survey`."""
     return {item.name: item.reason for item in survey(root, profile, device, precision)[1]}
 
 

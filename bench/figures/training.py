@@ -29,11 +29,8 @@ class Curve:
     def label(self) -> str:
         """Return the name of the axis, with its unit."""
         first = self.claims[0]
-        name = first.metric.replace("_", " ")
-        where = "training" if first.split.startswith("train") else "test"
-        name = f"{where} {name}" if "train" not in name and "test" not in name else name
-        unit = "fraction of images" if first.unit == "fraction" else first.unit
-        return f"{name} [{unit}]"
+        unit = "fraction" if first.unit == "fraction" else first.unit
+        return f"{quantity(first)} [{unit}]"
 
     @property
     def sources(self) -> list[str]:
@@ -45,6 +42,13 @@ class Curve:
         mine = [(epoch_of(claim), claim.value, claim.margin) for claim in self.claims if claim.source == source]
         epochs, values, margins = np.array(sorted(mine)).T
         return epochs, values, margins
+
+
+def quantity(claim: Claim) -> str:
+    """Return what a line of a training log is, in words; the unit says how a loss is summed."""
+    what = "loss" if "loss" in claim.metric else claim.metric.replace("_", " ")
+    is_average = claim.metric.endswith("_ema")
+    return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"
 
 
 def epoch_of(claim: Claim) -> int:
@@ -114,7 +118,7 @@ class _Draw:
         """Return the drawing: a column for each quantity."""
         with style():
             columns = len(self.found)
-            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 4.0)
+            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
             axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
             for column, curve in enumerate(self.found):
                 self._values(axes[0, column], curve, legend=column == 0)
@@ -151,4 +155,4 @@ class _Draw:
         if len(ours) > 1:
             axes.fill_between(epochs, ours.min(axis=0), ours.max(axis=0), color=mine.colour, alpha=0.25, linewidth=0)
         axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)
-        axes.set_title("ours minus published", fontsize=SMALL + 0.5)
+        axes.set_title("ours minus published; grey: margin", fontsize=SMALL + 0.5)
