@@ -69,3 +69,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
         steps[name] = HolmStep(len(ranked) - rank, floor)
         floor = steps[name].adjust(p_values[name])
     return steps
+
+
+def leaves_unit_interval(mean: float, width: float) -> bool:
+    """Return whether an interval of a fraction reaches beyond 0 or 1, or has shrunk to one of them.
+
+    The t rule takes a fraction for normal. Near 0 or 1 it is skewed, and its spread depends on its mean: at .98 of
+    10,000 images the rule holds its level, at .98 of 100 it does so only on average over both sides. An interval that
+    leaves [0, 1], or is the point 0 or 1, shows that this has begun to matter.
+    """
+    return mean - width < 0 or mean + width > 1 or (width == 0 and mean in (0.0, 1.0))
