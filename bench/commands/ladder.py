@@ -61,15 +61,13 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     from bench.ladder.readings import read_missing
     from bench.ladder.selection import cells_of
     from bench.plan import Selection
-    from bench.report.records import select
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
+    numbers, _ = _numbers(arguments)
+    records = [record for record in numbers.results.records if record["seed"] in arguments.seeds]
     store = Store(arguments.results)
-    device = arguments.device.split(":")[0]
-    records = select(store.all_records()[0], arguments.profile, device, arguments.precision)
-    records = [record for record in records if record["seed"] in arguments.seeds]
 
     def tell(text: str) -> None:
         if not arguments.quiet:
