@@ -74,6 +74,7 @@ def _table_folder(arguments: argparse.Namespace) -> Path:
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
     from bench.report import tables
+    from bench.report.papers import load_papers, papers_table
     from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
@@ -81,5 +82,6 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     chosen = tables.select(records, arguments.profile, device, arguments.precision)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["papers"] = papers_table(load_papers())
     made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
     return made, [*(problem.reason for problem in problems), *untrusted]
