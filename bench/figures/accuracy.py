@@ -12,6 +12,7 @@ from bench.figures.source import Source
 from bench.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.report.accuracy import headline
 
+WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
 CELLS = {
     "published x published": ("published", "published", "o"),
@@ -85,7 +86,7 @@ class _Draw:
         colour = look(approach, self.names).colour
         interval = print_interval(self.reported[approach])
         low, high = 100 * interval.low, 100 * interval.high
-        axes.barh(row, max(high - low, 0.03), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
+        axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
         means = [value.mean for value in values.values()]
         axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
         offsets = (-0.17, 0.0, 0.17)

@@ -14,6 +14,7 @@ from bench.figures import (
     digits,
     draw_counts,
     forest,
+    ladders,
     pruning,
     rabanser,
     toys,
@@ -38,6 +39,7 @@ MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
     uncertainty.make,
     detection.make,
     pruning.make,
+    ladders.make,
     cost.make,
     draw_counts.make,
 )

@@ -86,6 +86,8 @@ class _Draw:
             return drawing
 
     def _panel(self, axes: Any, field: str, axis: str) -> None:
+        from matplotlib.ticker import LogLocator
+
         for approach in dict.fromkeys(point.approach for point in self.points):
             mine = look(approach, self.names)
             found = [point for point in self.points if point.approach == approach and getattr(point, field) is not None]
@@ -100,6 +102,8 @@ class _Draw:
                     )
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
         axes.minorticks_off()
         errors = [point.error for point in self.points]

@@ -15,6 +15,7 @@ from bench.figures.style import REPORTED, SMALL, WIDTH, canvas, look, style
 from bench.metrics.arrays import FloatArray
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
+LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Curve:
         """Return the name of the axis, with its unit."""
         first = self.claims[0]
         unit = "fraction" if first.unit == "fraction" else first.unit
-        return f"{quantity(first)} [{unit}]"
+        return f"{quantity(first)}\n[{unit}]"
 
     @property
     def sources(self) -> list[str]:
@@ -103,8 +104,8 @@ def _caption(source: Source, found: Sequence[Curve], records: Sequence[Record]) 
     runs = " and ".join(dict.fromkeys(run for curve in found for run in curve.sources))
     return (
         f"Above: the numbers that the document prints while training (grey, {runs}) and ours ({seeds}). Below: ours "
-        "minus the document's own; grey: the margin, the difference that would matter, declared with each number. "
-        f"Published recipe and published protocol. {source.conditions(records)}"
+        "minus the document's own, in units of the margin, the difference that would matter, declared with each "
+        f"number; the grey band is one margin. Published recipe and published protocol. {source.conditions(records)}"
     )
 
 
@@ -146,13 +147,17 @@ class _Draw:
     def _differences(self, axes: Any, curve: Curve) -> None:
         mine = look(self.approach, self.names)
         epochs, values, margins = curve.reported(curve.sources[0])
-        shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs]
-        epochs, values, margins = epochs[shared], values[shared], margins[shared]
-        ours = curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values
-        axes.fill_between(epochs, -margins, margins, color=REPORTED, alpha=0.2, linewidth=0, step="mid")
+        shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]
+        epochs = epochs[shared]
+        ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
+        axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
         axes.axhline(0, color=REPORTED, linewidth=0.8)
         axes.plot(epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle="-", linewidth=0.8)
         if len(ours) > 1:
             axes.fill_between(epochs, ours.min(axis=0), ours.max(axis=0), color=mine.colour, alpha=0.25, linewidth=0)
+        largest = float(np.abs(ours).max(initial=1.0))
+        if largest > LARGE:
+            axes.set_yscale("symlog", linthresh=1)
+        axes.set_ylim(-1.15 * max(largest, 1.3), 1.15 * max(largest, 1.3))
         axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)
-        axes.set_title("ours minus published; grey: margin", fontsize=SMALL + 0.5)
+        axes.set_title("ours minus published [margins]", fontsize=SMALL + 0.5)
