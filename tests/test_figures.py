@@ -124,6 +124,11 @@ def test_command_writes_one_figure(root, tmp_path, capsys):
     assert capsys.readouterr().out.split() == [str(tmp_path / "accuracy.svg"), str(tmp_path / "accuracy.png")]
 
 
+def test_figures_of_another_profile_have_their_own_folder(tmp_path, capsys):
+    assert main(["figures", "alsibahi2019-digits", "--results", str(tmp_path), "--profile", "epoch1"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "figures" / "epoch1" / "alsibahi2019-digits.svg")
+
+
 def test_command_lists_figures_and_reasons(tmp_path, capsys):
     assert main(["figures", "--list", "--results", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -45,14 +45,12 @@ MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
 )
 
 
-def survey(
-    root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32"
-) -> tuple[list[Figure], list[Absent]]:
-    """Return the figures that the records of a folder can make, and those that they cannot make, with the reasons.
+def survey(source: Source) -> tuple[list[Figure], list[Absent]]:
+    """Return the figures that can be made, and those that cannot, with the reasons.
 
-    Nothing but records, per-row scores and fits under `root`, and the data sets for pictures of images, is read.
+    Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
+    the data sets.
     """
-    source = Source(root, profile, device.split(":")[0], precision)
     found = [item for maker in MAKERS for item in maker(source)]
     drawable = [item for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
@@ -60,12 +58,12 @@ def survey(
 
 def figures(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> list[Figure]:
     """Return the figures that the records of a folder can make; see `survey`."""
-    return survey(root, profile, device, precision)[0]
+    return survey(Source(root, profile, device, precision))[0]
 
 
 def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:
     """Return the figures that the records cannot make: from name to why; see `survey`."""
-    return {item.name: item.reason for item in survey(root, profile, device, precision)[1]}
+    return {item.name: item.reason for item in survey(Source(root, profile, device, precision))[1]}
 
 
 def render(figure: Figure, form: str) -> bytes:
