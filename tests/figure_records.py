@@ -16,6 +16,7 @@ from bench.store import Store
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
 SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")
 CLASSIFIERS = ("dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb")
+STEPS = {"dropout_fcn": "published+cross-entropy", "pyro_hidden_layer": "published+kl-sign"}  # rungs of ladders
 SCORED = ("pyro_random_module", "mlp", "linear_bbb")  # with per-row scores: figures of all six take long to draw
 
 
@@ -29,6 +30,8 @@ def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> No
             for recipe in ("published", "corrected"):
                 scores = _scores(approach, seed) if approach in SCORED and recipe == "published" else None
                 store.write(_common(approach, recipe, seed, profile), scores)
+        for approach, recipe in STEPS.items():
+            store.write(_common(approach, recipe, seed, profile))
         for approach in ("toy_mlp", "toy_bbb"):
             store.write(_toy(approach, seed, profile))
 

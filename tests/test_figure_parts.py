@@ -178,8 +178,8 @@ def test_the_waterfall_ends_where_the_effects_add_up_to():
     assert texts[0] == "1"
     assert texts[4] == "1.25"  # 1 + .3 - .1 + .05; the one with a base of its own is not on the way
     assert texts[3] == "+0.05, n = 1"
-    starts = [(bar.get_x(), bar.get_width()) for bar in axes.patches]
-    assert starts == pytest.approx([(1.0, 0.3), (1.3, -0.1), (1.2, 0.05), (1.1, -0.2)])
+    bars = np.array([(bar.get_x(), bar.get_width()) for bar in axes.patches])
+    assert bars == pytest.approx(np.array([(1.0, 0.3), (1.3, -0.1), (1.2, 0.05), (1.1, -0.2)]))
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "published",
         "up",

@@ -10,8 +10,9 @@ import numpy as np
 
 from bench.claims import Claim, Record, measured_key
 from bench.figures.figure import FIELD, Absent, Figure
+from bench.figures.layout import small_multiples
 from bench.figures.source import Source
-from bench.figures.style import FAINT, REPORTED, WIDTH, canvas, look, recipe_line, style
+from bench.figures.style import FAINT, REPORTED, look, recipe_line, style
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
@@ -53,13 +54,9 @@ class _Draw:
         """Return the drawing: a panel for each approach, the others faint behind it."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
         with style():
-            rows = -(-len(approaches) // 3)
-            drawing = canvas(WIDTH, 0.4 + 2.1 * rows)
-            panels = drawing.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).reshape(-1)
-            for axes, approach in zip(panels, approaches, strict=False):
+            drawing, panels = small_multiples(len(approaches), 2.1, sharex=True, sharey=True)
+            for axes, approach in zip(panels, approaches, strict=True):
                 self._panel(axes, approach)
-            for axes in panels[len(approaches) :]:
-                axes.set_axis_off()
             drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
             drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
             return drawing
