@@ -95,7 +95,16 @@ class _Draw:
             for point in found:
                 x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
                 label = approach if fill == "full" else None
-                axes.plot(x, point.error, mine.marker, color=mine.colour, fillstyle=fill, label=label, zorder=3)
+                axes.plot(
+                    x,
+                    point.error,
+                    mine.marker,
+                    color=mine.colour,
+                    fillstyle=fill,
+                    markersize=5.5,
+                    label=label,
+                    zorder=3,
+                )
                 if not point.counts:
                     axes.plot(
                         x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4

@@ -152,9 +152,19 @@ class _Draw:
         ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
         axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
         axes.axhline(0, color=REPORTED, linewidth=0.8)
-        axes.plot(epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle="-", linewidth=0.8)
+        is_every = (
+            len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
+        )  # lines between epochs that are far apart would be made up
+        line = "-" if is_every else "none"
+        axes.plot(
+            epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle=line, linewidth=0.8
+        )
         if len(ours) > 1:
-            axes.fill_between(epochs, ours.min(axis=0), ours.max(axis=0), color=mine.colour, alpha=0.25, linewidth=0)
+            low, high = ours.min(axis=0), ours.max(axis=0)
+            if is_every:
+                axes.fill_between(epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+            else:
+                axes.vlines(epochs, low, high, color=mine.colour, linewidth=1.0)
         largest = float(np.abs(ours).max(initial=1.0))
         if largest > LARGE:
             axes.set_yscale("symlog", linthresh=1)

@@ -56,6 +56,7 @@ def waterfall(rungs: Sequence[Rung], start: float = 0.0, unit: str = "", first: 
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
+        axes.use_sticky_edges = False
         axes.margins(x=0.05)
         low, high = axes.get_xlim()
         axes.set_xlim(low, high + 0.55 * (high - low))  # room for the numbers beside the bars
@@ -71,6 +72,7 @@ def _level(axes: Any, place: int, value: float) -> None:
 def _bar(axes: Any, place: int, rung: Rung, base: float) -> None:
     colour = UP if rung.effect >= 0 else DOWN
     axes.barh(place, rung.effect, left=base, height=0.6, color=colour, alpha=0.75)
+    axes.plot([base + rung.effect], [place], ">" if rung.effect >= 0 else "<", color=colour, markersize=6)
     right = max(base, base + rung.effect)
     text = f"{rung.effect:+.3g}"
     if rung.low is not None and rung.high is not None:
