@@ -94,6 +94,15 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def folder(arguments: argparse.Namespace, kind: str) -> Path:
+    """Return where what is made from the chosen records goes: each set of conditions has a folder of its own."""
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
+    usual = ["full", "cpu", "float32"]
+    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
+    place: Path = arguments.results / kind
+    return place / name if name else place
+
+
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose cells."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")

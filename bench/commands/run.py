@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = _estimates(chosen, records, arguments.threads)
+    costs = estimates(chosen, records, arguments.threads)
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
@@ -76,9 +76,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if any(result.outcome != "done" for result in results) else 0
 
 
-def _estimates(
+def estimates(
     chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
 ) -> dict[str, Estimate]:
+    """Return by key what cells, fitted either way, are expected to cost here."""
     import torch
 
     from bench.timing import matmul_rate
@@ -114,7 +115,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     chosen = select(arguments)
     store = Store(arguments.results)
-    costs = _estimates(chosen, store.all_records()[0])
+    costs = estimates(chosen, store.all_records()[0])
     to_do = _as_fitted(chosen, store)
     rows: list[dict[str, Any]] = []
     seen = set()

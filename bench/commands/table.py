@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place
+from bench.commands.options import INCOMPLETE, add_place, check_place, folder
 from bench.errors import ConfigError, unknown_name
 from bench.registry import manifests
 from bench.store import Store
@@ -38,7 +38,7 @@ def _table(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     if arguments.write:
-        tables.write_tables(made, _table_folder(arguments))
+        tables.write_tables(made, folder(arguments, "tables"))
     if arguments.readme is not None:
         differs = tables.update_readme(arguments.readme, made, check=arguments.check)
         if differs and arguments.check:
@@ -59,21 +59,14 @@ def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     if write:
-        tables.write_tables(made, _table_folder(arguments))
+        tables.write_tables(made, folder(arguments, "tables"))
     print(tables.terminal_summary(made, width, rows))
-
-
-def _table_folder(arguments: argparse.Namespace) -> Path:
-    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
-    usual = ["full", "cpu", "float32"]
-    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
-    folder: Path = arguments.results / "tables"
-    return folder / name if name else folder
 
 
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
     from bench.report import tables
+    from bench.report.papers import load_papers, papers_table
     from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
@@ -81,5 +74,6 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     chosen = tables.select(records, arguments.profile, device, arguments.precision)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["papers"] = papers_table(load_papers())
     made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
     return made, [*(problem.reason for problem in problems), *untrusted]

@@ -69,3 +69,14 @@ def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
         steps[name] = HolmStep(len(ranked) - rank, floor)
         floor = steps[name].adjust(p_values[name])
     return steps
+
+
+def leaves_unit_interval(mean: float, width: float) -> bool:
+    """Return whether an interval of a fraction reaches beyond 0 or 1, or has shrunk to one of them.
+
+    The t rule takes a fraction for normal; near 0 or 1 it is skewed. At .98 of 10,000 images five seeds still miss
+    one more run as often above as below, together in 5 % of the cases. At .98 of 100 images the sum is nearly the same
+    (4.3 %), but the misses are below (3.5 % against 0.8 %): there an interval that leaves [0, 1], or is the point 0 or
+    1, says so. Logits are no better: 5.0 % and 7.5 % of misses in the two cases, and infinite at 0 and 1.
+    """
+    return mean - width < 0 or mean + width > 1 or (width == 0 and mean in (0.0, 1.0))
