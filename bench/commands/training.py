@@ -19,6 +19,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how to train."""
     parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
     parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    parser.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
     parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -40,7 +41,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
     )
     progress = Progress(estimates(chosen, records, arguments.threads), quiet=arguments.quiet)
-    results = run(chosen, store, options, progress, time_limit_s=arguments.time_limit)
+    results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit)
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
     bad = [result for result in results if result.outcome != "done"]

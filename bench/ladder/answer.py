@@ -83,7 +83,8 @@ def _conclusion(findings: Iterable[Finding]) -> str:
     findings = list(findings)
     groups: dict[str, list[str]] = {"raised by": [], "lowered by": [], f"{BETWEEN}:": [], "not measured:": []}
     for finding in findings:
-        groups[_direction(finding.paired)].append(finding.cause.name)
+        only = " (one seed)" if finding.paired and finding.paired.n == 1 else ""
+        groups[_direction(finding.paired)].append(finding.cause.name + only)
     said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
     chain = [finding for finding in findings if finding.cause.chain]
     return f"So the number is {said}. {_largest(chain)}"

@@ -38,6 +38,5 @@ def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
     )
     found = []
     for approach, recipe, protocol in wanted:
-        named = {"approaches": (approach,), "recipes": (recipe,), "protocols": (protocol,)}
-        found += cells(dataclasses.replace(selection, **named))
+        found += cells(dataclasses.replace(selection, approaches=(approach,), recipes=(recipe,), protocols=(protocol,)))
     return found

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy import stats
+from scipy import special
+
+from bench.stats.prediction import upper_tail
 
 
 class Group(NamedTuple):
@@ -29,7 +31,7 @@ def equivalence_p(difference: float, margin: float, first: Group, second: Group)
     room = margin - abs(difference)  # the larger p-value is that of the nearer end
     if error == 0:
         return 0.0 if room > 0 else 1.0
-    return _tail(room / error, freedom)
+    return upper_tail(room / error, freedom)
 
 
 def difference_p(distance: float, first: Group, second: Group) -> float:
@@ -40,7 +42,7 @@ def difference_p(distance: float, first: Group, second: Group) -> float:
     error, freedom = welch(first, second)
     if distance == 0:
         return 1.0
-    return 0.0 if error == 0 else 2 * _tail(distance / error, freedom)
+    return 0.0 if error == 0 else 2 * upper_tail(distance / error, freedom)
 
 
 def difference_half_width(first: Group, second: Group, level: float = 0.95) -> float:
@@ -49,7 +51,7 @@ def difference_half_width(first: Group, second: Group, level: float = 0.95) -> f
     if error == 0:
         return 0.0
     tail = 0.5 + level / 2
-    return error * float(stats.norm.ppf(tail) if math.isinf(freedom) else stats.t.ppf(tail, freedom))
+    return error * float(special.ndtri(tail) if math.isinf(freedom) else special.stdtrit(freedom, tail))
 
 
 def welch(first: Group, second: Group) -> tuple[float, float]:
@@ -58,7 +60,3 @@ def welch(first: Group, second: Group) -> tuple[float, float]:
     error = math.sqrt(sum(variance for variance, _ in parts))
     below = sum(variance**2 / freedom for variance, freedom in parts)
     return error, error**4 / below if below else math.inf
-
-
-def _tail(t: float, freedom: float) -> float:
-    return float(stats.norm.sf(t) if math.isinf(freedom) else stats.t.sf(t, freedom))

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 
@@ -46,7 +46,7 @@ class Paired:
         """Return the half-width of the 95 % interval of the mean difference, None for one seed."""
         if self.n < 2:
             return None
-        quantile = float(stats.t.ppf(0.5 + LEVEL / 2, self.n - 1))
+        quantile = float(special.stdtrit(self.n - 1, 0.5 + LEVEL / 2))
         return quantile * statistics.stdev(self.differences) / math.sqrt(self.n)
 
     @property

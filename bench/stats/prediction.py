@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 
@@ -37,13 +37,17 @@ def p_value(distance: float, sd: float, n: float) -> float:
     if sd == 0:
         return 0.0
     t = distance / (sd * math.sqrt(1 + 1 / n))
-    tail = stats.norm.sf(t) if math.isinf(n) else stats.t.sf(t, n - 1)
-    return float(2 * tail)
+    return 2 * upper_tail(t, n - 1)
+
+
+def upper_tail(t: float, freedom: float) -> float:
+    """Return the probability that Student's t with these degrees of freedom, infinite for normal, exceeds t."""
+    return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))
 
 
 @functools.cache
 def _quantile(probability: float, n: float) -> float:
-    return float(stats.norm.ppf(probability) if math.isinf(n) else stats.t.ppf(probability, n - 1))
+    return float(special.ndtri(probability) if math.isinf(n) else special.stdtrit(n - 1, probability))
 
 
 class HolmStep(NamedTuple):
