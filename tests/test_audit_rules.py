@@ -71,6 +71,7 @@ def test_a_check_that_shows_nothing_says_so(monkeypatch):
         shown.show.cache_clear()
     assert finding.detail.startswith("what was read is not what running shows")
     assert "it is attached" in finding.detail
+    assert finding.subject == "documents.toml on feldman2018"
 
 
 def test_an_effect_is_read_from_the_records(monkeypatch):

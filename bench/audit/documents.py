@@ -132,15 +132,17 @@ def audit_documents(documents: Sequence[str], records: Iterable[Mapping[str, Any
         detail = "; ".join(filter(None, [fact.what, fact.where and f"where: {fact.where}"]))
         outcome = _TO_OUTCOME[fact.outcome]
         measured: Mapping[str, float] = {}
+        subject = fact.document
         if fact.shown and run:
             shown = show(fact.shown)
             detail += f"; {'shown by' if shown.outcome == 'found' else shown.outcome} {fact.shown}: {shown.detail}"
             measured = shown.measured
             if shown.outcome == "not found":
                 detail = f"what was read is not what running shows; {detail}"
+                subject = f"{FILE.name} on {fact.document}"  # a fault of ours, not of the document
         elif fact.outcome == "found":
             detail += "; read, not run" if not fact.shown else f"; shown by {fact.shown}, not run now"
-        found.append(Finding(fact.rule, fact.document, outcome, detail, measured, _effect(fact, everything)))
+        found.append(Finding(fact.rule, subject, outcome, detail, measured, _effect(fact, everything)))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from bench.streams import stream_seed
 
 Batch = Sequence[Any]  # the arguments of the loss: usually (x, y)
 Loss = Callable[..., Tensor]
-Gradient = dict[str, Tensor]  # float64, by the parameter's name
+Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Factor:
     name: str
     mean: Callable[[], Tensor]
     std: Callable[[], Tensor]
+
+
+def own_noise() -> AbstractContextManager[None]:
+    """Return a context that puts torch's generators back, those of GPUs too."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
 class Objective:
@@ -71,7 +77,7 @@ class Objective:
         return self._call(self._nll, "nll", batch, draw)
 
     def _call(self, function: Loss, name: str, batch: Batch, draw: int) -> Tensor:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with own_noise(), torch.enable_grad():
             torch.manual_seed(stream_seed(draw, "audit"))
             value = function(*batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
@@ -83,10 +89,10 @@ class Objective:
     def gradient(self, value: Tensor) -> Gradient:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
         if not value.requires_grad:
-            return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in self.parameters.items()}
+            return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         found = torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True)
         return {
-            name: torch.zeros_like(p, dtype=torch.float64) if g is None else g.detach().double()
+            name: torch.zeros(p.shape, dtype=torch.float64) if g is None else g.detach().cpu().double()
             for (name, p), g in zip(self.parameters.items(), found, strict=True)
         }
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.audit.findings import Finding
+from bench.audit.objective import own_noise
 from bench.errors import ConfigError
 
 CLOSE = 1e-3  # probability; reported numbers may be half precision
@@ -85,7 +86,7 @@ def repeats(predict: Callable[[], Tensor], deterministic: bool, subject: str = "
         return Finding(rule, subject, "not applicable", "the network is meant to draw at test")
     answers = []
     for seed in (0, 1):
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with own_noise(), torch.no_grad():
             torch.manual_seed(seed)
             answers.append(predict().double())
     gap = float((answers[0] - answers[1]).abs().max())

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.audit.objective import Batch
+from bench.audit.objective import Batch, own_noise
 from bench.errors import ConfigError, MissingFramework
 
 
@@ -34,7 +34,7 @@ class PyroObjective:
             raise ConfigError(f"loss= is a {type(self.estimator).__name__}; give an ELBO such as Trace_ELBO()")
         if not batches:
             raise ConfigError("no batch was given; give three")
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with own_noise(), torch.no_grad():
             self._traces(*batches[0])
 
     def parameters(self) -> list[tuple[str, Tensor]]:
@@ -65,7 +65,7 @@ class PyroObjective:
         def kl() -> Tensor:
             terms = []
             for draw in range(draws):
-                with torch.random.fork_rng(devices=[]):
+                with own_noise():
                     torch.manual_seed(draw)
                     guide_trace, model_trace = self._traces(*batch)
                 terms += [_log_prob(site) for site in _samples(guide_trace) if not site["is_observed"]]
