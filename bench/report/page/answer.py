@@ -126,15 +126,15 @@ def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
                 claim.source,
                 claim.approach,
                 Linked(place, here),
-                claim.unit or "1",
                 Linked(claim.printed, here),
                 Cell(verdict.sample, digits),
-                f"{claim.margin:g}" if claim.margin else "-",
                 _in_margins(verdict),
                 Linked(verdict.outcome, here),
+                f"{claim.margin:g}" if claim.margin else "-",
+                claim.unit or "1",
             ]
         )
-    columns = ["document", "approach", "what", "unit", "reported", "measured", "margin", DRAWING, "verdict"]
+    columns = ["document", "approach", "what", "reported", "measured", DRAWING, "verdict", "margin", "unit"]
     caption = (
         "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
         "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "
@@ -190,8 +190,9 @@ def brief_table(results: Results) -> Table:
     caption = (
         "Common protocol: official test set, 100 draws, mean of probabilities. ECE: expected calibration error, 0 is "
         "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit "
-        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is chance, 1 is "
-        f"best. Refused: share of images answered with 'I don't know' by the median rule. {results.describe()}"
+        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is "
+        "chance, 1 is best. Refused: share of images answered with 'I don't know' by the median rule. "
+        f"{results.describe()}"
     )
     title = "Can the uncertainty be believed?"
     return make_table("brief", title, caption, ["approach", "recipe", *BRIEF], rows, [])

@@ -19,6 +19,7 @@ from bench.report.page import answer, evidence, facts, sections
 from bench.report.page.content import Content
 from bench.report.page.grid import Grid, grid, tone
 from bench.report.page.links import Links
+from bench.report.records import Results
 from bench.stats.verdicts import OUTCOMES
 
 FORMS = ("html", "md", "csv", "tex")
@@ -43,7 +44,7 @@ def write_report(content: Content, page: Path, forms: Sequence[str] = FORMS) -> 
     found = all_tables(content)
     written = []
     if "html" in forms:
-        write_atomically(page, render_page(content, found, page.parent, others).encode())
+        write_atomically(page, render_page(content, page.parent, others).encode())
         written.append(page)
     return written + write_tables(found, page.parent / TABLES, others)
 
@@ -62,8 +63,9 @@ def all_tables(content: Content) -> dict[str, Table]:
     return {**content.tables, **{table.name: table for table in made}}
 
 
-def render_page(content: Content, tables: dict[str, Table], folder: Path, forms: Sequence[str] = ()) -> str:
+def render_page(content: Content, folder: Path, forms: Sequence[str] = ()) -> str:
     """Return the page as it is seen from a folder; `forms` are those in which the tables lie beside it."""
+    tables = all_tables(content)
     cited = _cited_records(content, tables.values())
     links = Links(
         folder,
@@ -74,7 +76,7 @@ def render_page(content: Content, tables: dict[str, Table], folder: Path, forms:
         content.results.approaches,
     )
     shown = {
-        name: grid(table, links, files=[(form, f"{TABLES}/{name}.{form}") for form in forms])
+        name: grid(_lean(table, content.results), links, files=[(form, f"{TABLES}/{name}.{form}") for form in forms])
         for name, table in tables.items()
     }
     shown["headlines"] = _with_strips(shown["headlines"], content)
@@ -117,6 +119,13 @@ def _cited_records(content: Content, tables: Iterable[Table]) -> list[Record]:
     cited = {source for table in tables for cell in table.frame.to_numpy().ravel() for source in sources_of(cell)}
     cited |= {str(record["key"]) for record in content.results.records}
     return [record for record in content.records if record["key"] in cited]
+
+
+def _lean(table: Table, results: Results) -> Table:
+    """Return a table without what the page says once for all tables: conditions, machine, versions and code."""
+    said = set(results.origin())
+    caption = table.caption.removesuffix(results.describe()).rstrip()
+    return replace(table, caption=caption, notes=tuple(note for note in table.notes if note not in said))
 
 
 def _with_strips(table: Grid, content: Content) -> Grid:

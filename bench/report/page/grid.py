@@ -11,6 +11,7 @@ from bench.report.cells import Cell, Missing, Number, Table, cell_text, gap_labe
 from bench.report.page.links import Links, anchor
 from bench.stats.verdicts import CONSISTENT, EXACT, NOT_REPRODUCED, WITHIN
 
+GAP = "\N{EN DASH}"  # where tables for other eyes have a hyphen
 TONES = {EXACT: "good", WITHIN: "good", CONSISTENT: "good", NOT_REPRODUCED: "bad"}
 
 
@@ -66,7 +67,7 @@ def grid(table: Table, links: Links, name: str = "", files: Sequence[tuple[str, 
         columns,
         numeric,
         rows,
-        table.notes,
+        tuple(re.sub("^-(?=:)", GAP, note) for note in table.notes),
         tuple(files),
     )
 
@@ -81,7 +82,7 @@ def _shown(cell: Any, text: str, links: Links, is_verdict: bool) -> Shown:
     if isinstance(cell, Cell | Number):
         text = typeset(text)
     elif text == "-":
-        text = "\N{EN DASH}"
+        text = GAP
     return Shown(text, href, tone(text) if is_verdict else "")
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.report.cells import Table, make_table
-from bench.report.page.answer import Bar, bars
 from bench.report.page.content import Content
 from bench.report.page.grid import Grid, grid
 from bench.report.page.images import Image, embed
 from bench.report.page.links import Links, anchor, web_address
-from bench.report.verdicts import verdicts_table
+from bench.report.verdicts import counts_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 FIELD = "field"  # the group of the figures that belong to no document
@@ -60,14 +59,14 @@ class ApproachPart:
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """The section of one document; `bar` is None for what is reported by none."""
+    """The section of one document; `verdicts` is None where no document is."""
 
     id: str
     name: str
     title: str
     facts: tuple[tuple[str, str, str], ...]  # name, value, address or ''
     approaches: tuple[ApproachPart, ...]
-    bar: Bar | None
+    verdicts: Grid | None
     figures: tuple[Image, ...]
     tables: tuple[Grid, ...]
 
@@ -102,8 +101,7 @@ def document_names(content: Content) -> list[str]:
 
 def documents(content: Content, links: Links, shown: Mapping[str, Grid]) -> list[DocumentPart]:
     """Return a section for each document, then one for the approaches of none."""
-    by_name = {bar.document: bar for bar in bars(content.verdicts)}
-    parts = [_document(content, links, shown, name, by_name.get(name)) for name in document_names(content)]
+    parts = [_document(content, links, shown, name) for name in document_names(content)]
     known = {part.name for approaches in (part.approaches for part in parts) for part in approaches}
     others = tuple(_approach(content, name) for name in content.results.approaches if name not in known)
     if others:
@@ -111,7 +109,7 @@ def documents(content: Content, links: Links, shown: Mapping[str, Grid]) -> list
     return parts
 
 
-def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: str, bar: Bar | None) -> DocumentPart:
+def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: str) -> DocumentPart:
     entry = content.documents.get(name, {})
     address = web_address(str(entry.get("link", "")))
     facts = [(label, str(entry[key]), "") for key, label in FACTS.items() if key in entry]
@@ -119,19 +117,19 @@ def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: s
         facts.insert(1, ("at", address, address))
     known = content.results.manifests
     mine = [one for one in content.results.approaches if one in known and known[one].document == name]
-    tables = [_verdicts(content, name), *_curves(content, name)]
-    tables += [*content.audits.get(name, ()), *content.ladders.get(name, ())]
+    tables = [*_curves(content, name), *content.audits.get(name, ()), *content.ladders.get(name, ())]
     grids = [grid(table, links, f"{table.name}-{name}") for table in tables]
     if any(known[one].task == "toy" for one in mine):
         grids.append(shown["toys"])
+    mine_drawn = [figure for figure in content.figures if figure.group == name]
     return DocumentPart(
         anchor("document", name),
         name,
         str(entry.get("title", "")),
         tuple(facts),
         tuple(_approach(content, one) for one in mine),
-        bar,
-        tuple(embed(figure for figure in content.figures if figure.group == name)),
+        grid(_verdicts(content, name), links, f"verdicts-{name}"),
+        tuple(embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts"))),
         tuple(grids),
     )
 
@@ -150,7 +148,8 @@ def _approach(content: Content, name: str) -> ApproachPart:
 def _verdicts(content: Content, name: str) -> Table:
     mine = [verdict for verdict in content.verdicts if verdict.claim.source == name]
     table = verdicts_table(content.results, mine)
-    caption = "Each verdict leads to its reasoning, step by step, each measured number to its records."
+    counts = f"{len(mine)} reported numbers: {counts_text(mine)}."
+    caption = f"{counts} Each verdict leads to its reasoning, step by step, each measured number to its records."
     return make_table(
         table.name,
         f"What {name} reports, and whether it reproduces",
@@ -167,8 +166,9 @@ def _curves(content: Content, name: str) -> list[Table]:
     frame = table.frame[table.frame["run"] == name].drop(columns="run")
     if frame.empty:
         return []
+    caption = table.caption.removesuffix(content.results.describe())
     rows = frame.itertuples(index=False, name=None)
-    return [make_table(table.name, f"Training logs of {name}, line by line", table.caption, [*frame.columns], rows, [])]
+    return [make_table(table.name, f"Training logs of {name}, line by line", caption, [*frame.columns], rows, [])]
 
 
 # subjects
@@ -220,7 +220,7 @@ def _faults(content: Content) -> list[str]:
 def contents(parts: Sequence[DocumentPart], found: Sequence[Topic]) -> list[Entry]:
     """Return the table of contents."""
     below_answer = (
-        Entry("answer-verdicts", "Verdicts by document"),
+        Entry("table-verdict_summary", "Verdicts by document"),
         Entry("table-headlines", "The headline numbers"),
         Entry("table-brief", "The uncertainty"),
     )

@@ -95,11 +95,10 @@
 
   function theme() {
     const button = document.getElementById("theme");
-    const names = { "": "as the system", light: "light", dark: "dark" };
-    const order = ["", "light", "dark"];
+        const order = ["", "light", "dark"];
     function apply(value) {
       document.documentElement.dataset.theme = value;
-      button.textContent = `Theme: ${names[value]}`;
+      button.textContent = `Theme: ${value || "auto"}`;
     }
     let current = remember();
     if (!order.includes(current)) current = "";
