@@ -42,7 +42,9 @@ class Progress:
         self._total = self._done = 0
         self._current = ""
         self._detail = ""
-        self._epoch_started = self._last_plain = time.monotonic()
+        self._last_plain = time.monotonic()
+        self._epoch_started: dict[str, float] = {}  # by first cell of a group, as several may be at work
+        self._fits = 1  # at work at a time
         self._fit_left: float | None = None
 
     def begin(self, groups: list[list[Cell]], done: int) -> None:
@@ -65,9 +67,13 @@ class Progress:
         kind = event["kind"]
         if kind == "start":
             self._current, self._detail = self._titles[event["key"]], "starting"
-            self._epoch_started = time.monotonic()
+            self._epoch_started[group[0].key] = time.monotonic()
         elif kind == "measure":
-            self._detail = "measuring"
+            self._current, self._detail = self._titles[event["key"]], "measuring"
+        elif kind == "fleet":
+            self._fits = max(1, event["fits"])
+        elif kind == "again":
+            self._line(f"{group[0].title()}: its worker died; begins anew on {event['host']}")
         elif kind == "waiting":
             self._current, self._detail = group[0].title(), "another process works on it"
         elif kind == "epoch":
@@ -79,8 +85,9 @@ class Progress:
 
     def _epoch(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
         now = time.monotonic()
-        left = (event["of"] - event["epoch"]) * (now - self._epoch_started)
-        self._epoch_started = now
+        left = (event["of"] - event["epoch"]) * (now - self._epoch_started.get(group[0].key, now))
+        self._epoch_started[group[0].key] = now
+        self._current = group[0].title()
         shown = ", ".join(f"{name.rsplit('/', 1)[1]} {value:.5g}" for name, value in event["trace"].items())
         together = f"{event['seeds']} seeds together, " if event["seeds"] > 1 else ""
         self._detail = f"{together}epoch {event['epoch']}/{event['of']}, {shown}, training {duration(left)} more"
@@ -100,13 +107,15 @@ class Progress:
     def _remaining(self) -> str:
         known = [value for value in self._left.values() if value is not None]
         unknown = len(self._left) - len(known)
-        text = duration(sum(known)) if known or not unknown else "an unknown time"
+        text = duration(sum(known) / self._fits) if known or not unknown else "an unknown time"
         return f"{text} and {unknown} cells of unknown length" if unknown and known else text
 
     def _show(self) -> None:
         if self._quiet:
             return
-        line = f"[{self._done + 1}/{self._total}] {self._current}: {self._detail}; in all {self._remaining()} left"
+        many = f"{self._fits} fits at a time; " if self._fits > 1 else ""
+        what = f"{self._current}: {self._detail}" if self._current else "waiting for a worker"
+        line = f"[{self._done + 1}/{self._total}] {many}{what}; in all {self._remaining()} left"
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             self._stream.write("\r\x1b[2K" + line[:width])

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Options:
     data_dir: str | None = None
     threads: int | None = None
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:

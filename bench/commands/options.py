@@ -44,6 +44,17 @@ def counts(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
 
 
+def count(text: str) -> int:
+    """Return a count of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a count; give one such as 4")
+    return value
+
+
 def positive(text: str) -> float:
     """Return a positive number."""
     try:
@@ -82,29 +93,41 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         raise ConfigError("give either --all or names of approaches, not both")
     if not arguments.all and not arguments.approaches:
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
-    check_device(arguments.device)
-    return cells(
-        Selection(
-            approaches=tuple(arguments.approaches),
-            recipes=tuple(arguments.recipe),
-            protocols=tuple(arguments.protocol),
-            seeds=arguments.seeds,
-            profile=arguments.profile,
-            device=arguments.device,
-            precision=arguments.precision,
-            apart=arguments.apart,
-        )
+    if not _is_elsewhere(arguments):
+        check_device(arguments.device)
+    selection = Selection(
+        approaches=tuple(arguments.approaches),
+        recipes=tuple(arguments.recipe),
+        protocols=tuple(arguments.protocol),
+        seeds=arguments.seeds,
+        profile=arguments.profile,
+        device=arguments.device,
+        precision=arguments.precision,
+        apart=arguments.apart,
     )
+    return cells(selection)
+
+
+def _is_elsewhere(arguments: argparse.Namespace) -> bool:
+    """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
+    from bench.remote.opening import is_pool
+
+    _check_device_name(arguments.device)
+    return is_pool(getattr(arguments, "executor", "process"))
+
+
+def _check_device_name(name: str) -> None:
+    if name != "cpu" and (name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:])):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
 
 
 def check_device(name: str) -> None:
     """Raise ConfigError on a device that is unknown or not there."""
     import torch
 
+    _check_device_name(name)
     if name == "cpu":
         return
-    if name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:]):
-        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= torch.cuda.device_count():
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
