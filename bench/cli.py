@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bench import __version__
-from bench.commands import data, listing, run, table, throughput, verdict
+from bench.commands import data, determinism, listing, run, table, throughput, verdict
 from bench.commands.options import INTERRUPTED, USAGE
 from bench.errors import BenchError, ConfigError
 
-COMMANDS = (run, throughput, table, verdict, data, listing)
+COMMANDS = (run, throughput, table, verdict, determinism, data, listing)
 
 
 class _Parser(argparse.ArgumentParser):
