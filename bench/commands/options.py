@@ -9,6 +9,7 @@ from bench.errors import ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Selection, cells
 from bench.precision import PRECISIONS
 from bench.recipes import PROFILES
+from bench.remote.interpreters import interpreters, with_their_cells
 
 FAILED = 1
 USAGE = 2
@@ -84,6 +85,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
     parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    parser.add_argument(
+        "--interpreter",
+        action="append",
+        default=[],
+        metavar="APPROACH=PATH",
+        help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
+    )
     add_place(parser)
 
 
@@ -105,7 +113,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         precision=arguments.precision,
         apart=arguments.apart,
     )
-    return cells(selection)
+    return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
 
 
 def _is_elsewhere(arguments: argparse.Namespace) -> bool:

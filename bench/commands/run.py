@@ -52,6 +52,7 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from bench.remote.interpreters import interpreters
     from bench.remote.opening import open_executor
     from bench.runner import run
     from bench.worker import Options
@@ -66,6 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
         threads=arguments.threads,
+        interpreters=interpreters(arguments.interpreter),
     )
     progress = Progress(costs, quiet=arguments.quiet)
     executor = open_executor(
