@@ -271,7 +271,7 @@ def test_a_scheduler_and_its_workers_give_the_numbers_of_one_process_though_one_
             time.sleep(0.05)
         address = json.loads(contact.read_text())["address"].removeprefix("tcp://")
         watcher = Recorder(kill)
-        with contextlib.closing(opening.open_executor(f"dask://{address}")) as pool:
+        with contextlib.closing(opening.open_executor(f"dask://{address}", target.root)) as pool:
             ended = run(chosen, target, Options(str(target.root)), watcher, pool)
             assert pool.width() == 1  # the other is gone
     assert {result.outcome for result in ended} == {"done"}

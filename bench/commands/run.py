@@ -31,9 +31,16 @@ def add(commands: Any) -> None:
         "--executor",
         default="process",
         help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
-        "GPUs; dask://HOST:PORT: those of a scheduler (docs/cluster.md)",
+        "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
     )
     run.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: as many as have room)")
+    run.add_argument(
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
+    )
     run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     run.add_argument("--stale", action="store_true", help="also run again what older code made")
     run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
@@ -72,9 +79,11 @@ def _run(arguments: argparse.Namespace) -> int:
     progress = Progress(costs, quiet=arguments.quiet)
     executor = open_executor(
         arguments.executor,
+        arguments.results,
         arguments.device,
         arguments.threads,
         arguments.workers,
+        arguments.slurm,
     )
     with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
         results = run(chosen, store, options, progress, executor, arguments.time_limit, arguments.stale)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from bench.errors import ConfigError, unknown_name
 from bench.executors import EXECUTORS
 from bench.remote.pool import THREADS, Pool
 
-NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT")
+SLURM = ("slurm", "slurm-local", "slurm-debug")
+NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", *SLURM)
 _ADDRESS = re.compile(r"dask://(?P<address>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
 
 
@@ -21,22 +23,28 @@ def is_pool(name: str) -> bool:
 
 def open_executor(
     name: str,
+    results: Path,
     device: str = "cpu",
     threads: int | None = None,
     workers: int | None = None,
+    slurm: Sequence[str] = (),
 ) -> str | Pool:
     """Return what `bench.runner.run` takes; a pool is the caller's to close.
 
     Args:
         name: one of NAMES.
+        results: the folder that the records go to; jobs of Slurm have one beside it.
         device: of the cells; other than cpu, each fit has a GPU of its own.
         threads: of a fit.
         workers: fits at a time; None for as many as there is room for.
+        slurm: parameters of the jobs, NAME=VALUE.
 
     Raises:
         ConfigError: the name is unknown, what it needs is not installed, or it cannot be reached.
     """
     gpu = device != "cpu"
+    if slurm and name not in SLURM:
+        raise ConfigError(f"--slurm is for the executors {', '.join(SLURM)}, not for '{name}'")
     if name in EXECUTORS:
         if workers is not None:
             raise ConfigError(f"--workers is not for executor '{name}', which fits one after the other; try dask")
@@ -50,6 +58,10 @@ def open_executor(
         from bench.remote.dask_pool import connect
 
         return connect(found["address"], gpu, workers)
+    if name in SLURM:
+        from bench.remote.slurm_pool import SlurmPool, parameters
+
+        return SlurmPool(name, results, gpu, threads or THREADS, workers, parameters(slurm))
     raise unknown_name("executor", name, NAMES)
 
 
