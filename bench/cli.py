@@ -15,6 +15,7 @@ from bench.commands import (
     check_approach,
     compare,
     data,
+    determinism,
     figures,
     gate,
     ladder,
@@ -44,6 +45,7 @@ COMMANDS = (
     gate,
     compare,
     predict,
+    determinism,
     data,
     listing,
 )

@@ -50,6 +50,10 @@ class OutOfTime(BenchError):
     """A cell did not finish within the time it was given."""
 
 
+class WorkerCrashed(BenchError):
+    """The process or machine that fitted a cell ended without a word, or could not begin; the message says how."""
+
+
 class ContractViolation(BenchError):
     """An implementation broke the interface; the message names the check."""
 

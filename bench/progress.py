@@ -107,6 +107,8 @@ class Progress:
         """See `Watcher`."""
         kind = event["kind"]
         self._pass_time()
+        if not group:  # news of the workers, of no fit
+            return
         fit = self._fit(group[0])
         fit.is_waiting = kind == "waiting"
         if kind == "start":
@@ -116,6 +118,9 @@ class Progress:
             fit.detail = "measuring"
         elif kind == "waiting":
             fit.title, fit.detail = group[0].title(), "another process works on it"
+        elif kind == "again":
+            fit.detail = f"begins anew on {event['host']}"
+            self._line(f"{fit.title}: its worker died; begins anew on {event['host']}")
         elif kind == "epoch":
             self._epoch(group, fit, event)
         elif kind == "record":

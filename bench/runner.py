@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,10 +14,11 @@ from filelock import Timeout
 from bench.batches import arrange, fit_keys
 from bench.data import list_datasets
 from bench.environment import source_hash
-from bench.errors import BenchError, OutOfTime
-from bench.executors import WorkerCrashed, run_group
+from bench.errors import BenchError, OutOfTime, WorkerCrashed
+from bench.executors import run_group
 from bench.plan import Cell
 from bench.registry import source_files
+from bench.remote.pool import Pool, run_queue
 from bench.store import Store
 from bench.worker import Options, empty_record
 
@@ -66,13 +68,13 @@ def run(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str = "process",
+    executor: str | Pool = "process",
     time_limit_s: float | None = None,
     stale: bool = False,
 ) -> list[Result]:
     """Run every cell that has no final record, and return how all of them ended, in the order given.
 
-    Seeds that can be fitted in one computation are.
+    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as a pool takes.
     """
     store.check_writable()
     results: dict[str, Result] = {}
@@ -85,22 +87,60 @@ def run(
             open_cells.append(cell)
     queue = arrange(open_cells, store)
     watcher.begin(queue, len(results))
-    while queue:
-        group = queue.pop(0)
+    watcher = _OneAtATime(watcher)
+
+    def attempt(group: list[Cell]) -> list[Result] | None:
         with contextlib.ExitStack() as locks:
             try:
                 for key in sorted({cell.lock_key for cell in group}):
                     locks.enter_context(store.lock(key).acquire(timeout=0))
-            except Timeout:
-                queue.append(group)  # another process works on it; come back later
+            except Timeout:  # another process works on it; come back later
                 watcher.event(group, {"kind": "waiting"})
                 locks.close()
                 time.sleep(BUSY_WAIT_S)
-                continue
-            for result in _run_group(group, store, options, watcher, executor, time_limit_s):
-                results[result.cell.identity] = result
+                return None
+            return _run_group(group, store, options, watcher, executor, time_limit_s)
+
+    if isinstance(executor, str):
+        ended = _one_by_one(queue, attempt)
+    else:
+        ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
+    for found in ended:
+        results.update({result.cell.identity: result for result in found})
     watcher.finish()
     return [results[cell.identity] for cell in cells]
+
+
+def _one_by_one(
+    queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
+) -> Iterator[list[Result]]:
+    while queue:
+        group = queue.pop(0)
+        found = attempt(group)
+        if found is None:
+            queue.append(group)
+        else:
+            yield found
+
+
+class _OneAtATime:
+    """A watcher that is told one thing at a time, whatever number of threads tell it."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self._lock = watcher, threading.Lock()
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(groups, done)
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """See `Watcher`."""
+        with self._lock:
+            self._watcher.event(group, event)
+
+    def finish(self) -> None:
+        """See `Watcher`."""
+        self._watcher.finish()
 
 
 def is_final(record: dict[str, Any]) -> bool:
@@ -117,7 +157,12 @@ def is_stale(record: dict[str, Any]) -> bool:
 
 
 def _run_group(
-    group: list[Cell], store: Store, options: Options, watcher: Watcher, executor: str, time_limit_s: float | None
+    group: list[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str | Pool,
+    time_limit_s: float | None,
 ) -> list[Result]:
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}

@@ -44,6 +44,7 @@ class Options:
     threads: int | None = None
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
     approaches: str = field(default_factory=plugins.path)  # where those from outside are found
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:

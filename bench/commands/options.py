@@ -11,6 +11,7 @@ from bench.errors import ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Selection, cells
 from bench.precision import PRECISIONS
 from bench.recipes import PROFILES
+from bench.remote.interpreters import interpreters, with_their_cells
 
 FAILED = 1
 USAGE = 2
@@ -44,6 +45,17 @@ def counts(text: str) -> tuple[int, ...]:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+
+
+def count(text: str) -> int:
+    """Return a count of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a count; give one such as 4")
+    return value
 
 
 def positive(text: str) -> float:
@@ -111,6 +123,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
     parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    parser.add_argument(
+        "--interpreter",
+        action="append",
+        default=[],
+        metavar="APPROACH=PATH",
+        help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
+    )
     add_place(parser)
 
 
@@ -120,29 +139,41 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         raise ConfigError("give either --all or names of approaches, not both")
     if not arguments.all and not arguments.approaches:
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
-    check_device(arguments.device)
-    return cells(
-        Selection(
-            approaches=tuple(arguments.approaches),
-            recipes=tuple(arguments.recipe),
-            protocols=tuple(arguments.protocol),
-            seeds=arguments.seeds,
-            profile=arguments.profile,
-            device=arguments.device,
-            precision=arguments.precision,
-            apart=arguments.apart,
-        )
+    if not _is_elsewhere(arguments):
+        check_device(arguments.device)
+    selection = Selection(
+        approaches=tuple(arguments.approaches),
+        recipes=tuple(arguments.recipe),
+        protocols=tuple(arguments.protocol),
+        seeds=arguments.seeds,
+        profile=arguments.profile,
+        device=arguments.device,
+        precision=arguments.precision,
+        apart=arguments.apart,
     )
+    return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
+
+
+def _is_elsewhere(arguments: argparse.Namespace) -> bool:
+    """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
+    from bench.remote.opening import is_pool
+
+    _check_device_name(arguments.device)
+    return is_pool(getattr(arguments, "executor", "process"))
+
+
+def _check_device_name(name: str) -> None:
+    if name != "cpu" and (name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:])):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
 
 
 def check_device(name: str) -> None:
     """Raise ConfigError on a device that is unknown or not there."""
     import torch
 
+    _check_device_name(name)
     if name == "cpu":
         return
-    if name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:]):
-        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= torch.cuda.device_count():
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -14,7 +15,7 @@ from tabulate import tabulate
 
 from bench import environment
 from bench.commands.ending import ending, screen
-from bench.commands.options import INCOMPLETE, add_selection, positive, select
+from bench.commands.options import INCOMPLETE, add_selection, count, positive, select
 from bench.commands.table import print_tables
 from bench.errors import ConfigError
 from bench.plan import Cell, Estimate, estimate
@@ -28,7 +29,20 @@ def add(commands: Any) -> None:
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
     run.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
-    run.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
+    run.add_argument(
+        "--executor",
+        default="process",
+        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
+        "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
+    )
+    run.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: as many as have room)")
+    run.add_argument(
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
+    )
     run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     run.add_argument("--stale", action="store_true", help="also run again what older code made")
     run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
@@ -47,6 +61,8 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from bench.remote.interpreters import interpreters
+    from bench.remote.opening import open_executor
     from bench.runner import run
     from bench.worker import Options
 
@@ -60,11 +76,21 @@ def _run(arguments: argparse.Namespace) -> int:
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
         threads=arguments.threads,
+        interpreters=interpreters(arguments.interpreter),
     )
     progress = Progress(costs, quiet=arguments.quiet)
+    executor = open_executor(
+        arguments.executor,
+        arguments.results,
+        arguments.device,
+        arguments.threads,
+        arguments.workers,
+        arguments.slurm,
+    )
     started = time.monotonic()
     try:
-        results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit, arguments.stale)
+        with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
+            results = run(chosen, store, options, progress, executor, arguments.time_limit, arguments.stale)
     finally:
         progress.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
@@ -86,7 +112,8 @@ def estimates(
 
     known = [*records, *_committed(records)]
     rate = None
-    if any("matmul_rate" in record["provenance"] for record in known):
+    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
+    if is_here and any("matmul_rate" in record["provenance"] for record in known):
         rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]

@@ -33,6 +33,8 @@ def _table(arguments: argparse.Namespace) -> int:
     made, problems = _make_tables(arguments, store)
     if arguments.name == "throughput" and arguments.name not in made:
         raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
+    if arguments.name == "determinism" and arguments.name not in made:
+        raise ConfigError(f"no report in {arguments.results}; python -m bench determinism --write makes it")
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:
@@ -65,7 +67,9 @@ def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width
 
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
+    from bench.determinism.files import read_all as read_determinism
     from bench.report import tables
+    from bench.report.determinism import determinism_table
     from bench.report.papers import load_papers, papers_table
     from bench.throughput.files import read_all as read_speeds
 
@@ -75,5 +79,8 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
     made["papers"] = papers_table(load_papers())
+    repeatable, changed = read_determinism(arguments.results)
+    if repeatable:
+        made["determinism"] = determinism_table(repeatable, manifests())
     made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
-    return made, [*(problem.reason for problem in problems), *untrusted]
+    return made, [*(problem.reason for problem in problems), *untrusted, *changed]
