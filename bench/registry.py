@@ -82,7 +82,8 @@ class Manifest:
         return f"{self.name} needs {names}, which is not installed: pip install 'bnn-uncertainty-bench[{self.extra}]'"
 
 
-def _folder() -> Path:
+def manifest_folder() -> Path:
+    """Return the folder of the approaches and their manifests; raises ConfigError if it is not importable."""
     spec = importlib.util.find_spec("implementations")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("package 'implementations' is not importable; install the project with pip install -e .")
@@ -97,8 +98,16 @@ def parse_manifest(path: Path) -> Manifest:
     """Read one manifest; raises ConfigError that names the file and the field."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"manifest {path.name} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"manifest {path.name} cannot be read: {' '.join(str(error).split())}") from error
+    try:
+        return _parsed(path, raw)
+    except (KeyError, TypeError, AttributeError) as error:  # a value of another type than is asked for
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise ConfigError(f"manifest {path.name} has not the form of a manifest: {what}") from error
+
+
+def _parsed(path: Path, raw: Mapping[str, Any]) -> Manifest:
     unknown = set(raw) - _KEYS
     missing = _REQUIRED - set(raw)
     if unknown or missing:
@@ -138,7 +147,7 @@ def parse_manifest(path: Path) -> Manifest:
 @cache
 def manifests() -> dict[str, Manifest]:
     """Return all manifests by name, in the order of the tables."""
-    found = {path.stem: path for path in _folder().glob("*.toml")}
+    found = {path.stem: path for path in manifest_folder().glob("*.toml")}
     names = [name for name in ORDER if name in found] + sorted(set(found) - set(ORDER))
     return {name: parse_manifest(found[name]) for name in names}
 
@@ -168,7 +177,7 @@ def load_class(name: str) -> type[Approach]:
 
 def source_files(name: str) -> list[Path]:
     """Return the files whose text decides what the approach computes: its own and those it imports from here."""
-    folder = _folder()
+    folder = manifest_folder()
     found: dict[str, Path] = {}
     waiting = [f"implementations.{name}"]
     while waiting:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
 from bench import environment
-from bench.commands.options import INCOMPLETE, add_selection, positive, select
+from bench.commands.options import INCOMPLETE, add_selection, positive, seconds, select, threads
 from bench.commands.table import print_tables
-from bench.errors import ConfigError
 from bench.plan import Cell, Estimate, estimate
-from bench.progress import Progress, duration
+from bench.progress import JsonLines, Progress, duration
 from bench.registry import source_files
 from bench.store import Store
 
@@ -25,12 +24,21 @@ def add(commands: Any) -> None:
     """Declare the commands of this file."""
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
-    run.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    run.add_argument("--threads", type=threads, help="threads of the frameworks (default: all cores)")
     run.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
     run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    run.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
+    run.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        metavar="SECONDS",
+        help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
+    )
     run.add_argument("--stale", action="store_true", help="also run again what older code made")
     run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    run.add_argument("--quiet", action="store_true", help="no progress")
+    how = run.add_mutually_exclusive_group()
+    how.add_argument("--quiet", action="store_true", help="no progress")
+    how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
     run.set_defaults(action=_run)
 
     plan = commands.add_parser("plan", help="what would run, and how long it takes")
@@ -48,8 +56,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from bench.runner import run
     from bench.worker import Options
 
-    if arguments.threads is not None and arguments.threads < 1:
-        raise ConfigError(f"--threads {arguments.threads} is below 1")
     chosen = select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
@@ -58,13 +64,17 @@ def _run(arguments: argparse.Namespace) -> int:
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
         threads=arguments.threads,
+        checkpoint_every_s=arguments.checkpoint_every,
+        memory_mib=arguments.memory_limit,
     )
-    progress = Progress(costs, quiet=arguments.quiet)
-    results = run(chosen, store, options, progress, arguments.executor, arguments.time_limit, arguments.stale)
+    watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet)
+    results = run(chosen, store, options, watcher, arguments.executor, arguments.time_limit, arguments.stale)
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
-    print_tables(arguments, store, write=True)
     bad = [result for result in results if result.outcome != "done"]
+    if arguments.json:
+        return INCOMPLETE if bad else 0
+    print_tables(arguments, store, write=True)
     for result in bad:
         print(f"{result.outcome}: {result.cell.title()}: {result.reason}", file=sys.stderr)
     new = sum(not result.was_there for result in results)
@@ -145,10 +155,9 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from filelock import Timeout
-
+    from bench import locks, quarantine
     from bench.batches import checkpoint_key
-    from bench.runner import existing, is_stale
+    from bench.runner import existing, is_final, is_stale
 
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -159,22 +168,30 @@ def _status(arguments: argparse.Namespace) -> int:
         state = "missing" if record is None else record["outcome"]
         if record is not None and is_stale(record):
             state += ", made by older code"
-        if record is None and store.root.exists():
-            try:
-                with store.lock(cell.lock_key).acquire(timeout=0):
-                    if store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
-                        state = "interrupted, will resume"
-            except Timeout:
-                state = "running"
+        by = ""
+        if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
+            state, by = "running", _who(locks.holder(store.root, cell.lock_key))
+        elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
+            state = "interrupted, will resume"
         timings = record["timings"] if record else {}
         rows.append(
             {
                 "cell": cell.title(),
                 "state": state,
+                "by": by,
                 "made": record["provenance"].get("started", "") if record else "",
                 "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
                 "reason": record["reason"] if record else cell.skip,
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
+    untrusted = quarantine.count(store.root)
+    if untrusted:
+        folder = store.root / quarantine.FOLDER
+        print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
+
+
+def _who(holder: Mapping[str, Any]) -> str:
+    """Return which process works on a cell, as far as known."""
+    return f"process {holder['pid']} on {holder['host']} since {holder['since']}" if len(holder) == 3 else ""
