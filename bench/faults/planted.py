@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.commands.options import INCOMPLETE
-from bench.errors import BenchError
 from bench.faults import planting
 from bench.faults.processes import Run
 from bench.store import Store
@@ -29,6 +28,9 @@ OUTCOMES = {
     "hang": ("out-of-time", "--time-limit"),
 }
 """What a record says of each fault: outcome, and words of its reason."""
+LARGE, LAST = "large", "orphan"  # recipes that are no faults by themselves
+NOTHING = ("nothing", "")
+FILES_OF_256_KIB, FILES_OF_HALF_A_KIB = "-f 512", "-f 1"  # of blocks of 512 bytes, as POSIX has it
 SECONDS = "15"  # for the fit that never ends; others need one
 LONGEST_ORPHAN_S = 10.0  # on a busy machine
 MEMORY_MIB = "65536"  # addresses of a worker
@@ -48,17 +50,16 @@ class Planted:
         return asdict(self)
 
 
-def plant(names: Sequence[str] = tuple(OUTCOMES)) -> Planted:
-    """Run each fault in a worker of its own, and broken file systems; the healthy cell comes last each time."""
+def plant(names: Sequence[str] = tuple(OUTCOMES), disks: bool = True) -> Planted:
+    """Run each fault in a worker of its own, with healthy cells among them; `disks`: broken file systems too."""
     found, begin = Planted(), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-planted-") as name:
         folder = Path(name)
         _copy_approach(folder)
         _broken_fits(folder, names, found)
-        _full_disk(folder, found)
-        _small_disk(folder, found)
-        _no_permission(folder, found)
-        _orphan(folder, found)
+        if disks:
+            _full_disk(folder, found)
+            _no_permission(folder, found)
     found.seconds = time.perf_counter() - begin
     return found
 
@@ -73,16 +74,16 @@ def _copy_approach(folder: Path) -> None:
         shutil.copy(Path(source) / name, place / name)
 
 
-def _run(folder: Path, results: str, recipes: Sequence[str], limit: str = "", *options: str) -> tuple[Run, int]:
-    """Run recipes of the planted approach, the healthy one last, and return the ended run and its exit code."""
-    given = [word for recipe in [*recipes, HEALTHY] for word in ("--recipe", recipe)]
+def _run(folder: Path, results: str, recipes: Sequence[str], limit: str, *options: str) -> Run:
+    """Start a run of recipes of the planted approach, in this order."""
+    given = [word for recipe in recipes for word in ("--recipe", recipe)]
     arguments = ["-m", "bench", "run", "planted", *given, "--profile", "smoke", "--threads", "1", "--json", *options]
     place = ["--results", str(folder / results)]
-    with Run([*arguments, *place], limit=limit, path=[folder / "modules"], folder=folder) as run:
-        code = run.wait()
-        if "Traceback" in run.errors():
-            raise BenchError(f"a traceback in a run with planted faults: {run.errors()[-500:]}")
-    return run, code
+    return Run([*arguments, *place], limit=limit, path=[folder / "modules"], folder=folder)
+
+
+def _fault(name: str) -> str:
+    return f"{HEALTHY}+{name}"
 
 
 def _ends(run: Run) -> dict[str, tuple[str, str]]:
@@ -95,37 +96,44 @@ def _ends(run: Run) -> dict[str, tuple[str, str]]:
 
 
 def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
+    """Run the faults, then a fit whose posterior is too large for the disk, a healthy one, and one that hangs.
+
+    While that hangs the run is killed: the worker must not go on, since the lock of its fit is free.
+    """
+    recipes = [*map(_fault, names), _fault(LARGE), HEALTHY, _fault(LAST)]
     limits = ("--time-limit", SECONDS, "--memory-limit", MEMORY_MIB)
-    run, code = _run(folder, "fits", [f"{HEALTHY}+{name}" for name in names], "", *limits)
+    with _run(folder, "fits", recipes, FILES_OF_256_KIB, *limits) as run:
+        run.wait_for(lambda event: event["kind"] == "start" and _fault(LAST) in event["cell"])
+        run.kill("run")
+        run.process.wait()
+        found.orphan_s = run.outlived_s()
+        run.wait()
+    if "Traceback" in run.errors():
+        found.faults.append(f"a traceback: {run.errors()[-500:]}")
+    if found.orphan_s > LONGEST_ORPHAN_S:
+        found.faults.append(f"a worker outlived its run by {found.orphan_s:.0f} s")
     ends = _ends(run)
     stored = {r["recipe"].removeprefix(f"{HEALTHY}+"): r for r in Store(folder / "fits").all_records()[0]}
     for name in names:
-        found.ends[name] = ends.get(name, ("nothing", ""))
+        found.ends[name] = ends.get(name, NOTHING)
         outcome, words = OUTCOMES[name]
         if found.ends[name][0] != outcome or words not in found.ends[name][1]:
             found.faults.append(f"{name}: {found.ends[name]} instead of {outcome} with '{words}'")
         if stored.get(name, {}).get("reason") != found.ends[name][1]:
             found.faults.append(f"{name}: no record has the reason")
-    _check_healthy("planted fits", ends, code, found)
+    warned = [event["message"] for event in run.events if event["kind"] == "warning"]
+    found.ends["a posterior that does not fit on the disk"] = (ends.get(LARGE, NOTHING)[0], " ".join(warned))
+    if ends.get(LARGE, NOTHING)[0] != "done" or len(warned) != 1:
+        found.faults.append(f"a posterior that does not fit: {ends.get(LARGE)}, warnings {warned}")
+    if ends.get(HEALTHY, NOTHING)[0] != "done":
+        found.faults.append(f"the cell after the faults: {ends.get(HEALTHY)}")
 
 
 def _full_disk(folder: Path, found: Planted) -> None:
-    """Not a byte can be written: every cell says so."""
-    run, code = _run(folder, "full", [f"{HEALTHY}+large"], "-f 0")
-    ends = _ends(run)
-    found.ends["no byte can be written"] = ends.get(HEALTHY, ("nothing", ""))
-    if code != INCOMPLETE or {outcome for outcome, _ in ends.values()} != {"failed"} or len(ends) != 2:
-        found.faults.append(f"no byte can be written: {ends}, exit code {code}")
-
-
-def _small_disk(folder: Path, found: Planted) -> None:
-    """Records can be written, a posterior of one MiB cannot: its cell is measured all the same, with a warning."""
-    run, code = _run(folder, "small", [f"{HEALTHY}+large"], "-f 512")  # of 512 or 1024 bytes, as the shell counts
-    ends = _ends(run)
-    warned = [event["message"] for event in run.events if event["kind"] == "warning"]
-    found.ends["the posterior does not fit"] = (ends.get("large", ("nothing", ""))[0], " ".join(warned))
-    if code or not warned or {outcome for outcome, _ in ends.values()} != {"done"}:
-        found.faults.append(f"the posterior does not fit: {ends}, warnings {warned}, exit code {code}")
+    """No record can be written: every cell says so."""
+    with _run(folder, "full", [_fault(LARGE), HEALTHY], FILES_OF_HALF_A_KIB) as run:
+        code = run.wait()
+    _check_failures("a full disk", run, code, 2, found)
 
 
 def _no_permission(folder: Path, found: Planted) -> None:
@@ -133,25 +141,17 @@ def _no_permission(folder: Path, found: Planted) -> None:
     place = folder / "denied" / "records"
     place.parent.mkdir()
     place.write_text("in the way")
-    run, code = _run(folder, "denied", [])
+    with _run(folder, "denied", [HEALTHY], "") as run:
+        code = run.wait()
+    _check_failures("a folder that cannot be written", run, code, 1, found)
+    if place.read_text() != "in the way":
+        found.faults.append("what was in the way is gone")
+
+
+def _check_failures(what: str, run: Run, code: int, n_cells: int, found: Planted) -> None:
+    """Ask that all cells have failed with a reason, in order."""
     ends = _ends(run)
-    found.ends["records cannot be written"] = ends.get(HEALTHY, ("nothing", ""))
-    if code != INCOMPLETE or ends.get(HEALTHY, ("",))[0] != "failed" or place.read_text() != "in the way":
-        found.faults.append(f"records cannot be written: {ends}, exit code {code}")
-
-
-def _orphan(folder: Path, found: Planted) -> None:
-    """A run is killed while its worker hangs: the worker must not go on, since the lock of its fit is free."""
-    arguments = ["-m", "bench", "run", "planted", "--recipe", f"{HEALTHY}+hang", "--profile", "smoke", "--json"]
-    with Run([*arguments, "--results", str(folder / "orphan")], path=[folder / "modules"], folder=folder) as run:
-        run.wait_for(lambda event: event["kind"] == "start")
-        run.kill("run")
-        run.process.wait()
-        found.orphan_s = run.outlived_s()
-    if found.orphan_s > LONGEST_ORPHAN_S:
-        found.faults.append(f"a worker outlived its run by {found.orphan_s:.0f} s")
-
-
-def _check_healthy(what: str, ends: dict[str, tuple[str, str]], code: int, found: Planted) -> None:
-    if ends.get(HEALTHY, ("",))[0] != "done" or code != INCOMPLETE:
-        found.faults.append(f"{what}: the cell after them is {ends.get(HEALTHY)}, exit code {code}")
+    found.ends[what] = ends.get(HEALTHY, NOTHING)
+    fine = len(ends) == n_cells and all(outcome == "failed" and reason for outcome, reason in ends.values())
+    if not fine or code != INCOMPLETE or "Traceback" in run.errors():
+        found.faults.append(f"{what}: {ends}, exit code {code}, {run.errors()[-500:]}")

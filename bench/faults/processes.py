@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,22 +81,28 @@ class Run:
         """Start `python ARGUMENTS` in `folder`, under a limit of `ulimit`, `path` first among its modules."""
         modules = os.pathsep.join(map(str, [*path, PACKAGE]))
         limited = ["/bin/sh", "-c", f'ulimit {limit} && exec "$@"', "sh"] if limit else []
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self.process = subprocess.Popen(
             [*limited, sys.executable, *arguments],
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": modules},
             cwd=folder,
             start_new_session=True,
             text=True,
+            errors="replace",
         )
         self.pid = self.process.pid
         self.events: list[dict[str, Any]] = []
         self._news = threading.Condition()
         self._ended = False
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._errors: list[str] = []
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors.extend(self.process.stderr)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -138,9 +143,10 @@ class Run:
             code = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise BenchError(f"the run {self.pid} did not end within {PATIENCE_S:.0f} s") from None
-        self._reader.join(PATIENCE_S)
-        if self.process.stdout is not None and not self._reader.is_alive():
-            self.process.stdout.close()
+        for reader, pipe in zip(self._readers, (self.process.stdout, self.process.stderr), strict=True):
+            reader.join(PATIENCE_S)
+            if pipe is not None and not reader.is_alive():
+                pipe.close()
         return code
 
     def outlived_s(self) -> float:
@@ -151,15 +157,14 @@ class Run:
         return time.monotonic() - start
 
     def errors(self) -> str:
-        """Return what the run wrote on stderr."""
-        return os.pread(self._errors.fileno(), 1 << 20, 0).decode(errors="replace")
+        """Return what the run has written on stderr so far."""
+        return "".join(self._errors)
 
     def close(self) -> None:
         """End what is left."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
-        self._errors.close()
 
     def __enter__(self) -> Run:
         return self
