@@ -11,7 +11,6 @@ def test_five_kills_lose_no_finished_epoch_and_change_no_bit():
     assert found.faults == []
     assert found.kills == 5
     assert found.identical == found.rounds >= 1
-    # The last epoch has no checkpoint: what it made is kept as the posterior, a moment after it was reported.
     assert found.finished_epochs_lost <= 1
 
 

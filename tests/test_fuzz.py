@@ -1,10 +1,14 @@
 """The fuzzers: 2,000 inputs here, 100,000 by `python -m bench faults`; and that they find what they look for."""
 
 import random
+import re
 
 import pytest
 
+from bench.cli import main
+from bench.commands.options import FAILED
 from bench.errors import ConfigError, StoreError
+from bench.faults import files
 from bench.faults.fuzz import Target, all_targets, fuzz
 from bench.faults.fuzz.engine import made
 from bench.faults.fuzz.mutate import LARGEST, mutated
@@ -83,3 +87,25 @@ def test_mutations_are_many_and_bounded():
     found = {mutated(b"0123456789" * 100, rng, [b"other"], [b"word"]) for _ in range(500)}
     assert len(found) > 450
     assert max(map(len, found)) <= LARGEST
+
+
+def test_the_command_prints_its_figures_and_keeps_them(tmp_path, capsys):
+    options = ("--kills", "0", "--inputs", "60", "--no-planted", "--results", str(tmp_path))
+    assert main(["faults", *options]) == 0
+    assert re.search(r"fuzz: \d+ inputs in \d+ s: 0 tracebacks or hangs", capsys.readouterr().out)
+    found, problems = files.read_all(tmp_path)
+    assert (list(found), problems) == (["fuzz"], [])
+    assert found["fuzz"]["figures"]["faults"] == []
+    path = tmp_path / "faults" / "fuzz.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    assert files.read_all(tmp_path) == (
+        {},
+        [f"figures {path} were changed after they were written (the hash does not fit)"],
+    )
+
+
+def test_a_finding_is_printed_and_fails_the_command(tmp_path, monkeypatch, capsys):
+    broken = Target("made up", [b"good"], refuse(KeyError("x")))
+    monkeypatch.setattr("bench.faults.fuzz.all_targets", lambda folder: [broken])
+    assert main(["faults", "--kills", "0", "--inputs", "2", "--no-planted", "--results", str(tmp_path)]) == FAILED
+    assert "FAULT made up, input 1: KeyError" in capsys.readouterr().out
