@@ -16,9 +16,9 @@ from bench.faults import comparing
 from bench.faults.processes import PATIENCE_S, Run
 from bench.store import Store
 
-CELLS = ("mlp", "toy_bbb", "--profile", "faults")
-OPTIONS = ("--threads", "1", "--checkpoint-every", "0", "--json")
-VICTIMS = ("worker", "worker", "run", "all")
+CELLS = ("mlp", "toy_bbb", "--recipe", "published", "--seeds", "3", "--profile", "faults")
+OPTIONS = ("--apart", "--threads", "1", "--checkpoint-every", "0", "--json")
+VICTIMS = ("worker", "worker", "worker", "run", "all")
 MOMENTS = ("any", "any", "any", "write")  # any moment of a fit; or as soon as a file is being written
 WATCH_S = 0.0005  # between two looks for a file that is being written
 LONGER = 1.15  # so that a few kills come after a fit's last record
