@@ -293,8 +293,8 @@ def _read(record: Record, stage: str, key: str) -> float | Gap:
         if profile != "full":
             return Gap("fewer epochs", f"profile {profile} does not train to the end; profile full does")
         return metric(record, key)
-    if profile == "smoke":
-        return Gap("fewer epochs", "profile smoke cuts every epoch short; profiles epoch1 and full do not")
+    if profile in ("smoke", "faults"):
+        return Gap("fewer epochs", f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
     epoch = int(stage.partition(":")[2])
     entries = {entry["epoch"]: entry for entry in record["epochs"]}
     if epoch not in entries:

@@ -90,8 +90,16 @@ def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | N
 
 def _how_it_ended(code: int | None) -> str:
     if code is not None and code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
+        hint = "; the system does so when memory runs out" if -code == signal.SIGKILL else ""
+        return f"its process was ended by {_name(-code)}{hint}"
     return f"its process ended with exit code {code}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 def _stop(process: Any) -> None:

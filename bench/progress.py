@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from bench.canonical import plain
 from bench.plan import Cell, Estimate
 
 PLAIN_EVERY_S = 15.0
@@ -56,6 +58,37 @@ def outcome_text(outcome: str, stream: TextIO) -> str:
 def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
     """Return the keys of the cells that stand for the training of their fit."""
     return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}
+
+
+class JsonLines:
+    """Writes every event as a line of JSON, for machines; a `bench.runner.Watcher`."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._titles: dict[str, str] = {}
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """See `Watcher`."""
+        self._titles = {cell.key: cell.title() for group in groups for cell in group}
+        self._write({"kind": "begin", "done": done, "to_do": len(self._titles)})
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """See `Watcher`."""
+        if event["kind"] == "tick":
+            return
+        about = {}
+        if group:
+            key = event.get("key", group[0].key)
+            about = {"cell": self._titles.get(key, key), "fit": group[0].fit_key}
+        self._write({**about, **event})
+
+    def finish(self) -> None:
+        """See `Watcher`."""
+        self._write({"kind": "finish"})
+
+    def _write(self, event: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(plain(event)) + "\n")
+        self._stream.flush()
 
 
 @dataclass
@@ -125,6 +158,9 @@ class Progress:
             self._epoch(group, fit, event)
         elif kind == "record":
             self._record(fit, event)
+            return
+        elif kind == "warning":
+            self._line(f"warning: {event['message']}")
             return
         self._show()
 

@@ -102,7 +102,8 @@ class Broken:
     error: str
 
 
-def _folder() -> Path:
+def manifest_folder() -> Path:
+    """Return the folder of the approaches and their manifests; raises ConfigError if it is not importable."""
     spec = importlib.util.find_spec("implementations")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("package 'implementations' is not importable; install the project with pip install -e .")
@@ -125,19 +126,19 @@ _KEYS = _REQUIRED | {
 def parse_manifest(path: Path, module: str = "") -> Manifest:
     """Read one manifest, whose class is in `module`; raises ConfigError that names the file and the field."""
     try:
-        return _parse_manifest(path, module)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"manifest {path.name} cannot be read: {' '.join(str(error).split())}") from error
+    try:
+        return _parsed(path, raw, module)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a value of another type than is asked for
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ConfigError(
             f"manifest {path.name} is not of the form that docs/your-approach.md shows: {what}"
         ) from error
 
 
-def _parse_manifest(path: Path, module: str) -> Manifest:
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"manifest {path.name} cannot be read: {error}") from error
+def _parsed(path: Path, raw: Mapping[str, Any], module: str) -> Manifest:
     unknown = set(raw) - _KEYS
     missing = _REQUIRED - set(raw)
     if unknown or missing:
@@ -194,7 +195,7 @@ def _found() -> _Found:
 @cache
 def _look(path: str) -> _Found:
     """Return what is registered when the path of approaches is `path`."""
-    inside = {file.stem: file for file in _folder().glob("*.toml")}
+    inside = {file.stem: file for file in manifest_folder().glob("*.toml")}
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
     known = {name: parse_manifest(inside[name]) for name in ordered}
     sources, broken = {}, []
@@ -261,7 +262,7 @@ def load_class(name: str) -> type[Approach]:
 def source_files(name: str) -> list[Path]:
     """Return the files whose text decides what the approach computes: its own and those it imports from beside it."""
     source = _found().sources.get(name)
-    roots = {"implementations": _folder()}
+    roots = {"implementations": manifest_folder()}
     start = f"implementations.{name}"
     if source is not None:
         roots[source.module.rpartition(".")[0]] = source.folder

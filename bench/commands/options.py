@@ -18,6 +18,10 @@ USAGE = 2
 INCOMPLETE = 3
 INTERRUPTED = 130
 
+MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
+LARGEST_SEED = 2**63 - 1
+MOST_THREADS = 1024
+
 
 def seeds(text: str) -> tuple[int, ...]:
     """Return the seeds that an option names: a count, or a list."""
@@ -28,9 +32,13 @@ def seeds(text: str) -> tuple[int, ...]:
     if len(numbers) == 1 and "," not in text:
         if numbers[0] < 1:
             raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is below 1; give a count such as 3")
+        if numbers[0] > MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is above {MOST_SEEDS}")
         return tuple(range(numbers[0]))
     if min(numbers) < 0:
         raise argparse.ArgumentTypeError(f"seed {min(numbers)} is negative; give seeds from 0")
+    if max(numbers) > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
     return tuple(dict.fromkeys(numbers))
 
 
@@ -56,6 +64,23 @@ def count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a count; give one such as 4")
     return value
+
+
+def threads(text: str) -> int:
+    """Return a number of threads."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of threads; give one from 1") from None
+    if not 1 <= value <= MOST_THREADS:
+        what = "below 1" if value < 1 else f"above {MOST_THREADS}"
+        raise argparse.ArgumentTypeError(f"number of threads {value} is {what}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return a duration from 0."""
+    return 0.0 if text in ("0", "0.0") else positive(text)
 
 
 def positive(text: str) -> float:
