@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +54,20 @@ def test_names():
         parse("mnist/geometric_nil")
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a results folder with one small fit."""
+    root = tmp_path_factory.mktemp("trained")
+    smoke(root, "linear_bbb", recipes=("published",), protocols=("common",))
+    return root
+
+
+@pytest.fixture
+def store(trained, tmp_path):
+    """Return a copy of that folder, to write into."""
+    return Store(Path(shutil.copytree(trained, tmp_path / "results")))
+
+
 class Blind(Posterior):
     """Every draw gives every class the same probability."""
 
@@ -72,10 +88,9 @@ def test_what_cannot_be_read_has_its_reason():
     assert "does not expose its weights" in missing["mnist/pruned_used_accuracy@0.5"]
 
 
-def test_a_reading_of_a_real_fit_agrees_with_its_record(tmp_path):
+def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     """The record's own numbers, read again, are the same: the same draws, rows and order of sums."""
-    smoke(tmp_path, "linear_bbb", recipes=("published",), protocols=("common",))
-    store, told = Store(tmp_path), []
+    told = []
     (record,), _ = store.all_records()
     assert read_missing(ladder("linear_bbb"), [record], store, None, told.append) == []
     assert told == ["reading linear_bbb published, seed 0"]
@@ -105,15 +120,13 @@ def _rebuilt(record, kept):
     return approach.rebuild(kept, Task("classification", 10, 60_000, 784), record["seed"])
 
 
-def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(tmp_path):
-    smoke(tmp_path, "linear_bbb", recipes=("published",), protocols=("common",))
-    store = Store(tmp_path)
+def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
     records, _ = store.all_records()
     read_missing(ladder("linear_bbb"), records, store, None, lambda text: None)
     told = []
     assert read_missing(ladder("linear_bbb"), records, store, None, told.append) == []
     assert told == []
-    (path,) = (tmp_path / "readings").glob("*/*.json")
+    (path,) = (store.root / "readings").glob("*/*.json")
     text = path.read_text()
     path.write_text(text.replace('"seed": 0', '"seed": 1'))
     found, (problem,) = read_all(store)
@@ -121,9 +134,7 @@ def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(tmp_path):
     assert "was changed after it was written" in problem
 
 
-def test_without_the_fit_there_is_a_reason(tmp_path):
-    smoke(tmp_path, "linear_bbb", recipes=("published",), protocols=("common",))
-    store = Store(tmp_path)
+def test_without_the_fit_there_is_a_reason(store):
     (record,), _ = store.all_records()
     store.fit_path(record["fit_key"], "posterior").unlink()
     (reason,) = read_missing(ladder("linear_bbb"), [record], store, None, lambda text: None)
@@ -131,7 +142,7 @@ def test_without_the_fit_there_is_a_reason(tmp_path):
     assert read_all(store) == ([], [])
 
 
-def test_the_command_trains_what_is_missing_and_reads_it(tmp_path, capsys, monkeypatch):
+def test_the_command_trains_what_is_missing_and_reads_it(store, capsys, monkeypatch):
     whole = ladder("linear_bbb")
     short = dataclasses.replace(
         whole,
@@ -140,7 +151,17 @@ def test_the_command_trains_what_is_missing_and_reads_it(tmp_path, capsys, monke
         question=None,
     )
     monkeypatch.setattr("bench.ladder.selection.ladder", lambda name: short)  # one fit instead of eight
-    arguments = ["ladder", "linear_bbb", "--profile", "smoke", "--results", str(tmp_path), "--run", "--quiet", "--json"]
+    arguments = [
+        "ladder",
+        "linear_bbb",
+        "--profile",
+        "smoke",
+        "--results",
+        str(store.root),
+        "--run",
+        "--quiet",
+        "--json",
+    ]
     assert main([*arguments, "--seeds", "1", "--threads", "1", "--executor", "inline"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert {line["n"] for line in one["rungs"]} == {1}  # those of readings too

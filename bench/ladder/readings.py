@@ -17,7 +17,7 @@ import torch
 from bench import environment
 from bench.canonical import digest
 from bench.claims import Record
-from bench.data import load_split
+from bench.data import list_datasets, load_split
 from bench.errors import BenchError, StoreError
 from bench.interface import Posterior, Task
 from bench.ladder.readers import VERSION, read_keys
@@ -72,7 +72,7 @@ def read_missing(
     reasons = []
     for record in _fits(ladder, records):
         old = have.get(record["fit_key"])
-        if old is not None and all(key in old["metrics"] or key in old["missing"] for key in wanted):
+        if old is not None and _is_complete(old, wanted):
             continue
         name = f"{record['approach']} {record['recipe']}, seed {record['seed']}"
         kept = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))
@@ -85,6 +85,13 @@ def read_missing(
         except BenchError as error:
             reasons.append(f"{name}: {error}")
     return reasons
+
+
+def _is_complete(reading: Record, wanted: Sequence[str]) -> bool:
+    """Return whether a reading has every number or its reason, and no data set has come since."""
+    come = {row.name for row in list_datasets() if row.optional and row.present}
+    lacking = {key.partition("/")[0] for key in reading["missing"]}
+    return all(key in reading["metrics"] or key in reading["missing"] for key in wanted) and not come & lacking
 
 
 def _fits(ladder: Ladder, records: Iterable[Record]) -> Iterator[Record]:
