@@ -241,9 +241,9 @@ def _sigma_moves(probe: Probe) -> _Answer:
     steps = whole.epochs * math.ceil(FULL_ROWS / getattr(whole, "batch_size", 128))
     before, after = probe.large.weights[-2:]
     drifts = [
-        (after[name].std / marginal.std).log().double()  # type: ignore[operator]
-        for name, marginal in before.items()
-        if marginal.std is not None
+        (last / first).log().double()
+        for first, last in ((marginal.std, after[name].std) for name, marginal in before.items())
+        if first is not None and last is not None
     ]
     reach = abs(float(torch.cat([drift.flatten() for drift in drifts]).mean())) / STEPS * steps
     detail = f"at the pace of its first steps sigma changes by {reach:.2g} (relative) in the planned {steps:,}"
