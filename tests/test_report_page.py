@@ -18,11 +18,13 @@ from bench.claims import Sample, load_claims
 from bench.errors import ConfigError
 from bench.figures.figure import Figure
 from bench.report.page.answer import Strip, strip
-from bench.report.page.build import render_page, write_report
+from bench.report.cells import make_table
+from bench.report.page.build import all_tables, render_page, write_report
 from bench.report.page.content import Content, collect, load_documents
 from bench.report.page.grid import typeset
 from bench.report.page.images import embed
 from bench.report.page.links import anchor, web_address
+from bench.report.page.parts import audit_tables, fault_tables, ladder_tables
 from bench.stats.verdicts import INCONCLUSIVE, Verdict
 
 MOST_BYTES = 5_000_000
@@ -224,3 +226,27 @@ def test_a_list_of_documents_that_cannot_be_read_is_one_line(tmp_path):
     path.write_text("[")
     with pytest.raises(ConfigError, match=r"sources\.toml cannot be read"):
         load_documents(path)
+
+
+def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path):
+    finding = {"rule": "kl-scale", "severity": "major", "title": "Title", "subject": "feldman2018", "outcome": "fails"}
+    finding |= {"detail": HOSTILE, "effect": "", "remedy": "mend it"}
+    ladder = make_table("ladder_mlp", "Ladder of mlp", "Caption", ["rung"], [["first"]], [])
+    more = dataclasses.replace(
+        content,
+        figures=(),
+        audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "left out"}]),
+        ladders=ladder_tables({"mlp": ladder}, content.results.manifests),
+        faults=fault_tables({"kills": ["kills: 50 of 50 survived"], "soak": []}),
+    )
+    text = render_page(more, tmp_path)
+    found = Page(text)
+    assert HOSTILE in found.said
+    assert "left out" not in found.said
+    assert "50 of 50 survived" in found.said
+    places = [text.index(f'id="{name}"') for name in ("document-feldman2018", "table-audit_feldman2018")]
+    places += [
+        text.index(f'id="{name}"') for name in ("table-ladder_mlp", "document-rabanser2017", "table-fault_tests")
+    ]
+    assert places == sorted(places)
+    assert {"audit_feldman2018", "ladder_mlp", "fault_tests"} <= set(all_tables(more))

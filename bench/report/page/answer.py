@@ -124,17 +124,17 @@ def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
         lines.append(
             [
                 claim.source,
-                claim.approach,
                 Linked(place, here),
                 Linked(claim.printed, here),
                 Cell(verdict.sample, digits),
                 _in_margins(verdict),
                 Linked(verdict.outcome, here),
+                claim.approach,
                 f"{claim.margin:g}" if claim.margin else "-",
                 claim.unit or "1",
             ]
         )
-    columns = ["document", "approach", "what", "reported", "measured", DRAWING, "verdict", "margin", "unit"]
+    columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
         "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
         "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "

@@ -105,6 +105,7 @@ def render_page(content: Content, folder: Path, forms: Sequence[str] = ()) -> st
             reasonings=evidence.reasonings(content, links),
             places=evidence.places(content, links, [str(record["key"]) for record in cited]),
             times=list(evidence.TIMES.values()),
+            files=list(shown.values()) if forms else [],
             contents=sections.contents(documents, topics),
             style=Markup(style),
             script=Markup(script),

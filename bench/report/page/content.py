@@ -41,8 +41,8 @@ class Content:
     tables: Mapping[str, Table]
     documents: Mapping[str, Mapping[str, Any]]  # title, author, link, ... by the name that claims give as source
     figures: Sequence[Figure] = ()
-    audits: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document
-    ladders: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document
+    audits: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document; each table has its own name
+    ladders: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # the same
     faults: Sequence[Table] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.report.cells import Table, make_table
+from bench.report.cells import Missing, Table, make_table
 from bench.report.page.content import Content
 from bench.report.page.grid import Grid, grid
 from bench.report.page.images import Image, embed
@@ -117,8 +117,8 @@ def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: s
         facts.insert(1, ("at", address, address))
     known = content.results.manifests
     mine = [one for one in content.results.approaches if one in known and known[one].document == name]
-    tables = [*_curves(content, name), *content.audits.get(name, ()), *content.ladders.get(name, ())]
-    grids = [grid(table, links, f"{table.name}-{name}") for table in tables]
+    grids = [grid(table, links, f"{table.name}-{name}") for table in _curves(content, name)]
+    grids += [shown[table.name] for table in (*content.audits.get(name, ()), *content.ladders.get(name, ()))]
     if any(known[one].task == "toy" for one in mine):
         grids.append(shown["toys"])
     mine_drawn = [figure for figure in content.figures if figure.group == name]
@@ -167,6 +167,7 @@ def _curves(content: Content, name: str) -> list[Table]:
     if frame.empty:
         return []
     caption = table.caption.removesuffix(content.results.describe())
+    frame = frame[[name for name in frame if not all(isinstance(cell, Missing) for cell in frame[name])]]
     rows = frame.itertuples(index=False, name=None)
     return [make_table(table.name, f"Training logs of {name}, line by line", caption, [*frame.columns], rows, [])]
 
