@@ -16,7 +16,7 @@ def audit_tables(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]
     """Return a table of known mistakes for each document.
 
     Args:
-        findings: as `python -m bench audit documents --json` prints them: rule, severity, title, subject (the document),
+        findings: as `python -m bench audit documents --json` prints them: rule, severity, title, subject (document),
             outcome, detail, remedy, effect.
     """
     lines: dict[str, list[list[str]]] = {}
