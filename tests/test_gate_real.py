@@ -1,4 +1,4 @@
-"""The gate on real fits of small networks: planted faults are caught by the real code, an unchanged rerun is not."""
+"""The gate on real fits of small networks: planted faults are caught through the real code, unchanged code passes."""
 
 import contextlib
 import dataclasses
@@ -20,9 +20,9 @@ from bench.store import Store
 from bench.worker import Options
 from tests.test_runner import Silent
 
-# Margins of zero: with so little training, only the seeds' spread says what is large. The KL makes nearly all of
-# linear_bbb's loss, Adam at twice the rate moves a network twice as far, and the network without dropout is where
-# dropout left on shows.
+# The KL makes most of linear_bbb's loss, some 360 nats here, and a few seeds in a hundred start 40 worse than the rest:
+# hence a margin. Adam at twice the rate moves a network twice as far, and the network without dropout is where dropout
+# left on shows: what is large, only the seeds' spread says there.
 TEXT = """
 schema = 1
 profile = "smoke"
@@ -47,7 +47,7 @@ metrics = [{{ key = "mnist/nll", margin = 0.0, reason = "r" }}]
 approach = "linear_bbb"
 recipes = ["corrected"]
 protocol = "common"
-metrics = [{{ key = "last epoch/mnist/{{train}}/train_loss", margin = 0.0, reason = "r" }}]
+metrics = [{{ key = "last epoch/mnist/{{train}}/train_loss", margin = 60.0, reason = "r" }}]
 
 [[gated]]
 approach = "dropout_fcn"
@@ -66,7 +66,11 @@ CAUGHT = {  # fault -> (approach whose cell is gated, beginning of a check that 
     "wrong-split": ("mlp", "rows learnt from"),
     "seed-ignored": ("linear_bbb", "seeds linear_bbb"),
 }
-SMALL = {"mlp": {"width": 32}, "linear_bbb": {"width": 32}, "dropout_fcn": {"hidden": (64, 64, 64)}}
+SMALL = {
+    "mlp": {"width": 32},
+    "linear_bbb": {"hidden_units": 32},
+    "dropout_fcn": {"hidden": (64,), "learning_rate": 0.05},
+}
 SHORT = Profile("smoke", epochs=1, steps_per_epoch=60, rows=128, draws=4, common_rows=256)
 
 
