@@ -92,7 +92,8 @@ def _bars(axes: Any, answer: Answer, is_first: bool) -> None:
     axes.set(ylim=(0, 1.02), xticks=digits, yticks=(0, 0.5, 1), xlim=(-0.6, 9.6))
     axes.tick_params(labelsize=6, length=2, labelleft=is_first)
     axes.grid(visible=False, axis="x")
-    axes.set_title(f"{answer.label}\n{answer.says}", fontsize=7.5, color=colour if answer.digit is None else "black")
+    says = f"says {answer.digit}" if answer.digit is not None else answer.says
+    axes.set_title(f"{answer.label}\n{says}", fontsize=7.5, color=colour if answer.digit is None else "black")
     axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {answer.mutual_information:.2f}", fontsize=6)
 
 

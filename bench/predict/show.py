@@ -14,7 +14,7 @@ from bench.predict.predictor import Answer
 MOST_SHOWN = 3  # digits whose probabilities a line has room for
 WIDTH = 80  # columns
 LEAST_SHOWN = 0.005  # a probability that would be rounded to 0.00
-HEADERS = ("approach", "answer", "probabilities", "entropy", "mutual\ninformation")
+HEADERS = ("approach", "answer", "probabilities", "entropy", "mutual\ninf.")
 
 
 def as_json(image: Normalised, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -70,13 +70,13 @@ def text(image: Mapping[str, Any]) -> str:
     lines.append(tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=["left"] * 3 + ["right"] * 2))
     for answer in answers:
         if answer["refused_by"]:
-            lines.append(f"{_label(answer)} would say {answer['best_guess']}, but {answer['refused_by']}")
+            lines += _wrapped(f"{_label(answer)} would say {answer['best_guess']}, but {answer['refused_by']}")
     others = {
         _label(answer): [name for name in answer["refusing_rules"] if name != answer["rule"]] for answer in answers
     }
     refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
     if refusals:
-        lines += textwrap.wrap(f"other rules that refuse: {'; '.join(refusals)}", WIDTH, subsequent_indent="  ")
+        lines += _wrapped(f"other rules that refuse: {'; '.join(refusals)}")
     return "\n".join(lines)
 
 
@@ -86,8 +86,9 @@ def rules(answers: Sequence[Mapping[str, Any]]) -> str:
     first = answers[0]
     line = f"rule {first['rule']}: {first['rule_words']}"
     if first["rule"] in ("median", "strict"):
-        return line
-    return line + ", nats: " + ", ".join(f"{label} {value:.3f}" for label, value in thresholds.items())
+        return "\n".join(_wrapped(line))
+    each = ", ".join(f"{label} {value:.3f}" for label, value in thresholds.items())
+    return "\n".join(_wrapped(f"{line}, nats: {each}"))
 
 
 def likely(probabilities: Sequence[float]) -> str:
@@ -95,6 +96,10 @@ def likely(probabilities: Sequence[float]) -> str:
     order = sorted(range(len(probabilities)), key=lambda digit: -probabilities[digit])[:MOST_SHOWN]
     shown = [digit for digit in order if probabilities[digit] >= LEAST_SHOWN]
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _label(answer: Mapping[str, Any]) -> str:
