@@ -109,9 +109,9 @@ class DaskPool:
             raise WorkerCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
         return answer
 
-    def _gone(self) -> BenchError:
+    def _gone(self) -> BaseException:
         if self._closed:
-            raise KeyboardInterrupt
+            return KeyboardInterrupt()
         return BenchError("the Dask scheduler does not answer any more; the same command goes on where it stopped")
 
     def close(self) -> None:
