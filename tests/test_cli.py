@@ -42,7 +42,7 @@ def lines(capsys):
         (["faults", "--kills", "many"], "no count"),
         (["faults", "--soaked", "mpl"], "did you mean 'mlp'"),
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
-        (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: inline, process"),
+        (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: dask"),
         (["run", "mlp", "--colour"], "--help"),
         (["rnu"], "invalid choice"),
         (["table", "accurcy"], "did you mean 'accuracy'"),

@@ -93,7 +93,7 @@ def test_without_data_the_pictures_have_a_reason(root, tmp_path, monkeypatch):
     reasons = catalogue.missing(root)
     pictures = {"alsibahi2019-digits", "alsibahi2019-uncertain-dropout_fcn", "chopra2018-votes"}
     assert pictures <= set(reasons)
-    assert all("fetch" in reasons[name] for name in pictures)
+    assert all("BNN_BENCH_DATA" in reasons[name] for name in pictures)
 
 
 def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):

@@ -106,7 +106,7 @@ def test_nonsense_is_one_line(selection, message):
             "colour",
         ),
         (
-            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.corrected]\nsplit="train60k"\ncorrections=["a"]',
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]',
             "unknown correction",
         ),
         (

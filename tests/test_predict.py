@@ -58,6 +58,11 @@ def put(store, approach, arrays, scores=None, **changes):
         "precision": "float32",
         "outcome": "done",
         "reason": "",
+        "metrics": {},
+        "missing": {},
+        "epochs": [],
+        "timings": {},
+        "provenance": {},
         **changes,
     }
     record["fit_key"] = digest([approach, record["recipe"], record["profile"], record["precision"], record["seed"]])

@@ -489,7 +489,7 @@ def test_the_terminal_text_of_a_table():
 
 
 def test_an_unknown_format_is_refused():
-    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, text; did you mean 'md'"):
+    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, tex, text; did you mean 'md'"):
         render(small_tables()["accuracy"], "mdx")
 
 

@@ -100,7 +100,8 @@ def _run(arguments: argparse.Namespace) -> int:
         with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
             results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
     finally:
-        watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
+        if isinstance(watcher, Progress):
+            watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
     is_complete = all(result.outcome == "done" for result in results)

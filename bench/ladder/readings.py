@@ -127,6 +127,8 @@ def _read(record: Record, arrays: Any, keys: Sequence[str], data_dir: Path | Non
         "reason": "",
         "metrics": metrics,
         "missing": missing,
+        "epochs": [],  # a reading has the form of a record
+        "timings": {},
         "provenance": {"measured": environment.now(), **environment.describe(torch.get_num_threads())},
     }
 

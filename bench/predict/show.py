@@ -93,7 +93,8 @@ def rules(answers: Sequence[Mapping[str, Any]]) -> str:
 
 def likely(probabilities: Sequence[float]) -> str:
     """Return the likeliest digits with their probabilities."""
-    order = sorted(range(len(probabilities)), key=lambda digit: -probabilities[digit])[:MOST_SHOWN]
+    # as shown: of digits that print alike the lower comes first, whatever their last bits say
+    order = sorted(range(len(probabilities)), key=lambda digit: -round(probabilities[digit], 2))[:MOST_SHOWN]
     shown = [digit for digit in order if probabilities[digit] >= LEAST_SHOWN]
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)
 
