@@ -17,8 +17,8 @@ from report_folder import HOSTILE, write_records
 from bench.claims import Sample, load_claims
 from bench.errors import ConfigError
 from bench.figures.figure import Figure
-from bench.report.page.answer import Strip, strip
 from bench.report.cells import make_table
+from bench.report.page.answer import Strip, strip
 from bench.report.page.build import all_tables, render_page, write_report
 from bench.report.page.content import Content, collect, load_documents
 from bench.report.page.grid import typeset
