@@ -10,24 +10,63 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bench import __version__
-from bench.commands import data, figures, listing, report, run, table, throughput, verdict
+from bench.commands import (
+    audit,
+    check_approach,
+    compare,
+    data,
+    determinism,
+    faults,
+    figures,
+    gate,
+    ladder,
+    listing,
+    predict,
+    reference,
+    report,
+    run,
+    table,
+    throughput,
+    verdict,
+)
 from bench.commands.options import INTERRUPTED, USAGE
 from bench.errors import BenchError, ConfigError
 
-COMMANDS = (run, throughput, table, report, verdict, figures, data, listing)
+COMMANDS = (
+    run,
+    reference,
+    throughput,
+    table,
+    figures,
+    report,
+    verdict,
+    ladder,
+    audit,
+    check_approach,
+    gate,
+    compare,
+    predict,
+    determinism,
+    faults,
+    data,
+    listing,
+)
+
+LONGEST = 400  # characters of a parser's message, which repeats what was typed
 
 
 class _Parser(argparse.ArgumentParser):
     """Errors in one line, unknown commands with the nearest known one."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message.rstrip('.')}; see `{self.prog} --help`")
+        shown = message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
+        raise ConfigError(f"{shown.rstrip('.')}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = make_parser().parse_args(argv)
         action: Callable[[argparse.Namespace], int] = arguments.action
         return action(arguments)
     except BenchError as error:
@@ -42,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; what it cannot parse raises ConfigError."""
     parser = _Parser(prog="python -m bench", description="Do the published numbers of Bayesian neural networks hold?")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench import timing
-from bench.errors import BenchError, Diverged
+from bench import environment, timing
+from bench.errors import BenchError, Diverged, StoreError
 from bench.interface import Context, Posterior
 from bench.plan import Cell
 from bench.recipes import profile
+from bench.registry import source_files
 from bench.store import Store
 
 Send = Callable[[dict[str, Any]], None]
@@ -37,7 +38,13 @@ class Fitting:
     """
 
     def __init__(
-        self, cells: Sequence[Cell], store: Store, checkpoint: Path, measures: Sequence[Measure], send: Send
+        self,
+        cells: Sequence[Cell],
+        store: Store,
+        checkpoint: Path,
+        measures: Sequence[Measure],
+        send: Send,
+        checkpoint_every_s: float | None = None,
     ) -> None:
         """Prepare the contexts of cells of different seeds, which differ in nothing else."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
@@ -45,6 +52,9 @@ class Fitting:
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
         self._store, self._checkpoint, self._send = store, checkpoint, send
+        self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
+        self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
+        self._source = environment.source_hash(source_files(cells[0].approach))
         self._n_epochs = cells[0].values["epochs"]
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
@@ -56,8 +66,8 @@ class Fitting:
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
         """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit."""
         if not self._looked:
-            self._found, self._looked = self._store.read_tensors(self._checkpoint), True
-            known = {} if self._found is None else self._found[1].get("seeds", {})
+            self._found, self._looked = self._store.read_tensors(self._checkpoint, self._is_ours), True
+            known = {} if self._found is None else self._found[1]["seeds"]
             if any(each.name not in known for each in self.contexts):
                 self._found = None
         self._mark = time.perf_counter()
@@ -69,6 +79,12 @@ class Fitting:
         context.epochs, context.diverged = kept["epochs"], kept["diverged"]
         prefix = f"{context.name}/"
         return info["epoch"], {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
+
+    def _is_ours(self, info: Mapping[str, Any]) -> bool:
+        """Return whether a checkpoint is of these fits and of today's code: half a fit of each is a fit of neither."""
+        fits, seeds = info["fit_keys"], info["seeds"]
+        same = all(fits.get(name, fit_key) == fit_key for name, fit_key in self._fit_keys.items())
+        return same and fits.keys() == seeds.keys() and info["source_sha256"] == self._source
 
     def report(
         self,
@@ -104,7 +120,7 @@ class Fitting:
                 context.epochs[-1]["with_measuring_s"] = (self._trained_s + self._measured_s) / n_seeds
         self._trained_s = self._measured_s = 0.0
         self._n_reported = 0
-        if time.perf_counter() - self._last_checkpoint > CHECKPOINT_EVERY_S and epoch < self._n_epochs:
+        if time.perf_counter() - self._last_checkpoint > self._checkpoint_every_s and epoch < self._n_epochs:
             self._write_checkpoint(epoch)
         event = {"kind": "epoch", "epoch": epoch, "of": self._n_epochs, "trace": dict(trace), "seeds": n_seeds}
         self._send(event)
@@ -112,7 +128,11 @@ class Fitting:
     def _write_checkpoint(self, epoch: int) -> None:
         tensors = {f"{each.name}/{name}": t for each in self.contexts for name, t in each.state().items()}
         seeds = {each.name: {"epochs": each.epochs, "diverged": each.diverged} for each in self.contexts}
-        self._store.write_tensors(self._checkpoint, tensors, {"epoch": epoch, "seeds": seeds})
+        known = {"fit_keys": self._fit_keys, "source_sha256": self._source}
+        try:
+            self._store.write_tensors(self._checkpoint, tensors, {"epoch": epoch, "seeds": seeds, **known})
+        except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process
+            self._send({"kind": "warning", "message": f"{error}; training goes on without a checkpoint"})
         self._last_checkpoint = time.perf_counter()
 
 

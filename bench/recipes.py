@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from bench.errors import ConfigError, unknown_name
+from bench.errors import BrokenApproach, ConfigError, unknown_name
 from bench.interface import Approach
 from bench.registry import Manifest, load_class
 
@@ -28,6 +28,8 @@ PROFILES = {
     # The gate compares one epoch with one epoch on the same rows, for which some are enough; the documents print
     # numbers of all rows, which is what the published protocol measures.
     "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=30, common_rows=2_000),
+    # Short epochs, but several, so that there is something to interrupt (`python -m bench faults`).
+    "faults": Profile("faults", epochs=6, steps_per_epoch=10, rows=128, draws=4, common_rows=128),
     "full": Profile("full", epochs=None, steps_per_epoch=None, rows=None, draws=100, common_rows=None),
 }
 
@@ -79,7 +81,10 @@ def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
     for key in recipe.values:
         if key not in fields:
             raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
-    approach = cls(**recipe.values)
+    try:
+        approach = cls(**recipe.values)
+    except (TypeError, ValueError) as error:
+        raise BrokenApproach(f"{manifest.name} cannot be made with recipe '{recipe.name}': {error}") from error
     if budget.epochs is not None and approach.epochs > budget.epochs:
         approach = dataclasses.replace(approach, epochs=budget.epochs)
     return approach

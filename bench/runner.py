@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from filelock import Timeout
-
 from bench.batches import arrange, fit_keys
 from bench.data import list_datasets
-from bench.environment import source_hash
-from bench.errors import BenchError, OutOfTime
-from bench.executors import WorkerCrashed, run_group
+from bench.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.executors import run_group
+from bench.locks import Busy
 from bench.plan import Cell
-from bench.registry import source_files
+from bench.remote.pool import Pool, run_queue
 from bench.store import Store
-from bench.worker import Options, empty_record
+from bench.worker import Options, empty_record, is_of_older_code, write_or_say_why
 
 BUSY_WAIT_S = 1.0
 FINAL = ("done", "diverged")  # outcomes that a second call does not try again
@@ -66,41 +65,79 @@ def run(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str = "process",
+    executor: str | Pool = "process",
     time_limit_s: float | None = None,
     stale: bool = False,
 ) -> list[Result]:
     """Run every cell that has no final record, and return how all of them ended, in the order given.
 
-    Seeds that can be fitted in one computation are.
+    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as a pool takes.
     """
     store.check_writable()
+    options = dataclasses.replace(options, renew=stale)
     results: dict[str, Result] = {}
     open_cells: list[Cell] = []
     for cell in cells:
         record = existing(cell, store)
-        if record is not None and is_final(record) and not (stale and is_stale(record)):
+        if record is not None and _answers(record, stale):
             results[cell.identity] = Result(cell, record["outcome"], record["reason"], was_there=True)
         else:
             open_cells.append(cell)
     queue = arrange(open_cells, store)
     watcher.begin(queue, len(results))
-    while queue:
-        group = queue.pop(0)
-        with contextlib.ExitStack() as locks:
-            try:
-                for key in sorted({cell.lock_key for cell in group}):
-                    locks.enter_context(store.lock(key).acquire(timeout=0))
-            except Timeout:
-                queue.append(group)  # another process works on it; come back later
-                watcher.event(group, {"kind": "waiting"})
-                locks.close()
-                time.sleep(BUSY_WAIT_S)
-                continue
-            for result in _run_group(group, store, options, watcher, executor, time_limit_s):
-                results[result.cell.identity] = result
+    watcher = _OneAtATime(watcher)
+
+    def attempt(group: list[Cell]) -> list[Result] | None:
+        try:
+            with store.hold([cell.lock_key for cell in group]):
+                return _run_group(group, store, options, watcher, executor, time_limit_s)
+        except Busy:  # another process works on it; come back later
+            watcher.event(group, {"kind": "waiting"})
+            time.sleep(BUSY_WAIT_S)
+            return None
+        except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
+            return [Result(cell, "failed", str(error), was_there=False) for cell in group]
+
+    if isinstance(executor, str):
+        ended = _one_by_one(queue, attempt)
+    else:
+        ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
+    for found in ended:
+        results.update({result.cell.identity: result for result in found})
     watcher.finish()
     return [results[cell.identity] for cell in cells]
+
+
+def _one_by_one(
+    queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
+) -> Iterator[list[Result]]:
+    while queue:
+        group = queue.pop(0)
+        found = attempt(group)
+        if found is None:
+            queue.append(group)
+        else:
+            yield found
+
+
+class _OneAtATime:
+    """A watcher that is told one thing at a time, whatever number of threads tell it."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self._lock = watcher, threading.Lock()
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(groups, done)
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """See `Watcher`."""
+        with self._lock:
+            self._watcher.event(group, event)
+
+    def finish(self) -> None:
+        """See `Watcher`."""
+        self._watcher.finish()
 
 
 def is_final(record: dict[str, Any]) -> bool:
@@ -112,19 +149,29 @@ def is_final(record: dict[str, Any]) -> bool:
 
 def is_stale(record: dict[str, Any]) -> bool:
     """Return whether the implementation's source has changed since the record was made."""
-    known = record.get("provenance", {}).get("source_sha256")
-    return known is not None and known != source_hash(source_files(record["approach"]))
+    return is_of_older_code(record["approach"], record)
+
+
+def _answers(record: dict[str, Any], renew: bool) -> bool:
+    return is_final(record) and not (renew and is_stale(record))
 
 
 def _run_group(
-    group: list[Cell], store: Store, options: Options, watcher: Watcher, executor: str, time_limit_s: float | None
+    group: list[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str | Pool,
+    time_limit_s: float | None,
 ) -> list[Result]:
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}
     for cell in group:  # another process may have finished it while we waited
         record = existing(cell, store)
-        if record is not None and record["outcome"] == "done":
-            results.append(Result(cell, "done", "", was_there=True))
+        if record is not None and _answers(record, options.renew):
+            results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
+            known = {"outcome": record["outcome"], "reason": record["reason"]}
+            watcher.event(group, {"kind": "record", "key": cell.key, **known})
             del open_cells[cell.key]
     if not open_cells:
         return results
@@ -134,7 +181,7 @@ def _run_group(
     try:
         for event in run_group(todo, options, executor, limit_s):
             if event["kind"] == "error":
-                raise BenchError(event["message"])
+                raise WorkerCrashed(event["message"])
             if event["kind"] == "record":
                 cell = open_cells.pop(event["key"])
                 results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
@@ -144,8 +191,7 @@ def _run_group(
     except OutOfTime as error:
         outcome, reason = "out-of-time", str(error)
     for cell in open_cells.values():
-        store.write(empty_record(cell, outcome, reason))
-        event = {"kind": "record", "key": cell.key, "outcome": outcome, "reason": reason}
+        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason))
         watcher.event(todo, event)
         results.append(Result(cell, outcome, reason, was_there=False))
     return results

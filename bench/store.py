@@ -6,15 +6,14 @@ deleted and never used.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import io
 import json
-import os
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,33 +25,21 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
-from bench.canonical import canonical, digest, plain
-from bench.errors import StoreError
+from bench import locks, quarantine
+from bench.canonical import canonical
+from bench.data.files import read_file
+from bench.errors import DataCorrupt, StoreError
+from bench.sealed import SCHEMA, read_record, seal, sweep, write_atomically
 
-SCHEMA = 1
-REQUIRED = ("schema", "key", "fit_key", "approach", "recipe", "protocol", "profile", "seed", "outcome", "reason")
+__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal", "write_atomically"]
+
 CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
-OUTCOMES = ("done", "diverged", "failed", "out-of-time", "skipped")
+LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, whatever happens; raises StoreError."""
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another --results"
-        ) from error
+# All that damaged or hostile archives and tensors make NumPy, the standard library and safetensors raise.
+_BROKEN = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError)
+_BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error)
+_BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 
 @dataclass(frozen=True)
@@ -63,30 +50,6 @@ class Problem:
     reason: str
 
 
-def seal(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record with its hash in field `sha256`."""
-    body = {key: value for key, value in plain(record).items() if key != "sha256"}
-    return {**body, "sha256": digest(body)}
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Read and check one record; raises StoreError that names the file and what is wrong with it."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"record {path} cannot be read: {error}") from error
-    if not isinstance(record, dict) or any(field not in record for field in REQUIRED):
-        raise StoreError(f"record {path} is not a record of this suite")
-    if record["schema"] != SCHEMA:
-        raise StoreError(f"record {path} has schema {record['schema']}; this version reads {SCHEMA}")
-    if record["outcome"] not in OUTCOMES:
-        raise StoreError(f"record {path} has outcome '{record['outcome']}'; known: {', '.join(OUTCOMES)}")
-    body = {key: value for key, value in record.items() if key != "sha256"}
-    if record.get("sha256") != digest(body):
-        raise StoreError(f"record {path} was changed after it was written (its hash does not fit)")
-    return record
-
-
 class Store:
     """One results folder."""
 
@@ -95,19 +58,19 @@ class Store:
         self.records = root / "records"
 
     def check_writable(self) -> None:
-        """Raise StoreError if records cannot be written here."""
+        """Raise StoreError if records cannot be written here; remove what killed writes left."""
         probe = self.root / "fits" / ".writable"
         write_atomically(probe, b"")
         probe.unlink(missing_ok=True)
+        sweep(self.root)
 
     def lock(self, fit_key: str) -> FileLock:
         """Return the lock of a fit; the system releases it when its process ends, however it ends."""
-        path = self.root / "locks" / f"{fit_key[:16]}.lock"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot write {path.parent}: {error.strerror}; choose another --results") from error
-        return FileLock(path)
+        return locks.lock(self.root, fit_key)
+
+    def hold(self, fit_keys: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Return a context that holds the locks of some fits, all or none; see `locks.hold`."""
+        return locks.hold(self.root, fit_keys)
 
     # records
 
@@ -117,32 +80,45 @@ class Store:
         return self.records / str(spec["approach"]) / name
 
     def write(self, record: Mapping[str, Any], scores: Mapping[str, NDArray[Any]] | None = None) -> Path:
-        """Write a record and, beside it, its per-row scores (.npz)."""
-        sealed = seal(record)
-        path = self.record_path(sealed)
+        """Write a record and, beside it, its per-row scores (.npz), whose hash the record has."""
+        path = self.record_path(record)
         if scores:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **dict(scores))
+            record = {**record, "scores_sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()}
             write_atomically(path.with_suffix(".npz"), buffer.getvalue())
+        sealed = seal(record)
         write_atomically(path, (json.dumps(sealed, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
         self._drop_superseded(sealed, path)
         return path
 
     def find(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the record of a measurement, or None; one that cannot be trusted is set aside."""
-        record = self._read_or_set_aside(self.record_path(spec))
+        path = self.record_path(spec)
+        record = self._read_or_set_aside(path)
         if record is not None and record["key"] != spec["key"]:
-            self.set_aside(self.record_path(spec))
+            self._set_aside_record(path, f"record {path} is of another measurement than its name says")
             return None
         return record
 
     def scores(self, record: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
-        """Return the per-row scores beside a record; empty where there are none or they cannot be read."""
+        """Return the per-row scores beside a record; empty where there are none.
+
+        Those that cannot be read or are not those of the record are set aside. A record of before the hash was kept
+        says nothing of them.
+        """
+        path = self.record_path(record).with_suffix(".npz")
+        if not path.exists():
+            return {}
         try:
-            content = io.BytesIO(self.record_path(record).with_suffix(".npz").read_bytes())
-            with np.load(content, allow_pickle=False) as file:
-                return dict(file)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+            content = read_file(path, LARGEST_SCORES)
+            expected = record.get("scores_sha256")
+            if expected is not None and hashlib.sha256(content).hexdigest() != expected:
+                raise ValueError("they are not those of the record (their hash does not fit)")
+            return _unpacked(content)
+        except _BROKEN_SCORES as error:
+            with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
+                quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
             return {}
 
     def find_done_elsewhere(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -166,10 +142,23 @@ class Store:
         if not path.exists():
             return None
         try:
-            return read_record(path)
-        except StoreError:
-            self.set_aside(path)
+            return self._read(path)
+        except StoreError as error:
+            self._set_aside_record(path, str(error))
             return None
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """Read and check a record, also that it lies where it belongs: what it says of itself is never a path."""
+        record = read_record(path)
+        if self.record_path(record) != path:
+            raise StoreError(f"record {path} is not where it belongs; it is of {self.record_path(record).name}")
+        return record
+
+    def _set_aside_record(self, path: Path, reason: str) -> None:
+        quarantine.set_aside(self.root, path, reason)
+        scores = path.with_suffix(".npz")
+        if scores.exists():  # the next record of this name would replace them
+            quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
 
     def _drop_superseded(self, record: Mapping[str, Any], written: Path) -> None:
         """Remove `skipped` records of the same cell: they only said that this one was missing."""
@@ -182,22 +171,10 @@ class Store:
         records, problems = [], []
         for path in sorted(self.records.glob("*/*.json")):
             try:
-                records.append(read_record(path))
+                records.append(self._read(path))
             except StoreError as error:
                 problems.append(Problem(path, str(error)))
         return records, problems
-
-    def set_aside(self, path: Path) -> Path:
-        """Move a file that cannot be trusted to `quarantine/`, keeping every earlier one."""
-        folder = self.root / "quarantine"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            number = sum(1 for _ in folder.iterdir())
-            target = folder / f"{number:04d}__{path.parent.name}__{path.name}"
-            os.replace(path, target)
-        except OSError as error:
-            raise StoreError(f"cannot set aside {path}: {error.strerror}") from error
-        return target
 
     # posteriors and checkpoints
 
@@ -209,32 +186,53 @@ class Store:
         """Write tensors with a JSON description, sealed by a hash over both."""
         ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         text = canonical(info)
-        metadata = {"info": text, "sha256": _tensor_hash(ready, text)}
+        metadata = {"info": text, "sha256": tensor_hash(ready, text)}
         write_atomically(path, safetensors_bytes(ready, metadata=metadata))
 
-    def read_tensors(self, path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-        """Return tensors and description, or None if there are none; what cannot be trusted is set aside."""
+    def read_tensors(
+        self, path: Path, belongs: Callable[[dict[str, Any]], bool] | None = None
+    ) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        """Return tensors and description, or None if there are none.
+
+        What cannot be trusted is set aside: the hash does not fit, or the description is not one that `belongs` here.
+        """
         if not path.exists():
             return None
         try:
+            if not path.is_file():
+                raise ValueError("it is not a regular file")
             with safe_open(str(path), framework="pt") as file:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             text = metadata.get("info", "")
-            if metadata.get("sha256") != _tensor_hash(tensors, text):
-                raise ValueError("hash does not fit")
+            if metadata.get("sha256") != tensor_hash(tensors, text):
+                raise ValueError("its hash does not fit")
             info: dict[str, Any] = json.loads(text)
-        except (OSError, ValueError, SafetensorError):
-            self.set_aside(path)
+            if belongs is not None and not belongs(info):
+                raise ValueError("it is of another fit, or of other code")
+        except _BROKEN_TENSORS as error:
+            quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
             return None
         return tensors, info
 
-    def drop_checkpoint(self, fit_key: str) -> None:
-        """Remove the checkpoint of a finished fit."""
-        self.fit_path(fit_key, "checkpoint").unlink(missing_ok=True)
+
+def _unpacked(content: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an npz file; raises one of _BROKEN_SCORES, also on what would fill the memory."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > LARGEST_SCORES:
+        raise ValueError(f"they have {size:,} bytes unpacked; at most {LARGEST_SCORES:,} are read")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        return dict(file)
 
 
-def _tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    """Return the SHA-256 over names, types, shapes and bytes of tensors, and their description."""
+
     def parts() -> Iterator[Any]:
         for name in sorted(tensors):
             value = tensors[name]

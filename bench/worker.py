@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import statistics
@@ -9,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import environment, timing
+from bench import environment, locks, plugins, timing
 from bench.batches import checkpoint_key, fit_keys
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
+from bench.data.fingerprint import split_hash
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
@@ -42,6 +44,11 @@ class Options:
     data_dir: str | None = None
     threads: int | None = None
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
+    approaches: str = field(default_factory=plugins.path)  # where those from outside are found
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
+    checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
+    renew: bool = False  # train again what older code trained
+    memory_mib: float | None = None  # most address space of a worker
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
@@ -81,23 +88,42 @@ def fit(
     train, rows, task = _load_train(cells, options)
     fits: dict[str, Fit | Diverged] = {}
     for cell in cells:
-        kept = store.read_tensors(store.fit_path(cell.fit_key, "posterior"))
-        if kept is not None and kept[1].get("fit_key") == cell.fit_key:
+        kept = _kept(store, cell)
+        if kept is not None and not (options.renew and is_of_older_code(cell.approach, kept[1])):
             fits[cell.fit_key] = Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
     places = [place for place, cell in enumerate(cells) if cell.fit_key not in fits]
     if places:
         todo = [cells[place] for place in places]
         checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
-        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send)
+        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send, options.checkpoint_every_s)
         fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
-        if options.retain:
-            for cell in todo:
-                found = fits[cell.fit_key]
-                if isinstance(found, Fit):
-                    path = store.fit_path(cell.fit_key, "posterior")
-                    store.write_tensors(path, found.posterior.arrays(), found.info)
-        checkpoint.unlink(missing_ok=True)
+        trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
+        if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
+            return fits  # the checkpoint is all that is left of it on the disk
+    store.fit_path(checkpoint_key(group), "checkpoint").unlink(missing_ok=True)
     return fits
+
+
+def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the cell's fitted posterior and what is said of it; one of another fit is set aside."""
+    path = store.fit_path(cell.fit_key, "posterior")
+    return store.read_tensors(path, lambda info: bool(info["fit_key"] == cell.fit_key))
+
+
+def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
+    """Keep a posterior, and return whether it is kept; without, its cells are measured while it is in memory."""
+    try:
+        store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
+    except StoreError as error:
+        send({"kind": "warning", "message": f"{error}; the fit is measured, but not kept"})
+        return False
+    return True
+
+
+def is_of_older_code(approach: str, made: Mapping[str, Any]) -> bool:
+    """Return whether an approach's source has changed since a record or a posterior was made."""
+    known = made.get("provenance", {}).get("source_sha256")
+    return known is not None and known != environment.source_hash(source_files(approach))
 
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
@@ -126,7 +152,7 @@ def _train(
         return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
     wall_s = (time.perf_counter() - start) / len(cells)
     fits: dict[str, Fit | Diverged] = {}
-    for cell, context, posterior in zip(cells, fitting.contexts, posteriors, strict=True):
+    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = Diverged(context.diverged)
             continue
@@ -138,7 +164,11 @@ def _train(
             "epochs": context.epochs,
             "timings": timings,
             "model": _model_size(posterior),
-            "provenance": {"started": started, **_provenance(cell, load_before, fitting.threads)},
+            "provenance": {
+                "started": started,
+                **_provenance(cell, load_before, fitting.threads),
+                "train_sha256": split_hash(train, None if rows is None else rows[place]),
+            },
         }
         fits[cell.fit_key] = Fit(posterior, info)
     return fits
@@ -181,8 +211,9 @@ def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) 
         reasons.append(f"trained together with {others} other seed{'s' if others > 1 else ''}")
     if fitting.resumed:
         reasons.append("the fit was interrupted and resumed")
-    if cell.profile == "smoke":
-        reasons.append("profile smoke runs two steps an epoch")
+    steps = profile(cell.profile).steps_per_epoch
+    if steps is not None:
+        reasons.append(f"profile {cell.profile} runs {steps} steps an epoch")
     if products_by(cell.precision, fitting.device) == BY_ROUNDING:
         reasons.append(f"{cell.device} has no {cell.precision} products: their operands were rounded first")
     busy = max(load_before, environment.load_average())
@@ -330,23 +361,28 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             record, scores = empty_record(cell, "skipped", str(error)), None
         except Diverged as error:
             record, scores = empty_record(cell, "diverged", str(error)), None
-        except StoreError:
-            raise
         except Exception as error:  # noqa: BLE001 - a cell that fails must not take the others along
             where = traceback.extract_tb(error.__traceback__)[-1]
-            text = f"{type(error).__name__}: {error}".splitlines()[0]
+            text = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
             place = "" if isinstance(error, BenchError) else f" ({Path(where.filename).name}:{where.lineno})"
             record, scores = empty_record(cell, "failed", text + place, traceback.format_exc()), None
-        path = store.write(record, scores)
-        send(
-            {
-                "kind": "record",
-                "key": cell.key,
-                "outcome": record["outcome"],
-                "reason": record["reason"],
-                "path": str(path),
-            }
-        )
+        send(write_or_say_why(store, cell, record, scores))
+
+
+def write_or_say_why(
+    store: Store, cell: Cell, record: Mapping[str, Any], scores: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write a record and return the event that tells of it.
+
+    On a full disk a short record of the failure may still fit, and if not, the event has the reason.
+    """
+    try:
+        store.write(record, scores)
+    except StoreError as error:
+        record = empty_record(cell, "failed", str(error))
+        with contextlib.suppress(StoreError):
+            store.write(record)
+    return {"kind": "record", "key": cell.key, "outcome": record["outcome"], "reason": record["reason"]}
 
 
 def _fit_or_why_not(
@@ -361,6 +397,10 @@ def _fit_or_why_not(
 
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
+    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
+    locks.die_with_parent()
+    if options.memory_mib is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
     try:
         work(cells, options, connection.send)
         connection.send({"kind": "end"})

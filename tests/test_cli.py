@@ -32,6 +32,15 @@ def lines(capsys):
         (["run", "mlp", "--precision", "float23"], "did you mean 'float32'"),
         (["table", "accuracy", "--precision", "bf61"], "did you mean 'bf16'"),
         (["run", "mlp", "--threads", "0"], "below 1"),
+        (["run", "mlp", "--threads", "100000"], "above 1024"),
+        (["run", "mlp", "--seeds", "99999999999"], "above 10000"),
+        (["run", "mlp", "--seeds", "0,99999999999999999999"], "above 9223372036854775807"),
+        (["run", "mlp", "--checkpoint-every", "-1"], "not a positive number"),
+        (["run", "mlp", "--memory-limit", "0"], "not a positive number"),
+        (["run", "mlp", "--quiet", "--json"], "not allowed with"),
+        (["faults", "--kills", "0", "--inputs", "0", "--no-planted"], "nothing is left to do"),
+        (["faults", "--kills", "many"], "no count"),
+        (["faults", "--soaked", "mpl"], "did you mean 'mlp'"),
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
         (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: inline, process"),
         (["run", "mlp", "--colour"], "--help"),
@@ -41,7 +50,7 @@ def lines(capsys):
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):
-    if arguments[0] in ("run", "table"):
+    if arguments[0] in ("run", "table", "faults"):
         arguments = [*arguments, "--results", str(tmp_path)]
     assert main(arguments) == USAGE
     assert re.search(message, lines(capsys)[-1])

@@ -11,6 +11,7 @@ import re
 import shutil
 import struct
 import threading
+import time
 import tracemalloc
 import zipfile
 import zlib
@@ -542,10 +543,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
         self.send_response(answer if isinstance(answer, int) else 200)
         self.end_headers()
-        if answer == b"endless":
+        if answer in (b"endless", b"drip"):
             try:
-                while True:
-                    self.wfile.write(bytes(65536))
+                for _ in range(100 if answer == b"drip" else 1 << 20):
+                    self.wfile.write(bytes(65536 if answer == b"endless" else 1))
+                    time.sleep(0.1 if answer == b"drip" else 0)
             except OSError:
                 return
         if isinstance(answer, bytes):
@@ -592,6 +594,8 @@ def test_what_is_intact_is_not_fetched_and_what_is_broken_is_replaced(folder, se
     data.fetch("fashion_mnist")
     assert server.asked == ["/down/labels.gz", "/labels.gz"]
     assert fashion().x.shape == (2, 784)
+    (aside,) = (folder / "fashion_mnist").glob("labels.gz.*.untrusted")
+    assert aside.read_bytes() == b"broken"
 
 
 @pytest.mark.parametrize(
@@ -604,6 +608,18 @@ def test_a_bad_download_leaves_nothing_behind(folder, serve, answer):
         data.fetch("fashion_mnist")
     assert one_line(caught, "3 attempts", "images.gz", "--from PATH")
     assert not (folder / "fashion_mnist").exists()
+
+
+def test_a_download_that_drips_ends(folder, serve, monkeypatch):
+    """A byte now and then never lets the connection fall silent, nor fills a chunk."""
+    monkeypatch.setattr(fetching, "DOWNLOAD_S", 0.2)
+    monkeypatch.setattr(fetching, "ATTEMPTS", 1)
+    shutil.rmtree(folder / "fashion_mnist")
+    serve({"images.gz": b"drip", "down/images.gz": b"drip"})
+    start = time.monotonic()
+    with pytest.raises(DataMissing, match="not finished within"):
+        data.fetch("fashion_mnist")
+    assert time.monotonic() - start < 5
 
 
 def test_a_slow_download_ends(folder, serve, monkeypatch):

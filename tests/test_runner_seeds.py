@@ -1,12 +1,15 @@
 """Runs of several seeds: what is fitted together, what is not done twice, what one bad seed or a kill leaves."""
 
 import json
+import os
+import socket
 
 import pytest
 
 import implementations.toy_mlp
 from bench import batches, contexts
 from bench.cli import main
+from bench.errors import StoreError
 from bench.plan import Selection, cells, estimate
 from bench.runner import existing, run
 from bench.store import Store
@@ -356,3 +359,146 @@ def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
     assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"
+
+
+# Faults of files and of other processes
+
+
+def interrupted(tmp_path, monkeypatch, when=4):
+    """Stop a fit of one seed while it reports epoch `when`, and return its checkpoint."""
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
+    return path
+
+
+def goes_on_from(tmp_path, epoch):
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    return [event["epoch"] for event in watcher.epochs] == list(range(epoch, 7))
+
+
+def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
+    foreign = interrupted(tmp_path / "other", monkeypatch)
+    store = Store(tmp_path / "other")
+    tensors, info = store.read_tensors(foreign)
+    assert set(info["fit_keys"]) == {"0"}
+    place = tmp_path / foreign.relative_to(tmp_path / "other")
+    Store(tmp_path).write_tensors(place, tensors, {**info, "fit_keys": {"0": "e" * 64}})
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*.safetensors"))) == 1
+
+
+def test_a_checkpoint_of_older_code_is_set_aside(tmp_path, monkeypatch):
+    """Half a fit by each of two codes would be a fit by neither."""
+    path = interrupted(tmp_path, monkeypatch)
+    store = Store(tmp_path)
+    tensors, info = store.read_tensors(path)
+    store.write_tensors(path, tensors, {**info, "source_sha256": "0" * 64})
+    assert goes_on_from(tmp_path, 1)
+    assert "of other code" in (tmp_path / "quarantine" / "reasons.txt").read_text()
+
+
+def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, monkeypatch):
+    path = interrupted(tmp_path, monkeypatch)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
+
+
+def test_a_posterior_of_another_fit_is_set_aside_and_trained(tmp_path):
+    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
+    store = Store(tmp_path)
+    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
+    tensors, info = store.read_tensors(path)
+    store.write_tensors(path, tensors, {**info, "fit_key": "e" * 64})
+    for record in tmp_path.glob("records/*/*"):
+        record.unlink()
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == 1
+
+
+def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+
+    def full(self, path, tensors, info):
+        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another --results")
+
+    monkeypatch.setattr(Store, "write_tensors", full)
+    results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    assert {result.outcome for result in results} == {"done"}
+    warnings = [event["message"] for event in watcher.events if event["kind"] == "warning"]
+    assert len(warnings) == 5 + 1  # after epochs 1 to 5 of 6, and the posterior
+    assert all("No space left" in warning for warning in warnings)
+
+
+def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path, monkeypatch):
+    write = Store.write
+
+    def full(self, record, scores=None):
+        if record["protocol"] == "published" and record["outcome"] == "done":
+            raise StoreError("cannot write it: No space left on device; free space or choose another --results")
+        return write(self, record, scores)
+
+    monkeypatch.setattr(Store, "write", full)
+    results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert {(each.cell.protocol, each.outcome) for each in results} == {("published", "failed"), ("common", "done")}
+    record = existing(results[0].cell, Store(tmp_path))
+    assert "No space left" in record["reason"]
+
+
+def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
+    go(tmp_path, "toy_mlp", seeds=(0,))
+    monkeypatch.setattr("bench.worker.environment.source_hash", lambda files: "f" * 64)
+    _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert watcher.events == []
+
+    def again():
+        watcher = Recorder()
+        chosen = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
+        results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), watcher, "inline", stale=True)
+        return results, watcher
+
+    results, watcher = again()
+    assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
+    assert [event["epoch"] for event in watcher.epochs] == [1]
+    assert {record["provenance"]["source_sha256"] for record in records(tmp_path).values()} == {"f" * 64}
+    results, _ = again()
+    assert all(each.was_there for each in results)
+
+
+def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):
+    """The other run ends while this one waits for the lock."""
+    ill_seed(monkeypatch, 0)
+    alone = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
+    lock = Store(tmp_path).lock(alone[0].lock_key)
+    lock.acquire()
+
+    def wait(_):
+        lock.release()
+        go(tmp_path, "toy_mlp", seeds=(0,))
+
+    monkeypatch.setattr("bench.runner.time.sleep", wait)
+    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
+    assert watcher.epochs == []
+
+
+def test_status_says_who_works_on_what(tmp_path, capsys):
+    (first, *_) = cells(Selection(approaches=("toy_mlp",), profile="smoke"))
+    with Store(tmp_path).hold([first.lock_key]):
+        main(["status", "toy_mlp", "--profile", "smoke", "--json", "--results", str(tmp_path)])
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["state"] for row in rows} == {"running"}
+    assert all(row["by"].startswith(f"process {os.getpid()} on {socket.gethostname()} since 20") for row in rows)
+
+
+def test_events_for_machines_are_lines_of_json(tmp_path, capsys):
+    place = ("--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--json")
+    assert main(["run", "toy_mlp", *place]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = ["begin", "start", "epoch", "measure", "record", "start", "measure", "record", "finish"]
+    assert [event["kind"] for event in events] == kinds
+    assert events[1]["cell"] == "toy_mlp published x published, seed 0"

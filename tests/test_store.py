@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import locks, quarantine
 from bench.canonical import canonical, digest
 from bench.errors import StoreError
 from bench.store import Store, read_record, seal, write_atomically
+
+
+def set_aside(root):
+    return [path for path in (root / "quarantine").glob("*") if path.name != "reasons.txt"]
 
 
 def record(**changes):
@@ -26,9 +33,15 @@ def record(**changes):
         "protocol": "common",
         "profile": "full",
         "seed": 0,
+        "device": "cpu",
+        "precision": "float32",
         "outcome": "done",
         "reason": "",
         "metrics": {"mnist/accuracy": 0.98},
+        "missing": {},
+        "epochs": [],
+        "timings": {},
+        "provenance": {},
     }
     return {**base, **changes}
 
@@ -70,8 +83,9 @@ def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
     assert records == []
     assert [problem.path for problem in problems] == [path]
     assert store.find(record()) is None
-    kept = list((tmp_path / "quarantine").iterdir())
-    assert [file.read_bytes() for file in kept] == [damaged]
+    (kept,) = set_aside(tmp_path)
+    assert kept.read_bytes() == damaged
+    assert str(path) in (tmp_path / "quarantine" / "reasons.txt").read_text()
 
 
 @given(st.binary(max_size=300))
@@ -121,8 +135,9 @@ def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
     for damaged in (whole[: len(whole) // 2], b"", b"text"):
         path.write_bytes(damaged)
         assert store.scores(record()) == {}
-    path.unlink()
+        assert not path.exists()
     assert store.scores(record()) == {}
+    assert len(set_aside(tmp_path)) == 3
 
 
 def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch):
@@ -166,7 +181,7 @@ def test_damaged_tensors_are_set_aside(tmp_path, position):
     path.write_bytes(content)
     assert store.read_tensors(path) is None
     assert not path.exists()
-    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+    assert len(set_aside(tmp_path)) == 1
 
 
 def test_a_lock_is_free_again_after_its_holder(tmp_path):
@@ -206,3 +221,151 @@ def test_relative_and_absolute_roots_are_one_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Store(Path("here")).write(record())
     assert Store(tmp_path / "here").find(record()) is not None
+
+
+# What is not what it seems
+
+
+def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
+    """A copy for another seed has a right seal; only its place gives it away."""
+    store = Store(tmp_path)
+    path = store.write(record())
+    copy = path.with_name(path.name.replace("seed0", "seed1"))
+    copy.write_bytes(path.read_bytes())
+    records, problems = store.all_records()
+    assert [found["seed"] for found in records] == [0]
+    assert [problem.path for problem in problems] == [copy]
+    assert "not where it belongs" in problems[0].reason
+
+
+@pytest.mark.parametrize("name", ["approach", "recipe", "key"])
+def test_what_a_record_says_of_itself_is_never_a_path(tmp_path, name):
+    store = Store(tmp_path / "results")
+    path = store.write(record())
+    path.write_text(json.dumps(seal(record(**{name: "../../../elsewhere"}))))
+    assert store.all_records()[0] == []
+    assert store.find(record()) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": 5},
+        {"metrics": {"mnist/accuracy": "high"}},
+        {"metrics": {"mnist/accuracy": 10**400}},
+        {"missing": {"letters": 1}},
+        {"seed": "0"},
+        {"seed": True},
+        {"epochs": {}},
+        {"epochs": [{"loss": 1.0}]},
+        {"timings": {"fit_s": []}},
+        {"provenance": []},
+        {"device": None},
+    ],
+)
+def test_a_seal_does_not_make_a_record_of_another_form(tmp_path, changes):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.write_text(json.dumps(seal({**record(), **changes})))
+    with pytest.raises(StoreError, match=f"field '{next(iter(changes))}' has not the form"):
+        read_record(path)
+
+
+def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.unlink()
+    os.mkfifo(path)
+    assert store.find(record()) is None
+    path.mkdir()
+    assert store.find(record()) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_scores_of_another_record_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    (kept,) = store.all_records()[0]
+    assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
+    np.savez_compressed(path, **{"mnist/label": np.arange(3)[::-1]})
+    assert store.scores(kept) == {}
+    assert not path.exists()
+    assert [each.name.split("__", 1)[1] for each in set_aside(tmp_path)] == [f"mlp__{path.name}"]
+
+
+def test_a_bomb_among_scores_is_not_unpacked(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb, bomb.open("a.npy", "w", force_zip64=True) as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        assert store.scores(record()) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_scores_of_an_untrusted_record_go_with_it(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)})
+    path.write_text("{}")
+    assert store.find(record()) is None
+    assert {each.suffix for each in set_aside(tmp_path)} == {".json", ".npz"}
+
+
+def test_nothing_in_quarantine_is_ever_replaced(tmp_path):
+    store = Store(tmp_path)
+    for content in ("one", "two", "three"):
+        path = store.write(record())
+        path.write_text(content)
+        assert store.find(record()) is None
+    assert sorted(each.read_text() for each in set_aside(tmp_path)) == ["one", "three", "two"]
+
+
+def test_what_another_process_has_set_aside_is_no_fault(tmp_path):
+    assert quarantine.set_aside(tmp_path, tmp_path / "gone.json", "it is broken") is None
+
+
+def test_tensors_of_another_fit_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "posterior")
+    store.write_tensors(path, {"mu": torch.ones(2)}, {"fit_key": "e" * 64})
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 1
+    store.write_tensors(path, {"mu": torch.ones(2)}, {})  # without the field, sealed as it may be
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_only_old_unfinished_files_are_swept(tmp_path):
+    old, young, other = (tmp_path / "fits" / name for name in (".a.json.x.part", ".b.json.y.part", "c.part"))
+    old.parent.mkdir()
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    Store(tmp_path).check_writable()
+    assert sorted(path.name for path in old.parent.iterdir()) == [".b.json.y.part", "c.part"]
+
+
+# Who works on what
+
+
+def test_all_locks_are_held_or_none(tmp_path):
+    store = Store(tmp_path)
+    with store.hold(["b" * 64]):
+        with pytest.raises(locks.Busy), store.hold(["a" * 64, "b" * 64, "c" * 64]):
+            pass
+        assert not locks.is_held(tmp_path, "a" * 64)
+        assert locks.is_held(tmp_path, "b" * 64)
+        assert locks.holder(tmp_path, "b" * 64)["pid"] == os.getpid()
+    assert not locks.is_held(tmp_path, "b" * 64)
+    assert locks.holder(tmp_path, "b" * 64) == {}
+
+
+def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
+    assert not locks.is_held(tmp_path, "a" * 64)
+    assert list(tmp_path.iterdir()) == []

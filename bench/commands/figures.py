@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place, names
+from bench.commands.options import INCOMPLETE, add_place, check_place, folder, names
 from bench.errors import ConfigError, unknown_name
 
 
@@ -32,12 +32,16 @@ def add(commands: Any) -> None:
 
 def _figures(arguments: argparse.Namespace) -> int:
     from bench.figures.catalogue import FORMATS, survey, write
+    from bench.figures.source import Source
 
     check_place(arguments)
     for form in arguments.format:
         if form not in FORMATS:
             raise unknown_name("format", form, FORMATS)
-    found, absent = survey(arguments.results, arguments.profile, arguments.device, arguments.precision)
+    source = Source(arguments.results, arguments.profile, arguments.device, arguments.precision)
+    for problem in source.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    found, absent = survey(source)
     wanted = dict.fromkeys(arguments.name)
     reasons = {item.name: item.reason for item in absent}
     for name in wanted:
@@ -52,8 +56,7 @@ def _figures(arguments: argparse.Namespace) -> int:
             print(f"{item.group:<14} {item.name}: not drawn: {item.reason}")
         return 0
     chosen = [figure for figure in found if not wanted or figure.name in wanted]
-    folder = arguments.to or arguments.results / "figures"
-    for path in write(chosen, folder, arguments.format):
+    for path in write(chosen, arguments.to or folder(arguments, "figures"), arguments.format):
         print(path)
     if not wanted:
         for item in absent:

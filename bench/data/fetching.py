@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.data import notmnist
-from bench.data.files import read_file, reason, write_file
+from bench.data.files import is_there, read_file, reason, write_file
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
 from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
 from bench.data.places import find_in, layouts
@@ -37,7 +37,8 @@ T = TypeVar("T")
 def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> list[Path]:
     """Put a data set into `dest`/NAME (by default the repository's datasets/NAME) and return its files.
 
-    Files that are already there and intact are kept; broken ones are replaced. A generated set has no files.
+    Files that are already there and intact are kept; broken ones are replaced and kept as NAME.TIME.untrusted. A
+    generated set has no files.
 
     Args:
         name: the data set.
@@ -71,6 +72,7 @@ def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | Non
         data = _checked_idx(read_file(copy, limit, OTHER_COPY), str(copy), file)
     else:
         data = _first_good(known, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
+    _set_aside(path)
     write_file(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
     return path
 
@@ -88,6 +90,7 @@ def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
         images, labels = _first_good(
             known, [known.url], notmnist.MAX_ARCHIVE_BYTES, lambda data, url: notmnist.load_archive(data, url, known)
         )
+    _set_aside(path)
     write_file(path, notmnist.stored(images, labels))
     return path
 
@@ -98,6 +101,17 @@ def _is_intact(read: Callable[[], object]) -> bool:
     except DataCorrupt:
         return False
     return True
+
+
+def _set_aside(path: Path) -> None:
+    """Rename what is there and not intact: someone may want to know what it was."""
+    if is_there(path):
+        try:
+            path.rename(path.with_name(f"{path.name}.{time.time_ns()}.untrusted"))
+        except OSError as error:
+            raise ConfigError(
+                f"{path}, which is broken, cannot be set aside ({reason(error)}); move it away"
+            ) from error
 
 
 def _checked_idx(data: bytes, where: str, file: DataFile) -> bytes:
@@ -149,7 +163,8 @@ def _download(url: str, limit: int) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "bnn-uncertainty-bench"})
     data = bytearray()
     with urllib.request.urlopen(request, timeout=SILENCE_S) as answer:
-        while chunk := answer.read(CHUNK):
+        # What has come, not CHUNK bytes: a server that sends a byte now and then would hold `read` for ever.
+        while chunk := answer.read1(CHUNK):
             data += chunk
             if len(data) > limit:
                 raise DataCorrupt(f"{url}: more than {limit:,} bytes")

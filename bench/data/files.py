@@ -6,8 +6,11 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 from bench.errors import ConfigError, DataCorrupt
+
+CHUNK = 1 << 20  # bytes read at a time
 
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
@@ -44,12 +47,20 @@ def read_file(path: Path, limit: int, remedy: str = "") -> bytes:
             kind = "a folder" if path.is_dir() else "not a regular file"
             raise corrupt(str(path), f"it is {kind}", "a file", remedy)
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            data = _read(file, limit + 1)
     except OSError as error:
         raise corrupt(str(path), f"it cannot be read ({reason(error)})", "a readable file", remedy) from error
     if len(data) > limit:
         raise corrupt(str(path), f"more than {limit:,} bytes", f"at most {limit:,}", remedy)
     return data
+
+
+def _read(file: BinaryIO, limit: int) -> bytes:
+    """Return at most `limit` bytes; `file.read(limit)` would take memory for all of them at once."""
+    data = bytearray()
+    while len(data) < limit and (chunk := file.read(min(CHUNK, limit - len(data)))):
+        data += chunk
+    return bytes(data)
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -88,11 +88,16 @@ def data_hashes() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=32)
 def _read(path: Path) -> Manifest:
+    return read_manifest(path)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check a manifest, which is named after its data set; raises ConfigError in one line."""
     try:
         return _parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); restore it from the repository") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise ConfigError(f"{path} is not a manifest of a data set: {what}; restore it from the repository") from error
 

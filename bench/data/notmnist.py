@@ -154,11 +154,11 @@ def _decoded(pngs: dict[tuple[str, str], _Reader], where: str, manifest: Manifes
     if len(pngs) != manifest.n_rows:
         raise corrupt(where, f"{len(pngs)} PNG files in folders A-J", f"{manifest.n_rows}", manifest.how)
     order = sorted(pngs)  # by letter, then by file name
-    images = b"".join(_pixels(pngs[key](), f"{where}/{'/'.join(key)}", manifest.how) for key in order)
+    images = b"".join(pixels(pngs[key](), f"{where}/{'/'.join(key)}", manifest.how) for key in order)
     return _checked(images, bytes(LETTERS.index(letter) for letter, _ in order), where, manifest)
 
 
-def _pixels(png: bytes, where: str, remedy: str) -> bytes:
+def pixels(png: bytes, where: str, remedy: str) -> bytes:
     """Return the 784 grey levels of a PNG file; its size is checked before anything is decoded."""
     from PIL import Image  # the stored arrays do without it
 

@@ -10,7 +10,9 @@ from bench.claims import Claim, Record, metrics_of, print_interval
 from bench.figures.figure import FIELD, Absent, Figure
 from bench.figures.source import Source
 from bench.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.report.accuracy import headline
 
+WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
 CELLS = {
     "published x published": ("published", "published", "o"),
@@ -31,12 +33,8 @@ def make(source: Source) -> Iterator[Figure | Absent]:
     """Give the figure."""
     lines: dict[str, dict[str, Value]] = {}
     records: list[Record] = []
-    reported: dict[str, Claim] = {}
-    for claim in source.claims:
-        if claim.metric == "accuracy" and not claim.split.startswith("train"):
-            reported.setdefault(claim.approach, claim)
-            if claim.stage == "final" or reported[claim.approach].stage != "final":
-                reported[claim.approach] = claim if "prose" not in claim.id else reported[claim.approach]
+    found = {name: headline(source.claims, name, "accuracy", "mnist") for name in source.results.classifiers()}
+    reported = {name: claim for name, claim in found.items() if claim is not None}
     for approach, claim in reported.items():
         places = {"published": f"mnist/{claim.split}/accuracy", "common": "mnist/accuracy"}
         for name, (recipe, protocol, _) in CELLS.items():
@@ -50,9 +48,10 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         return
     bars = "; lines: range of the seeds" if len({record["seed"] for record in records}) > 1 else ""
     caption = (
-        "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the published "
-        "recipe measured as the document did; square: the same fit on the official test set with the mean probability of "
-        f"100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. {source.conditions(records)}"
+        "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
+        "published recipe measured as the document did; square: the same fit on the official test set with the mean "
+        f"probability of 100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. "
+        f"{source.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, source.names))
@@ -87,7 +86,7 @@ class _Draw:
         colour = look(approach, self.names).colour
         interval = print_interval(self.reported[approach])
         low, high = 100 * interval.low, 100 * interval.high
-        axes.barh(row, max(high - low, 0.03), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
+        axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
         means = [value.mean for value in values.values()]
         axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
         offsets = (-0.17, 0.0, 0.17)

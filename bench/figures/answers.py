@@ -17,8 +17,13 @@ from bench.figures.style import INK, SMALL, WIDTH, canvas, look, style
 DOCUMENT, NAME = "feldman2018", "feldman2018-ood"
 TITLE = "Predicted probabilities on images that are no digits: the plain network beside the Bayesian one"
 PAIR = ("mlp", "linear_bbb")
-SETS = (("letters", "letter"), ("fashion_mnist", "clothes"), ("noise_gaussian", "Gaussian noise"))
-EACH = 2  # images of a set
+SETS = (
+    ("letters", "letter", 1),
+    ("notmnist459", "letter", 1),
+    ("fashion_mnist", "clothes", 2),
+    ("noise_gaussian", "Gaussian noise", 2),
+)
+"""Data set, what it shows, and how many images of it."""
 
 
 class Answer(NamedTuple):
@@ -42,12 +47,12 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         yield Absent(NAME, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
         return
     found: list[Answer] = []
-    for name, title in SETS:
+    for name, title, count in SETS:
         scores = [source.scores(record) for record in kept]
         pixels = images(name, int(kept[0]["seed"]))
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
-        for row in range(EACH):
+        for row in range(count):
             draws = tuple(np.exp(score[f"{name}/draws"][:, row].astype(np.float64)) for score in scores)
             found.append(Answer(title, pixels[row], draws))
     if not found:
@@ -55,10 +60,10 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         return
     n_draws = [len(draws) for draws in found[0].draws]
     caption = (
-        f"The first {EACH} images of each set that the records keep. Bars: mean probability of a class over draws "
+        "The first images of each set that the records keep. Bars: mean probability of a class over draws "
         f"({', '.join(f'{name}: {n}' for name, n in zip(PAIR, n_draws, strict=True))}); lines: the middle 95 % of the "
-        "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost; noise "
-        f"is drawn as it draws it. {source.conditions(kept)}"
+        "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost; "
+        f"noise is drawn as it draws it. {source.conditions(kept)}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 

@@ -14,6 +14,7 @@ from bench.figures import (
     digits,
     draw_counts,
     forest,
+    ladders,
     pruning,
     rabanser,
     toys,
@@ -38,32 +39,31 @@ MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
     uncertainty.make,
     detection.make,
     pruning.make,
+    ladders.make,
     cost.make,
     draw_counts.make,
 )
 
 
-def survey(
-    root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32"
-) -> tuple[list[Figure], list[Absent]]:
-    """Return the figures that the records of a folder can make, and those that they cannot make, with the reasons.
+def survey(source: Source) -> tuple[list[Figure], list[Absent]]:
+    """Return the figures that can be made, and those that cannot, with the reasons.
 
-    Nothing but records, per-row scores and fits under `root`, and the data sets for pictures of images, is read.
+    Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
+    the data sets.
     """
-    source = Source(root, profile, device.split(":")[0], precision)
     found = [item for maker in MAKERS for item in maker(source)]
     drawable = [item for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
 
 
 def figures(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> list[Figure]:
-    """Return the figures that the records of a folder can make, by document, then those that the field expects."""
-    return survey(root, profile, device, precision)[0]
+    """Return the figures that the records of a folder can make; see `survey`."""
+    return survey(Source(root, profile, device, precision))[0]
 
 
 def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Return the figures that the records cannot make: name to a sentence that says why."""
-    return {item.name: item.reason for item in survey(root, profile, device, precision)[1]}
+    """Return the figures that the records cannot make: from name to why; see `survey`."""
+    return {item.name: item.reason for item in survey(Source(root, profile, device, precision))[1]}
 
 
 def render(figure: Figure, form: str) -> bytes:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from bench.claims import Record, metrics_of
 from bench.figures.figure import FIELD, Absent, Figure
-from bench.figures.layout import spread
 from bench.figures.source import Source
-from bench.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.figures.style import FAINT, WIDTH, canvas, look, style
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
@@ -42,10 +41,10 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         return
     draws = max((record["timings"].get("predict_draws") or 0 for record in records), default=0)
     caption = (
-        "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: an "
-        f"image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: published "
-        "recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine or seeds trained together "
-        f"spoilt the times, which then only show the order of magnitude. {source.conditions(records)}"
+        "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
+        f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
+        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine or seeds "
+        f"trained together spoilt the times, which then only show the order of magnitude. {source.conditions(records)}"
     )
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, source.names))
 
@@ -79,48 +78,43 @@ class _Draw:
         with style():
             drawing = canvas(WIDTH, 3.4)
             left, right = drawing.subplots(1, 2, sharey=True)
-            self._panel(left, "training", "training [s]", labels=False)
-            self._panel(right, "answering", "answering, all draws [ms an image]", labels=True)
+            self._panel(left, "training", "training [s]")
+            self._panel(right, "answering", "answering, all draws [ms an image]")
             left.set_ylabel("test error [% of images]")
+            handles, names = right.get_legend_handles_labels()
+            drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
             return drawing
 
-    def _panel(self, axes: Any, field: str, label: str, labels: bool) -> None:
+    def _panel(self, axes: Any, field: str, axis: str) -> None:
+        from matplotlib.ticker import LogLocator
+
         for approach in dict.fromkeys(point.approach for point in self.points):
             mine = look(approach, self.names)
             found = [point for point in self.points if point.approach == approach and getattr(point, field) is not None]
             axes.plot([getattr(p, field) for p in found], [p.error for p in found], color=mine.colour, linewidth=0.7)
             for point in found:
                 x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
-                axes.plot(x, point.error, mine.marker, color=mine.colour, fillstyle=fill, markersize=6, zorder=3)
+                label = approach if fill == "full" else None
+                axes.plot(
+                    x,
+                    point.error,
+                    mine.marker,
+                    color=mine.colour,
+                    fillstyle=fill,
+                    markersize=5.5,
+                    label=label,
+                    zorder=3,
+                )
                 if not point.counts:
                     axes.plot(
                         x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4
                     )
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
         axes.minorticks_off()
         errors = [point.error for point in self.points]
         axes.set_ylim(max(0.3, 0.85 * min(errors)), 1.2 * max(errors))
-        axes.set_xlabel(label)
-        if labels:
-            self._labels(axes)
-
-    def _labels(self, axes: Any) -> None:
-        import math
-
-        firsts = {point.approach: point for point in reversed(self.points)}
-        low, high = (math.log10(value) for value in axes.get_ylim())
-        places = spread([math.log10(point.error) for point in firsts.values()], 0.06 * (high - low))
-        for (approach, point), place in zip(firsts.items(), places, strict=True):
-            axes.annotate(
-                approach,
-                (point.answering or axes.get_xlim()[1], point.error),
-                (1.04, (place - low) / (high - low)),
-                textcoords="axes fraction",
-                va="center",
-                fontsize=SMALL,
-                color=look(approach, self.names).colour,
-                annotation_clip=False,
-                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5},
-            )
+        axes.set_xlabel(axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,14 +62,14 @@ def make(source: Source) -> Iterator[Figure | Absent]:
     }
     conditions = source.conditions(list(records.values()))
     caption = (
-        f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against the "
-        f"share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area under the "
-        f"curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
+        f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
+        f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
+        f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
     yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, source.names))
     caption = (
-        f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, at "
-        f"most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
+        f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
+        f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
     yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, source.names))
 
@@ -95,7 +95,7 @@ class _Roc:
         """Return the drawing: a panel for each data set."""
         sets = [which for which in SETS if any(which in found for found in self.scores.values())]
         with style():
-            drawing, panels = small_multiples(len(sets), 2.35, sharex=True, sharey=True)
+            drawing, panels = small_multiples(len(sets), 2.0, columns=2, sharex=True, sharey=True)
             for axes, which in zip(panels, sets, strict=True):
                 self._panel(axes, which)
             drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
@@ -113,19 +113,18 @@ class _Roc:
             axes.plot(false[shown], true[shown], color=mine.colour, linestyle=mine.line, linewidth=1.3)
         ranked = sorted(approaches, key=lambda name: -(self.areas[name, which] or 0.0))
         for place, name in enumerate(ranked):
-            area = self.areas[name, which]
+            mine, area = look(name, self.names), self.areas[name, which]
             text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
-            colour = look(name, self.names).colour
-            axes.text(
-                0.985,
-                0.02 + 0.083 * (len(ranked) - 1 - place),
-                text,
-                ha="right",
-                fontsize=SMALL - 0.5,
-                color=colour,
+            height = 0.94 - 0.11 * place
+            axes.plot(
+                [1.03, 1.12],
+                [height] * 2,
+                color=mine.colour,
+                linestyle=mine.line,
                 transform=axes.transAxes,
-                bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.5, "linewidth": 0},
+                clip_on=False,
             )
+            axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
         axes.set_xscale("log")
         axes.set_xlim(LOWEST_RATE, 1)
         axes.set_ylim(0, 1.01)
@@ -168,7 +167,7 @@ class _Entropy:
         axes.set_xlim(0, edges[-1])
 
 
-def _shares(values: NDArray[Any], edges: NDArray[Any]) -> Sequence[float]:
+def _shares(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any]:
     """Return the share of values in each bin; an empty bin is below every axis."""
     counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
-    return np.maximum(counts, 1e-5).tolist()
+    return np.maximum(counts, 1e-5)

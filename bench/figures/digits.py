@@ -33,8 +33,8 @@ def make(source: Source) -> Iterator[Figure | Absent]:
             yield Absent(f"{DOCUMENT}-uncertain-{approach}", _title(approach), DOCUMENT, str(error))
         return
     caption = (
-        "The first 64 of the 50,000 images that the published recipe trains on, in its order, label on top. The document "
-        "states no seed: these are ours of seed 0. From the data set alone."
+        "The first 64 of the 50,000 images that the published recipe trains on, in its order, label on top. The "
+        "document states no seed: these are ours of seed 0. From the data set alone."
     )
     yield Figure(f"{DOCUMENT}-digits", title, caption, DOCUMENT, _labelled)
     for approach in APPROACHES:
@@ -55,10 +55,10 @@ def _uncertain(source: Source, approach: str) -> Figure | Absent:
     rate = record["metrics"].get("mnist/heldout10k-of-train/disagreement_rate")
     share = "" if rate is None else f"; of all 10,000 it is {rate:.1%}"
     caption = (
-        f"The first {len(found['rows'])} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their largest "
-        f"probability in the same class ({found['scanned']:,} images were looked at{share}). Below each image: classes "
-        f"with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The document "
-        f"shows such images of the Bayesian network and states no number. {source.conditions([record])}"
+        f"The first {len(found['rows'])} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their "
+        f"largest probability in the same class ({found['scanned']:,} images were looked at{share}). Below each image: "
+        f"classes with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The "
+        f"document shows such images of the Bayesian network and states no number. {source.conditions([record])}"
     )
     return Figure(name, _title(approach), caption, DOCUMENT, _Uncertain(found["rows"], found["votes"]))
 
@@ -83,8 +83,7 @@ class _Uncertain:
         """Return the drawing."""
         split = load_split("train60k", 0)
         images, labels = split.x[list(self.rows)].reshape(-1, 28, 28).numpy(), split.y[list(self.rows)].tolist()
-        below = 34
-        paper, places = mosaic(images, COLUMNS, (below, 14))
+        paper, places = mosaic(images, COLUMNS, (33, 14))
         with style():
             drawing, axes = _paper(paper)
             for (x, y), votes, label in zip(places, self.votes, labels, strict=True):

@@ -44,11 +44,11 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         return
     first = next(iter(found.values()))
     caption = (
-        f"Mean over {first.shape[1]} images (the first 24 at most of each out-of-distribution set), averaged over as many "
-        f"blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss the "
-        "disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no class has a "
-        f"median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so that accuracy "
-        f"against draws is not to be had from them. Published recipes. {source.conditions(records)}"
+        f"Mean over {first.shape[1]} images (the first 24 at most of each out-of-distribution set), averaged over as "
+        f"many blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss "
+        "the disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no "
+        f"class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so "
+        f"that accuracy against draws is not to be had from them. Published recipes. {source.conditions(records)}"
     )
     yield Figure(
         NAME, TITLE, caption, FIELD, _Draw({name: numbers(draws) for name, draws in found.items()}, source.names)

@@ -12,6 +12,7 @@ from bench.claims import CLOSED_FORM, measured_key, print_interval
 from bench.figures.figure import Absent, Figure
 from bench.figures.source import Source
 from bench.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
+from bench.figures.training import quantity
 from bench.stats.verdicts import (
     CONSISTENT,
     EXACT,
@@ -76,11 +77,11 @@ def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     without = f" {unseen} were not measured and have no mark." if unseen else ""
     return (
-        f"{len(verdicts)} reported numbers: {counted}.{without} Our mean minus the reported value, divided by the margin "
-        "declared with the number (for computed numbers by half of the interval that prints alike); the grey band is the "
-        "margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough for a "
-        f"verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic beyond. "
-        f"{source.conditions(records)}"
+        f"{len(verdicts)} reported numbers: {counted}.{without} Our mean minus the reported value, divided by the "
+        "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
+        "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
+        "for a verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic "
+        f"beyond. {source.conditions(records)}"
     )
 
 
@@ -99,11 +100,9 @@ def _label(verdicts: Sequence[Verdict]) -> str:
     claim = verdicts[0].claim
     if len(verdicts) == 1:
         return claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
-    metric = claim.metric.replace("_", " ")
-    split = "" if "train" in metric else "training " if claim.split.startswith("train") else "test "
     first, last = (verdict.claim.stage.replace(":", " ") for verdict in (verdicts[0], verdicts[-1]))
     run = claim.source.partition("-")[2].replace("-", " ")
-    return f"{claim.approach}{', ' + run if run else ''}\n{split}{metric}\n{first} to {last.partition(' ')[2]}"
+    return f"{claim.approach}{', ' + run if run else ''}\n{quantity(claim)}\n{first} to {last.partition(' ')[2]}"
 
 
 def _line(verdict: Verdict) -> Line:

@@ -10,11 +10,13 @@ import numpy as np
 
 from bench.claims import Claim, Record, measured_key
 from bench.figures.figure import FIELD, Absent, Figure
+from bench.figures.layout import small_multiples
 from bench.figures.source import Source
-from bench.figures.style import FAINT, REPORTED, WIDTH, canvas, look, recipe_line, style
+from bench.figures.style import FAINT, REPORTED, look, recipe_line, style
 
-NAME, TITLE = "pruning", "Accuracy against the share of weights set to zero"
+NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
+KEPT = (100, 50, 25, 10, 5, 2, 1)  # percentages on the axis
 
 
 def make(source: Source) -> Iterator[Figure | Absent]:
@@ -35,9 +37,9 @@ def make(source: Source) -> Iterator[Figure | Absent]:
     runs = ", ".join(dict.fromkeys(claim.source for claim in claims))
     caption = (
         "Networks of posterior means after the weights with the lowest score are set to zero (|mu|/sigma where there "
-        f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: mean probability of 30 "
-        f"draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. All weights gone: .098, the "
-        f"share of zeros among the test images. {source.conditions(records)}"
+        f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: published recipe, mean "
+        f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
+        f".098, where all are at 0 %, the share of zeros among the test images. {source.conditions(records)}"
     )
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, source.names))
 
@@ -52,14 +54,10 @@ class _Draw:
         """Return the drawing: a panel for each approach, the others faint behind it."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
         with style():
-            rows = -(-len(approaches) // 3)
-            drawing = canvas(WIDTH, 0.4 + 2.1 * rows)
-            panels = drawing.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).reshape(-1)
-            for axes, approach in zip(panels, approaches, strict=False):
+            drawing, panels = small_multiples(len(approaches), 2.1, sharex=True, sharey=True)
+            for axes, approach in zip(panels, approaches, strict=True):
                 self._panel(axes, approach)
-            for axes in panels[len(approaches) :]:
-                axes.set_axis_off()
-            drawing.supxlabel("share of weights set to zero [%]", fontsize=8)
+            drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
             drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
             return drawing
 
@@ -73,27 +71,35 @@ class _Draw:
             if not records:
                 continue
             x, y, low, high = _curve(records, "mean")
-            axes.plot(x, y, recipe_line(recipe), color=mine.colour, label=recipe, zorder=3)
+            fill = "full" if recipe == "published" else "none"
+            line = recipe_line(recipe)
+            axes.plot(
+                x, y, "o", linestyle=line, color=mine.colour, fillstyle=fill, markersize=2.5, label=recipe, zorder=3
+            )
             axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
             if recipe == "published":
                 axes.plot(*_curve(records, "30 draws")[:2], "D", color=mine.colour, markersize=3, zorder=4)
         for number, source in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
-            found = sorted((_removed(c), c.value) for c in self.claims if c.source == source)
+            found = sorted((_kept(c), c.value) for c in self.claims if c.source == source and _kept(c) > 0)
             marker, label = ("o", "reported") if number == 0 else ("x", "reported, other run")
             axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
         axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")
         axes.set_title(approach, color=mine.colour)
         axes.set_ylim(0, 1.02)
+        axes.set_xscale("log")
+        axes.set_xlim(110, 0.9)
+        axes.set_xticks(KEPT, [f"{share:g}" for share in KEPT])
+        axes.minorticks_off()
         axes.legend(loc="lower left")
 
 
 def _curve(records: Sequence[Record], network: str) -> tuple[Any, Any, Any, Any]:
-    """Return percentages removed and mean, smallest and largest accuracy over seeds."""
+    """Return percentages kept, above 0, and mean, smallest and largest accuracy over seeds."""
     by_share: dict[float, list[float]] = {}
     for record in records:
         for row in record["arrays"]["pruning"]["rows"]:
-            if row["network"] == network and row["accuracy"] is not None:
-                by_share.setdefault(100 * row["fraction"], []).append(row["accuracy"])
+            if row["network"] == network and row["accuracy"] is not None and row["fraction"] < 1:
+                by_share.setdefault(100 * (1 - row["fraction"]), []).append(row["accuracy"])
     shares = sorted(by_share)
     return tuple(
         np.array(values)
@@ -106,6 +112,6 @@ def _curve(records: Sequence[Record], network: str) -> tuple[Any, Any, Any, Any]
     )  # type: ignore[return-value]
 
 
-def _removed(claim: Claim) -> float:
-    """Return the percentage of weights that a claim is of."""
-    return 100 * float(measured_key(claim)[1].partition("@")[2])
+def _kept(claim: Claim) -> float:
+    """Return the percentage of weights that the network of a claim keeps."""
+    return 100 * (1 - float(measured_key(claim)[1].partition("@")[2]))

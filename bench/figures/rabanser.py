@@ -62,9 +62,13 @@ class _Accuracy:
                 for number, run in enumerate(curve.sources):
                     epochs, values, _ = curve.reported(run)
                     marker = "ox"[min(number, 1)] if is_test else "s"
-                    axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", zorder=3)
+                    label = f"reported, {name}{', first run' if number else ''}"
+                    axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
                 last = float(curve.values.mean(axis=0)[-1])
-                axes.annotate(name, (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
+                axes.annotate(
+                    f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center"
+                )
+            axes.legend(loc="lower right")
             axes.set_xlabel("epoch")
             axes.set_ylabel("accuracy [fraction of images]")
             return drawing
@@ -81,10 +85,11 @@ def _density(source: Source) -> Figure | Absent:
             mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
             places = [0, CENTRE] if len(mu) >= SIDE_PIXELS else [0]
             caption = (
-                "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel is "
-                "blank in every image, so that no data ever reach this weight: its density is the one it started with, "
-                "sigma 0.0486. Dashed: the weight of the same unit from the pixel in the middle (row 14, column 14). Grey: "
-                f"the prior N(0, 1). Read from the fitted posterior. {source.conditions([record])}"
+                "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
+                "is blank in every image: no data ever reach this weight, whose density is the one it started with but "
+                "for the pull of the prior. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
+                "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
+                f"{source.conditions([record])}"
             )
             draw = _Density(mu[places], sigma[places])
             return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, draw)
@@ -117,7 +122,7 @@ class _Density:
                 axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
             axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
             axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
-            axes.set_ylim(0, 1.45 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
+            axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
             axes.set_xlabel("weight [1]")
             axes.set_ylabel("density [1]")
             return drawing

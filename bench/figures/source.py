@@ -15,7 +15,7 @@ from bench.errors import BenchError
 from bench.registry import manifests
 from bench.report.records import Results, select
 from bench.stats.verdicts import Verdict, judge
-from bench.store import Problem, Store
+from bench.store import Store
 
 
 class Source:
@@ -24,12 +24,11 @@ class Source:
     def __init__(self, root: Path, profile: str, device: str, precision: str) -> None:
         """Read the records of a results folder; raises nothing where there are none."""
         self.store = Store(root)
-        records, self.problems = self.store.all_records()
-        self.profile, self.device, self.precision = profile, device, precision
-        self.results = Results(select(records, profile, device, precision), manifests())
+        self.profile, self.device, self.precision = profile, device.split(":")[0], precision
+        records, problems = self.store.all_records()
+        self.problems = [problem.reason for problem in problems]  # files that are no records
+        self.results = Results(select(records, profile, self.device, precision), manifests())
         self._scores: dict[str, Mapping[str, NDArray[Any]]] = {}
-
-    problems: list[Problem]
 
     @cached_property
     def claims(self) -> list[Claim]:

@@ -34,9 +34,9 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         if band.get(key) is not None
     )
     caption = (
-        "Black: the six points; grey dotted: the polynomial that they lie on. Band: 2.5 to 97.5 % of the networks drawn "
-        f"(the function alone, without observation noise), mean width {widths} target units{others}. The document shows "
-        f"the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
+        "Black: the six points; grey dotted: the polynomial that they lie on. Band: 2.5 to 97.5 % of the networks "
+        f"drawn (the function alone, without observation noise), mean width {widths} target units{others}. The "
+        "document shows the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
         f"{source.conditions([*plain, *bayes])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(plain, bayes))
@@ -88,5 +88,5 @@ class _Draw:
         )
         everything = np.concatenate(shown)
         axes.set_ylim(everything.min() - room, everything.max() + room)
-        axes.set_xlim(-reach, reach)
+        axes.set_xlim(-1.04 * reach, 1.04 * reach)
         axes.set_title(f"x from -{reach:g} to {reach:g}")

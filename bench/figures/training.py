@@ -15,6 +15,7 @@ from bench.figures.style import REPORTED, SMALL, WIDTH, canvas, look, style
 from bench.metrics.arrays import FloatArray
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
+LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,8 @@ class Curve:
     def label(self) -> str:
         """Return the name of the axis, with its unit."""
         first = self.claims[0]
-        name = first.metric.replace("_", " ")
-        where = "training" if first.split.startswith("train") else "test"
-        name = f"{where} {name}" if "train" not in name and "test" not in name else name
-        unit = "fraction of images" if first.unit == "fraction" else first.unit
-        return f"{name} [{unit}]"
+        unit = "fraction" if first.unit == "fraction" else first.unit
+        return f"{quantity(first)}\n[{unit}]"
 
     @property
     def sources(self) -> list[str]:
@@ -45,6 +43,13 @@ class Curve:
         mine = [(epoch_of(claim), claim.value, claim.margin) for claim in self.claims if claim.source == source]
         epochs, values, margins = np.array(sorted(mine)).T
         return epochs, values, margins
+
+
+def quantity(claim: Claim) -> str:
+    """Return what a line of a training log is, in words; the unit says how a loss is summed."""
+    what = "loss" if "loss" in claim.metric else claim.metric.replace("_", " ")
+    is_average = claim.metric.endswith("_ema")
+    return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"
 
 
 def epoch_of(claim: Claim) -> int:
@@ -99,8 +104,8 @@ def _caption(source: Source, found: Sequence[Curve], records: Sequence[Record]) 
     runs = " and ".join(dict.fromkeys(run for curve in found for run in curve.sources))
     return (
         f"Above: the numbers that the document prints while training (grey, {runs}) and ours ({seeds}). Below: ours "
-        "minus the document's own; grey: the margin, the difference that would matter, declared with each number. "
-        f"Published recipe and published protocol. {source.conditions(records)}"
+        "minus the document's own, in units of the margin, the difference that would matter, declared with each "
+        f"number; the grey band is one margin. Published recipe and published protocol. {source.conditions(records)}"
     )
 
 
@@ -114,7 +119,7 @@ class _Draw:
         """Return the drawing: a column for each quantity."""
         with style():
             columns = len(self.found)
-            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 4.0)
+            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
             axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
             for column, curve in enumerate(self.found):
                 self._values(axes[0, column], curve, legend=column == 0)
@@ -142,13 +147,27 @@ class _Draw:
     def _differences(self, axes: Any, curve: Curve) -> None:
         mine = look(self.approach, self.names)
         epochs, values, margins = curve.reported(curve.sources[0])
-        shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs]
-        epochs, values, margins = epochs[shared], values[shared], margins[shared]
-        ours = curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values
-        axes.fill_between(epochs, -margins, margins, color=REPORTED, alpha=0.2, linewidth=0, step="mid")
+        shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]
+        epochs = epochs[shared]
+        ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
+        axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
         axes.axhline(0, color=REPORTED, linewidth=0.8)
-        axes.plot(epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle="-", linewidth=0.8)
+        is_every = (
+            len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
+        )  # lines between epochs that are far apart would be made up
+        line = "-" if is_every else "none"
+        axes.plot(
+            epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle=line, linewidth=0.8
+        )
         if len(ours) > 1:
-            axes.fill_between(epochs, ours.min(axis=0), ours.max(axis=0), color=mine.colour, alpha=0.25, linewidth=0)
+            low, high = ours.min(axis=0), ours.max(axis=0)
+            if is_every:
+                axes.fill_between(epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+            else:
+                axes.vlines(epochs, low, high, color=mine.colour, linewidth=1.0)
+        largest = float(np.abs(ours).max(initial=1.0))
+        if largest > LARGE:
+            axes.set_yscale("symlog", linthresh=1)
+        axes.set_ylim(-1.15 * max(largest, 1.3), 1.15 * max(largest, 1.3))
         axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)
-        axes.set_title("ours minus published", fontsize=SMALL + 0.5)
+        axes.set_title("ours minus published [margins]", fontsize=SMALL + 0.5)

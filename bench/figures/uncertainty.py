@@ -17,6 +17,7 @@ from bench.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
 RECIPES = ("published", "corrected")
+GLYPHS = {"published": "\N{BLACK CIRCLE}", "corrected": "\N{WHITE CIRCLE}"}  # filled and hollow marks
 FEWEST = 20  # images of a bin for which a share says something
 LOWEST_RISK = 1e-4
 
@@ -45,10 +46,10 @@ def _reliability(source: Source) -> Figure | Absent:
     records = [record for found in cells.values() for record in found]
     images = max(sum(record["arrays"]["mnist/reliability"]["count"]) for record in records)
     caption = (
-        f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: mean "
-        "confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; hollow: "
-        f"corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: too sure. "
-        f"Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
+        f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: "
+        "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
+        f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
+        "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
         f"{source.conditions(records)}"
     )
     return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, source.names))
@@ -72,7 +73,7 @@ class _Reliability:
                     if records:
                         self._points(axes, approach, recipe, records)
                         error = metrics_of(records, "mnist/ece").mean
-                        lines += [] if error is None else [f"ECE {recipe} {100 * error:.2f} %"]
+                        lines += [] if error is None else [f"{GLYPHS[recipe]} {recipe}: ECE {100 * error:.2f} %"]
                 axes.text(0.03, 0.97, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=SMALL)
                 axes.set_title(approach, color=look(approach, self.names).colour)
                 axes.set_xlim(0, 1.03)
@@ -145,14 +146,15 @@ class _Risk:
     names: tuple[str, ...]
 
     def __call__(self) -> Any:
-        """Return the drawing: published and corrected recipes side by side."""
+        """Return the drawing: published recipes above, corrected below."""
         recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in self.cells)]
         with style():
-            drawing = canvas(WIDTH, 3.6)
-            panels = drawing.subplots(1, len(recipes), sharey=True, squeeze=False)[0]
+            drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+            panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
             for axes, recipe in zip(panels, recipes, strict=True):
                 self._panel(axes, recipe)
-            panels[0].set_ylabel("risk [fraction of answered images that are wrong]")
+            panels[-1].set_xlabel("coverage [% of test images answered]")
+            drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
             return drawing
 
     def _panel(self, axes: Any, recipe: str) -> None:
@@ -173,18 +175,9 @@ class _Risk:
         axes.set_yscale("log")
         axes.set_ylim(LOWEST_RISK, 0.3)
         axes.set_xlim(0, 100)
-        axes.set_xlabel("coverage [% of test images answered]")
         axes.set_title(f"{recipe} recipe")
-        places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.145)
+        places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.22)
         for (approach, risk), place in zip(ends, places, strict=True):
-            text = f"{approach} {100 * risk:.1f} %"
-            axes.annotate(
-                text,
-                (100, max(risk, LOWEST_RISK)),
-                (103, 10**place),
-                fontsize=SMALL,
-                va="center",
-                color=look(approach, self.names).colour,
-                annotation_clip=False,
-                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
-            )
+            colour, end = look(approach, self.names).colour, 10**place
+            axes.plot([100, 102.5], [max(risk, LOWEST_RISK), end], color=colour, linewidth=0.6, clip_on=False)
+            axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center", color=colour)

@@ -19,7 +19,8 @@ DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
 TITLE = "Log-probabilities of 100 networks for each class: accepted, undecided, noise and letter images"
 COLUMNS = 2  # examples of each kind
-BIN = 25.0  # nats
+BIN = 75.0  # nats
+SHOWN = 0.98  # share of all log-probabilities that the axis spans
 CHOSEN, OTHER = "#E69F00", "#8C8C8C"
 
 
@@ -59,11 +60,12 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         return
     n_draws = len(found[0].draws)
     caption = (
-        f"For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the share "
-        f"of {n_draws} networks, in bins of {BIN:g} nats; the line is the median. Orange: classes that the document's rule "
-        "answers (median probability above 0.2); without one it is undecided. Accepted and undecided: the first such of "
-        f"the first {record_rows(source, record)} test images, label in bold; noise and letters: the first two of each set "
-        f"that the record keeps. One axis for all images. {source.conditions([record])}"
+        "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
+        f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
+        "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
+        f"Accepted and undecided: the first such of the first {record_rows(source, record)} test images, label in "
+        "bold; noise and letters: the first two of each set that the record keeps. One axis for all images. "
+        f"{source.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
@@ -101,7 +103,8 @@ class _Draw:
     def __call__(self) -> Any:
         """Return the drawing: a row for each kind, the image left of its histograms."""
         kinds = list(dict.fromkeys(example.kind for example in self.examples))
-        lowest = min(float(np.maximum(example.draws, -1e4).min()) for example in self.examples)
+        every = np.concatenate([example.draws.reshape(-1) for example in self.examples])
+        lowest = max(-1e4, float(np.quantile(every, 1 - SHOWN)))
         edges = np.arange(BIN * np.floor(lowest / BIN), BIN / 2, BIN)
         edges = edges if len(edges) > 1 else np.array([-BIN, 0.0])
         with style():
@@ -133,9 +136,9 @@ def _panel(left: Any, right: Any, example: Example, edges: NDArray[Any]) -> None
         right.stairs(digit + 0.92 * shares, edges, baseline=digit, orientation="horizontal", fill=True, color=colour)
         right.plot([digit, digit], edges[[0, -1]], color=INK, linewidth=0.3)
         median = float(np.median(values))
-        right.plot([digit, digit + 0.92], [median, median], color=INK, linewidth=0.9)
+        right.plot(digit, median, "o", color=INK, markersize=2.2)
     right.set_xlim(-0.2, example.draws.shape[1])
-    right.set_ylim(edges[0], 0.02 * -edges[0])
+    right.set_ylim(edges[0], 0.03 * -edges[0])
     right.set_xticks(range(example.draws.shape[1]))
     right.grid(visible=False, axis="x")
     for digit, text in enumerate(right.get_xticklabels()):

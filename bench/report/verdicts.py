@@ -27,8 +27,9 @@ RULE = (
     "D: distance of our mean from the numbers that print as the reported one; h: half-width of the 95 % prediction "
     "interval for one more run of ours. Within margin: D + h <= margin. Consistent: D <= h <= margin. Not reproduced: "
     f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
-    "Unresolvable: no number of seeds with this mean and spread would decide. Fewer than "
-    f"{ENOUGH} seeds decide nothing."
+    "Where a report gives several runs and their spread, equivalence of the means (Welch's two one-sided tests, "
+    f"p < {ALPHA}) takes the place of the first two. Unresolvable: no number of seeds with this mean and spread would "
+    f"decide. Fewer than {ENOUGH} seeds decide nothing."
 )
 
 
@@ -141,10 +142,20 @@ def _rule_lines(verdict: Verdict) -> list[str]:
     assert d is not None
     assert h is not None
     assert p is not None
+    same = verdict.p_equivalence
+    if same is None:
+        lines = [
+            f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
+            f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
+            f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
+        ]
+    else:
+        lines = [
+            f"  half-width h = {h:.4g}, 95 % interval for the difference from the mean of {verdict.claim.n_runs} runs",
+            f"  equivalent two one-sided tests with the margin, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}",
+        ]
     return [
-        f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
-        f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
-        f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
+        *lines,
         f"  differs    D > margin and adjusted p = {p:.3g} < {ALPHA}? {_yes(d > m and p < ALPHA)}",
     ]
 
@@ -171,6 +182,7 @@ def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:
         "distance": verdict.distance,
         "half_width": verdict.half_width,
         "p_adjusted": verdict.p_adjusted,
+        "p_equivalence": verdict.p_equivalence,
         "seeds_needed": verdict.seeds_needed,
         "verdict": verdict.outcome,
         "reason": reason(results, verdict),

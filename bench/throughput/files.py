@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.canonical import digest
 from bench.errors import StoreError
-from bench.store import seal, write_atomically
+from bench.sealed import has_seal, read_json, seal, write_atomically
 
 SCHEMA = 1
 NAMING = ("approach", "what", "device", "precision", "draws")
@@ -32,13 +31,10 @@ def write(results: Path, record: Mapping[str, Any]) -> Path:
 
 def read(path: Path) -> dict[str, Any]:
     """Read and check one record; raises StoreError that names the file and what is wrong with it."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"speeds {path} cannot be read: {error}") from error
+    record: dict[str, Any] = read_json(path, "speeds")
     if not isinstance(record, dict) or any(field not in record for field in FIELDS) or record["schema"] != SCHEMA:
         raise StoreError(f"{path} holds no speeds of this version; measure them again with python -m bench throughput")
-    if record.get("sha256") != digest({key: value for key, value in record.items() if key != "sha256"}):
+    if not has_seal(record):
         raise StoreError(f"speeds {path} were changed after they were written (the hash does not fit)")
     return record
 

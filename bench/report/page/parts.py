@@ -16,8 +16,8 @@ def audit_tables(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]
     """Return a table of known mistakes for each document.
 
     Args:
-        findings: as `python -m bench audit documents --json` prints them: rule, severity, title,
-            subject (the document), outcome, detail, remedy, effect.
+        findings: as `python -m bench audit documents --json` prints them: rule, severity, title, subject (document),
+            outcome, detail, remedy, effect.
     """
     lines: dict[str, list[list[str]]] = {}
     for found in findings:
@@ -43,7 +43,7 @@ def ladder_tables(tables: Mapping[str, Table], manifests: Mapping[str, Manifest]
 def fault_tables(lines: Mapping[str, Sequence[str]]) -> list[Table]:
     """Return what the fault tests came to, none without any; `lines` of text for each kind of test."""
     rows = [[kind, line.removeprefix(f"{kind}: ")] for kind, found in lines.items() for line in found]
-    if not rows:
-        return []
     caption = "Kills, planted failures, runs that share a folder and hostile input, as last tried here."
-    return [make_table("fault_tests", "What was tried to break it", caption, ["test", "result"], rows, [])]
+    return (
+        [make_table("fault_tests", "What was tried to break it", caption, ["test", "result"], rows, [])] if rows else []
+    )

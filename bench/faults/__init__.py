@@ -1,0 +1,1 @@
+"""Faults on purpose: kills, lost workers, planted failures, hostile input and a soak, each with its figures."""
