@@ -235,14 +235,14 @@ def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path)
     more = dataclasses.replace(
         content,
         figures=(),
-        audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "left out"}]),
+        audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "rule-not-shown"}]),
         ladders=ladder_tables({"mlp": ladder}, content.results.manifests),
         faults=fault_tables({"kills": ["kills: 50 of 50 survived"], "soak": []}),
     )
     text = render_page(more, tmp_path)
     found = Page(text)
     assert HOSTILE in found.said
-    assert "left out" not in found.said
+    assert "rule-not-shown" not in found.said
     assert "50 of 50 survived" in found.said
     places = [text.index(f'id="{name}"') for name in ("document-feldman2018", "table-audit_feldman2018")]
     places += [
