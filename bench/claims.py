@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with fin
 
 @dataclass(frozen=True)
 class Claim:
-    """One reported number; the fields are the columns of published.csv, in its order, then the printed text."""
+    """One reported number: the columns of published.csv in its order, the printed text, and the optional spread."""
 
     id: str
     source: str  # document, or the run of a document
@@ -66,9 +66,11 @@ class Claim:
     locator: str
     note: str
     printed: str  # the value's text
+    spread: float | None = None  # standard deviation (n - 1 below) of the n_runs whose mean the value is, if reported
 
 
-COLUMNS = tuple(field.name for field in fields(Claim))[:-1]
+COLUMNS = tuple(field.name for field in fields(Claim))[:-2]
+SPREAD = "spread"  # a column that may follow; no document in published.csv reports one
 
 
 class Gap(NamedTuple):
@@ -84,6 +86,7 @@ class Sample:
 
     values: tuple[float, ...] = ()
     gap: Gap | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of the records that were asked
 
     @property
     def n(self) -> int:
@@ -146,14 +149,17 @@ def load_claims(path: Path = PUBLISHED) -> list[Claim]:
         rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"claims {path} cannot be read: {error}") from error
-    if not rows or tuple(rows[0]) != COLUMNS:
-        raise ConfigError(f"claims {path}: the first row must name the columns {','.join(COLUMNS)}")
+    columns = tuple(rows[0]) if rows else ()
+    if columns not in (COLUMNS, (*COLUMNS, SPREAD)):
+        raise ConfigError(
+            f"claims {path}: the first row must name the columns {','.join(COLUMNS)}, then {SPREAD} if there is any"
+        )
     claims: dict[str, Claim] = {}
     for number, row in enumerate(rows[1:], start=2):
         where = f"claims {path}, row {number}"
-        if len(row) != len(COLUMNS):
-            raise ConfigError(f"{where}: {len(row)} columns instead of {len(COLUMNS)}; quote texts that hold commas")
-        claim = _parse(dict(zip(COLUMNS, row, strict=True)), where)
+        if len(row) != len(columns):
+            raise ConfigError(f"{where}: {len(row)} columns instead of {len(columns)}; quote texts that hold commas")
+        claim = _parse(dict(zip(columns, row, strict=True)), where)
         if claim.id in claims:
             raise ConfigError(f"{where}, column id: '{claim.id}' is there twice; every claim needs its own")
         claims[claim.id] = claim
@@ -179,6 +185,10 @@ def _parse(row: Mapping[str, str], where: str) -> Claim:
     check("margin", margin is not None and margin >= 0, "a number from 0")
     check("margin_reason", bool(row["margin_reason"].strip()), "why this difference would matter")
     check("n_runs", bool(re.fullmatch(r"[1-9]\d*", row["n_runs"])), "a whole number from 1")
+    spread = _number(row.get(SPREAD, ""))
+    if row.get(SPREAD, ""):
+        check(SPREAD, spread is not None and spread >= 0, "a number from 0, or nothing")
+        check("n_runs", int(row["n_runs"]) > 1, "at least 2 runs where a spread is reported")
     if row["metric"] == "pruned_accuracy":
         check("id", _pruned_percent(row["id"]) is not None, "an id with prunedNNN, the percentage removed")
     texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "margin", "n_runs")}
@@ -189,6 +199,7 @@ def _parse(row: Mapping[str, str], where: str) -> Claim:
         margin=margin or 0.0,
         n_runs=int(row["n_runs"]),
         printed=row["value"],
+        spread=spread,
     )
 
 
@@ -247,7 +258,7 @@ def measure(claim: Claim, records: Sequence[Record]) -> Sample:
     if stage == CLOSED_FORM:
         return _closed_form(key)
     sample = gather(records, lambda record: _read(record, stage, key))
-    return Sample(tuple(in_claim_unit(claim, value) for value in sample.values), sample.gap)
+    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
 
 
 def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
@@ -319,7 +330,8 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
             gaps.append((record["seed"], found))
         else:
             values.append(found)
-    return Sample(tuple(values), _summarise(gaps, len(seen)))
+    sources = tuple(str(seen[seed].get("key", "")) for seed in sorted(seen))
+    return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
 
 
 def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:

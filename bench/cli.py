@@ -10,12 +10,49 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bench import __version__
-from bench.commands import data, faults, listing, run, table, throughput, verdict
+from bench.commands import (
+    audit,
+    check_approach,
+    compare,
+    data,
+    determinism,
+    faults,
+    figures,
+    gate,
+    ladder,
+    listing,
+    predict,
+    reference,
+    report,
+    run,
+    table,
+    throughput,
+    verdict,
+)
 from bench.commands.options import INTERRUPTED, USAGE
 from bench.errors import BenchError, ConfigError
 
+COMMANDS = (
+    run,
+    reference,
+    throughput,
+    table,
+    figures,
+    report,
+    verdict,
+    ladder,
+    audit,
+    check_approach,
+    gate,
+    compare,
+    predict,
+    determinism,
+    faults,
+    data,
+    listing,
+)
+
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
-COMMANDS = (run, throughput, table, verdict, data, faults, listing)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -66,6 +66,11 @@ def source_hash(files: list[Path]) -> str:
     return digest.hexdigest()
 
 
+def harness_hash() -> str:
+    """Return the SHA-256 over this package's own source, the approaches' not among it."""
+    return source_hash(sorted(Path(__file__).resolve().parent.rglob("*.py")))
+
+
 def load_average() -> float:
     """Return the one-minute load average, or -1 where the system has none."""
     try:

@@ -22,6 +22,10 @@ class DataCorrupt(BenchError):
     """A data file is there but its bytes are not the known ones."""
 
 
+class UnusableImage(BenchError):
+    """A picture that cannot be read, is too large, or shows nothing."""
+
+
 class StoreError(BenchError):
     """A record or checkpoint cannot be read, written or trusted."""
 
@@ -34,12 +38,20 @@ class MissingFramework(BenchError):
     """A framework that an approach needs is not installed; the message names the extra."""
 
 
+class BrokenApproach(BenchError):
+    """A registered approach cannot be used; the message says which, where it is and why."""
+
+
 class Diverged(BenchError):
     """Training met a loss that is not finite."""
 
 
 class OutOfTime(BenchError):
     """A cell did not finish within the time it was given."""
+
+
+class WorkerCrashed(BenchError):
+    """The process or machine that fitted a cell ended without a word, or could not begin; the message says how."""
 
 
 class ContractViolation(BenchError):

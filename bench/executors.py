@@ -1,4 +1,7 @@
-"""Where a fit runs: in a fresh process (the default, so that a crash harms one cell) or in this one (for debugging)."""
+"""Where a fit runs: in a fresh process (the default, so that a crash harms one cell) or in this one (for debugging).
+
+An approach may have an interpreter of its own, and a pool of workers takes the place of both.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.errors import OutOfTime, unknown_name
+from bench.errors import OutOfTime, WorkerCrashed, unknown_name
 from bench.plan import Cell
+from bench.remote.child import in_child
+from bench.remote.jobs import work_job
+from bench.remote.pool import Pool, run_on
 from bench.worker import Options, child, work
 
 EXECUTORS = ("process", "inline")
@@ -18,17 +24,20 @@ POLL_S = 0.5
 GRACE_S = 10.0
 
 
-class WorkerCrashed(Exception):
-    """The process of a fit ended without a word; the message says how."""
-
-
 def run_group(
-    cells: Sequence[Cell], options: Options, executor: str, time_limit_s: float | None
+    cells: Sequence[Cell], options: Options, executor: str | Pool, time_limit_s: float | None
 ) -> Iterator[dict[str, Any]]:
     """Fit and measure cells of one fit, yielding the worker's events (and {"kind": "tick"} while it is silent).
 
     Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit.
     """
+    python = options.interpreters.get(cells[0].approach, "")
+    if not isinstance(executor, str):
+        yield from run_on(executor, cells, options, python, time_limit_s)
+        return
+    if python:
+        yield from in_child(python, work_job(cells, options), time_limit_s)
+        return
     if executor == "inline":
         events: list[dict[str, Any]] = []
         work(cells, options, events.append)
@@ -39,7 +48,8 @@ def run_group(
     yield from _in_process(cells, options, time_limit_s)
 
 
-def _context() -> Any:
+def process_context() -> Any:
+    """Return what starts fresh processes quickly, with torch imported and never used."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
@@ -50,7 +60,7 @@ def _context() -> Any:
 
 
 def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Iterator[dict[str, Any]]:
-    context = _context()
+    context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=child, args=(list(cells), options, sender), daemon=True)
     process.start()

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.canonical import digest
 from bench.data import data_hashes
-from bench.errors import ConfigError, MissingFramework, unknown_name
+from bench.errors import BenchError, ConfigError, MissingFramework, unknown_name
 from bench.metrics import METRICS_VERSION
 from bench.precision import check_precision
 from bench.recipes import Profile, build, profile, resolve
@@ -129,8 +129,10 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
     skip = ""
     try:
         values = dataclasses.asdict(build(entry, recipe, budget))
-    except MissingFramework as error:
-        values, skip = dict(recipe.values), str(error)
+    except BenchError as error:
+        if not (isinstance(error, MissingFramework) or entry.module):
+            raise
+        values, skip = dict(recipe.values), str(error)  # one from outside that is broken must not stop the others
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}"
     hashes = data_hashes()

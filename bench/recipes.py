@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from bench.errors import ConfigError, unknown_name
+from bench.errors import BrokenApproach, ConfigError, unknown_name
 from bench.interface import Approach
 from bench.registry import Manifest, load_class
 
@@ -81,7 +81,10 @@ def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
     for key in recipe.values:
         if key not in fields:
             raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
-    approach = cls(**recipe.values)
+    try:
+        approach = cls(**recipe.values)
+    except (TypeError, ValueError) as error:
+        raise BrokenApproach(f"{manifest.name} cannot be made with recipe '{recipe.name}': {error}") from error
     if budget.epochs is not None and approach.epochs > budget.epochs:
         approach = dataclasses.replace(approach, epochs=budget.epochs)
     return approach

@@ -1,4 +1,8 @@
-"""The approaches: manifests read without importing a framework, classes imported only when used."""
+"""The approaches: manifests read without importing a framework, classes imported only when used.
+
+Those of `implementations` come first; `bench.plugins` says where others may come from. One that cannot be read is set
+apart with its error (`broken`), and the rest works.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,16 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.errors import ConfigError, MissingFramework, unknown_name
+from bench import plugins
+from bench.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.interface import Approach
+from bench.plugins import Source
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,6 +39,7 @@ ORDER = (
 )
 """The documents in order of the tables, then the baselines; approaches not named here follow by name."""
 
+TASKS = ("mnist", "toy")
 CAPABILITIES = ("weights", "masked", "mean_network", "log_density_ratio", "fit_many")
 
 
@@ -72,6 +79,8 @@ class Manifest:
     recipes: Mapping[str, RecipeSpec]
     changes: Mapping[str, Change]
     cpu_float32_only: str = ""  # why neither a device nor a precision can be chosen, '' if they can
+    known: Mapping[str, str] = field(default_factory=dict)  # audit rules that `published` fails: correction, or reason
+    module: str = ""  # of the class; '' for implementations.NAME
 
     def missing_framework(self) -> str:
         """Return why the approach cannot run here, or '' if it can."""
@@ -79,7 +88,18 @@ class Manifest:
         if not absent:
             return ""
         names = ", ".join(absent)
+        if self.module:
+            return f"{self.name} needs {names}, which is not installed"
         return f"{self.name} needs {names}, which is not installed: pip install 'bnn-uncertainty-bench[{self.extra}]'"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An approach that was found and cannot be used."""
+
+    name: str
+    where: str
+    error: str
 
 
 def manifest_folder() -> Path:
@@ -91,27 +111,42 @@ def manifest_folder() -> Path:
 
 
 _REQUIRED = {"title", "class", "task", "noise", "recipes"}
-_KEYS = _REQUIRED | {"document", "requires", "extra", "capabilities", "corrections", "variants", "cpu_float32_only"}
+_KEYS = _REQUIRED | {
+    "document",
+    "requires",
+    "extra",
+    "capabilities",
+    "corrections",
+    "variants",
+    "cpu_float32_only",
+    "known",
+}
 
 
-def parse_manifest(path: Path) -> Manifest:
-    """Read one manifest; raises ConfigError that names the file and the field."""
+def parse_manifest(path: Path, module: str = "") -> Manifest:
+    """Read one manifest, whose class is in `module`; raises ConfigError that names the file and the field."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"manifest {path.name} cannot be read: {' '.join(str(error).split())}") from error
     try:
-        return _parsed(path, raw)
-    except (KeyError, TypeError, AttributeError) as error:  # a value of another type than is asked for
-        what = f"no {error}" if isinstance(error, KeyError) else error
-        raise ConfigError(f"manifest {path.name} has not the form of a manifest: {what}") from error
+        return _parsed(path, raw, module)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a value of another type than is asked for
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ConfigError(
+            f"manifest {path.name} is not of the form that docs/your-approach.md shows: {what}"
+        ) from error
 
 
-def _parsed(path: Path, raw: Mapping[str, Any]) -> Manifest:
+def _parsed(path: Path, raw: Mapping[str, Any], module: str) -> Manifest:
     unknown = set(raw) - _KEYS
     missing = _REQUIRED - set(raw)
     if unknown or missing:
         raise ConfigError(f"manifest {path.name}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")
+    if raw["task"] not in TASKS:
+        raise unknown_name(f"task in {path.name}", raw["task"], TASKS)
+    if "published" not in raw["recipes"]:
+        raise ConfigError(f"manifest {path.name} has no [recipes.published]; it is the recipe that runs by default")
     changes: dict[str, Change] = {}
     for section, kind in (("corrections", "correction"), ("variants", "variant")):
         for name, body in raw.get(section, {}).items():
@@ -141,52 +176,133 @@ def _parsed(path: Path, raw: Mapping[str, Any]) -> Manifest:
         recipes=recipes,
         changes=changes,
         cpu_float32_only=raw.get("cpu_float32_only", ""),
+        known=dict(raw.get("known", {})),
+        module=module,
     )
 
 
+@dataclass(frozen=True)
+class _Found:
+    manifests: dict[str, Manifest]
+    sources: dict[str, Source]  # of the approaches from outside
+    broken: tuple[Broken, ...]
+
+
+def _found() -> _Found:
+    return _look(plugins.path())
+
+
 @cache
+def _look(path: str) -> _Found:
+    """Return what is registered when the path of approaches is `path`."""
+    inside = {file.stem: file for file in manifest_folder().glob("*.toml")}
+    ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
+    known = {name: parse_manifest(inside[name]) for name in ordered}
+    sources: dict[str, Source] = {}
+    broken: list[Broken] = []
+    for source in plugins.sources(path):
+        try:
+            if source.error:
+                raise BrokenApproach(source.error)
+            if source.name in known:
+                raise BrokenApproach(f"the name is taken by {_origin(source.name, sources)}; rename both files")
+            known[source.name] = parse_manifest(source.folder / f"{source.name}.toml", source.module)
+            sources[source.name] = source
+        except BenchError as error:
+            broken.append(Broken(source.name, str(source.where), str(error)))
+    return _Found(known, sources, tuple(broken))
+
+
+def _origin(name: str, sources: Mapping[str, Source]) -> str:
+    return sources[name].where if name in sources else "an approach of this suite"
+
+
 def manifests() -> dict[str, Manifest]:
-    """Return all manifests by name, in the order of the tables."""
-    found = {path.stem: path for path in manifest_folder().glob("*.toml")}
-    names = [name for name in ORDER if name in found] + sorted(set(found) - set(ORDER))
-    return {name: parse_manifest(found[name]) for name in names}
+    """Return all manifests by name, in the order of the tables, those from outside last."""
+    return _found().manifests
+
+
+def broken() -> tuple[Broken, ...]:
+    """Return the approaches that were found and cannot be read."""
+    return _found().broken
 
 
 def manifest(name: str) -> Manifest:
     """Return one manifest; an unknown name is an error that suggests the nearest."""
     known = manifests()
     if name not in known:
+        for each in broken():
+            if each.name == name:
+                raise BrokenApproach(f"approach {name} ({each.where}) cannot be used: {each.error}")
         raise unknown_name("approach", name, known)
     return known[name]
 
 
 def load_class(name: str) -> type[Approach]:
-    """Import an approach's class; raises MissingFramework if what it needs is not installed."""
+    """Import an approach's class.
+
+    Raises:
+        MissingFramework: what it needs is not installed.
+        BrokenApproach: it is from outside, and its file cannot be imported or lacks the class.
+        ConfigError: the file of one of this suite lacks the class that the manifest names.
+    """
     entry = manifest(name)
     reason = entry.missing_framework()
     if reason:
         raise MissingFramework(reason)
-    module = importlib.import_module(f"implementations.{name}")
+    source = _found().sources.get(name)
+    module = importlib.import_module(f"implementations.{name}") if source is None else plugins.load(source)
     found = getattr(module, entry.class_name, None)
     if not (isinstance(found, type) and issubclass(found, Approach)):
-        raise ConfigError(
-            f"manifest {name}.toml names class '{entry.class_name}', which implementations/{name}.py lacks"
-        )
+        file = f"implementations/{name}.py" if source is None else str(source.folder / f"{name}.py")
+        text = f"manifest {name}.toml names class '{entry.class_name}', which {file} lacks as a subclass of Approach"
+        raise ConfigError(text) if source is None else BrokenApproach(text)
     return found
 
 
 def source_files(name: str) -> list[Path]:
-    """Return the files whose text decides what the approach computes: its own and those it imports from here."""
-    folder = manifest_folder()
+    """Return the files whose text decides what the approach computes: its own and those it imports from beside it."""
+    source = _found().sources.get(name)
+    roots = {"implementations": manifest_folder()}
+    start = f"implementations.{name}"
+    if source is not None:
+        roots[source.module.rpartition(".")[0]] = source.folder
+        start = source.module
     found: dict[str, Path] = {}
-    waiting = [f"implementations.{name}"]
+    waiting = [start]
     while waiting:
         module = waiting.pop()
-        path = folder.joinpath(*module.split(".")[1:]).with_suffix(".py")
-        if module in found or not path.is_file():
+        path = _module_file(module, roots)
+        if module in found or path is None:
             continue
         found[module] = path
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("implementations"):
-                waiting += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for node in _nodes(path):
+            if isinstance(node, ast.ImportFrom):
+                base = _imported_from(node, module)
+                waiting += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                waiting += [alias.name for alias in node.names]
     return [found[module] for module in sorted(found)]
+
+
+def _nodes(path: Path) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    except (SyntaxError, ValueError):  # importing it says so, in the record of its cells
+        return
+
+
+def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
+    for package, folder in roots.items():
+        if module.startswith(f"{package}."):
+            path = folder.joinpath(*module[len(package) + 1 :].split(".")).with_suffix(".py")
+            return path if path.is_file() else None
+    return None
+
+
+def _imported_from(node: ast.ImportFrom, module: str) -> str:
+    """Return the absolute name of what `from ... import` names in `module`."""
+    if not node.level:
+        return node.module or ""
+    package = module.rsplit(".", node.level)[0]
+    return f"{package}.{node.module}" if node.module else package

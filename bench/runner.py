@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bench.batches import arrange, fit_keys
 from bench.data import list_datasets
-from bench.errors import OutOfTime, StoreError
-from bench.executors import WorkerCrashed, run_group
+from bench.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.executors import run_group
 from bench.locks import Busy
 from bench.plan import Cell
+from bench.remote.pool import Pool, run_queue
 from bench.store import Store
 from bench.worker import Options, empty_record, is_of_older_code, write_or_say_why
 
@@ -63,13 +65,13 @@ def run(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str = "process",
+    executor: str | Pool = "process",
     time_limit_s: float | None = None,
     stale: bool = False,
 ) -> list[Result]:
     """Run every cell that has no final record, and return how all of them ended, in the order given.
 
-    Seeds that can be fitted in one computation are.
+    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as a pool takes.
     """
     store.check_writable()
     options = dataclasses.replace(options, renew=stale)
@@ -83,21 +85,59 @@ def run(
             open_cells.append(cell)
     queue = arrange(open_cells, store)
     watcher.begin(queue, len(results))
-    while queue:
-        group = queue.pop(0)
+    watcher = _OneAtATime(watcher)
+
+    def attempt(group: list[Cell]) -> list[Result] | None:
         try:
             with store.hold([cell.lock_key for cell in group]):
-                found = _run_group(group, store, options, watcher, executor, time_limit_s)
-        except Busy:
-            queue.append(group)  # another process works on it; come back later
+                return _run_group(group, store, options, watcher, executor, time_limit_s)
+        except Busy:  # another process works on it; come back later
             watcher.event(group, {"kind": "waiting"})
             time.sleep(BUSY_WAIT_S)
-            continue
+            return None
         except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
-            found = [Result(cell, "failed", str(error), was_there=False) for cell in group]
+            return [Result(cell, "failed", str(error), was_there=False) for cell in group]
+
+    if isinstance(executor, str):
+        ended = _one_by_one(queue, attempt)
+    else:
+        ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
+    for found in ended:
         results.update({result.cell.identity: result for result in found})
     watcher.finish()
     return [results[cell.identity] for cell in cells]
+
+
+def _one_by_one(
+    queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
+) -> Iterator[list[Result]]:
+    while queue:
+        group = queue.pop(0)
+        found = attempt(group)
+        if found is None:
+            queue.append(group)
+        else:
+            yield found
+
+
+class _OneAtATime:
+    """A watcher that is told one thing at a time, whatever number of threads tell it."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self._lock = watcher, threading.Lock()
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(groups, done)
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """See `Watcher`."""
+        with self._lock:
+            self._watcher.event(group, event)
+
+    def finish(self) -> None:
+        """See `Watcher`."""
+        self._watcher.finish()
 
 
 def is_final(record: dict[str, Any]) -> bool:
@@ -117,7 +157,12 @@ def _answers(record: dict[str, Any], renew: bool) -> bool:
 
 
 def _run_group(
-    group: list[Cell], store: Store, options: Options, watcher: Watcher, executor: str, time_limit_s: float | None
+    group: list[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str | Pool,
+    time_limit_s: float | None,
 ) -> list[Result]:
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}
@@ -125,6 +170,8 @@ def _run_group(
         record = existing(cell, store)
         if record is not None and _answers(record, options.renew):
             results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
+            known = {"outcome": record["outcome"], "reason": record["reason"]}
+            watcher.event(group, {"kind": "record", "key": cell.key, **known})
             del open_cells[cell.key]
     if not open_cells:
         return results

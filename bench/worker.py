@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import environment, locks, timing
+from bench import environment, locks, plugins, timing
 from bench.batches import checkpoint_key, fit_keys
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
+from bench.data.fingerprint import split_hash
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
@@ -43,6 +44,8 @@ class Options:
     data_dir: str | None = None
     threads: int | None = None
     retain: bool = True  # keep the fitted posterior for further protocols and for predict
+    approaches: str = field(default_factory=plugins.path)  # where those from outside are found
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
     renew: bool = False  # train again what older code trained
     memory_mib: float | None = None  # most address space of a worker
@@ -149,7 +152,7 @@ def _train(
         return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
     wall_s = (time.perf_counter() - start) / len(cells)
     fits: dict[str, Fit | Diverged] = {}
-    for cell, context, posterior in zip(cells, fitting.contexts, posteriors, strict=True):
+    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = Diverged(context.diverged)
             continue
@@ -161,7 +164,11 @@ def _train(
             "epochs": context.epochs,
             "timings": timings,
             "model": _model_size(posterior),
-            "provenance": {"started": started, **_provenance(cell, load_before, fitting.threads)},
+            "provenance": {
+                "started": started,
+                **_provenance(cell, load_before, fitting.threads),
+                "train_sha256": split_hash(train, None if rows is None else rows[place]),
+            },
         }
         fits[cell.fit_key] = Fit(posterior, info)
     return fits
@@ -390,6 +397,7 @@ def _fit_or_why_not(
 
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
+    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
     locks.die_with_parent()
     if options.memory_mib is not None:
         resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)

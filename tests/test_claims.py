@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import subprocess
 import sys
@@ -100,6 +101,8 @@ def test_every_source_of_a_claim_is_described():
     for source in sources.values():
         assert set(source) == {"title", "author", "link", "version", "date", "period_libraries", "licence"}
         assert source["link"].startswith("https://")
+        assert isinstance(source["date"], datetime.date)
+        assert all(text.strip() for name, text in source.items() if name != "date")
 
 
 def test_a_good_row_is_read_as_it_stands(tmp_path):
@@ -130,6 +133,23 @@ def test_a_bad_value_is_one_line_naming_row_and_column(tmp_path, column, value):
     with pytest.raises(ConfigError, match=f"row 3, column {column}: '{value}' is not allowed; give ") as caught:
         load_claims(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_spread_may_follow_and_needs_runs(tmp_path):
+    header = (*COLUMNS, "spread")
+    (claim, other) = load_claims(
+        write(
+            tmp_path / "claims.csv",
+            {**GOOD, "n_runs": "5", "spread": "0.001"},
+            {**GOOD, "id": "second", "spread": ""},
+            header=header,
+        )
+    )
+    assert (claim.spread, claim.n_runs, other.spread) == (0.001, 5, None)
+    for spread, runs, column in (("-1", "5", "spread"), ("few", "5", "spread"), ("0.001", "1", "n_runs")):
+        path = write(tmp_path / "claims.csv", {**GOOD, "n_runs": runs, "spread": spread}, header=header)
+        with pytest.raises(ConfigError, match=f"row 2, column {column}:"):
+            load_claims(path)
 
 
 def test_a_pruned_claim_needs_its_level_in_the_id(tmp_path):

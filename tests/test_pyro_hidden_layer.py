@@ -13,6 +13,7 @@ pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 from pyro import poutine  # noqa: E402 - after the skip
 from pyro.contrib.bnn import HiddenLayer  # noqa: E402
 from pyro.infer import SVI  # noqa: E402
+from pyros_noise import PyrosNoise  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.errors import ConfigError, ContractViolation  # noqa: E402
@@ -218,15 +219,6 @@ def start_of(network_parameters):
         above_floor = name.endswith("log_excess")
         values[name.replace("log_excess", "scale")] = 0.01 + value.exp() if above_floor else value
     return values
-
-
-class PyrosNoise:
-    """The noise that Pyro's own code draws, from PyTorch's global generator."""
-
-    def __init__(self, stream):
-        torch.manual_seed(stream)
-
-    normals_ = staticmethod(torch.Tensor.normal_)
 
 
 def test_training_equals_the_documents(float64, monkeypatch):

@@ -13,6 +13,7 @@ pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
 from pyro import poutine  # noqa: E402 - after the skip
 from pyro.infer import SVI, Trace_ELBO  # noqa: E402
+from pyros_noise import PyrosNoise  # noqa: E402
 from torch.distributions import Normal  # noqa: E402
 from torch.nn.functional import softplus  # noqa: E402
 
@@ -128,15 +129,6 @@ def test_kl_share_is_that_of_the_epochs_batches():
         task = Task("classification", 10, 60_000, 784)
         network = approach._Network(PyroRandomModule(n_hidden=1, divide_kl=True), task, CheckContext(0))
     assert network.kl_weight == 1 / 469
-
-
-class PyrosNoise:
-    """The noise that Pyro's own code draws, from PyTorch's global generator."""
-
-    def __init__(self, stream):
-        torch.manual_seed(stream)
-
-    normals_ = staticmethod(torch.Tensor.normal_)
 
 
 def test_training_equals_the_documents(float64, monkeypatch):

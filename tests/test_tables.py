@@ -31,7 +31,19 @@ from bench.report.tables import (
 )
 
 CLAIMS = load_claims()
-NAMES = ["accuracy", "ood", "detection", "refusal", "pruning", "calibration", "speed", "curves", "toys", "claims"]
+NAMES = [
+    "headline",
+    "accuracy",
+    "ood",
+    "detection",
+    "refusal",
+    "pruning",
+    "calibration",
+    "speed",
+    "curves",
+    "toys",
+    "claims",
+]
 NAMES += ["verdicts", "verdict_summary"]
 ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
 

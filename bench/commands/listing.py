@@ -9,13 +9,16 @@ from typing import Any
 from tabulate import tabulate
 
 from bench import environment
-from bench.recipes import recipe_names
-from bench.registry import manifests
+from bench.commands.options import add_approach_path
+from bench.errors import BenchError
+from bench.recipes import build, profile, recipe_names, resolve
+from bench.registry import Manifest, broken, manifests
 
 
 def add(commands: Any) -> None:
     """Declare the commands of this file."""
     listing = commands.add_parser("list", help="approaches, recipes, corrections and variants")
+    add_approach_path(listing)
     listing.add_argument("--json", action="store_true", help="for machines")
     listing.set_defaults(action=_list)
 
@@ -32,9 +35,20 @@ def _list(arguments: argparse.Namespace) -> int:
             "document": entry.document or "-",
             "recipes": recipe_names(entry),
             "changes": {name: change.title for name, change in entry.changes.items()},
-            "runs here": entry.missing_framework() or "yes",
+            "runs here": entry.missing_framework() or _why_broken(entry) or "yes",
         }
         for entry in manifests().values()
+    ]
+    rows += [
+        {
+            "approach": each.name,
+            "title": each.where,
+            "document": "-",
+            "recipes": [],
+            "changes": {},
+            "runs here": f"no: {each.error}",
+        }
+        for each in broken()
     ]
     if arguments.json:
         print(json.dumps(rows, indent=1))
@@ -44,6 +58,16 @@ def _list(arguments: argparse.Namespace) -> int:
         for name, title in row["changes"].items():
             print(f"    {name}: {title}")
     return 0
+
+
+def _why_broken(entry: Manifest) -> str:
+    """Return why an approach from outside cannot be used, '' if it can; ours are imported only when they run."""
+    try:
+        if entry.module:
+            build(entry, resolve(entry, "published"), profile("smoke"))
+    except BenchError as error:
+        return f"no: {error}"
+    return ""
 
 
 def _env(arguments: argparse.Namespace) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from bench import plugins
 from bench.errors import ConfigError, unknown_name
 from bench.plan import PROTOCOLS, Cell, Selection, cells
 from bench.precision import PRECISIONS
 from bench.recipes import PROFILES
+from bench.remote.interpreters import interpreters, with_their_cells
 
 FAILED = 1
 USAGE = 2
@@ -52,6 +55,17 @@ def counts(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
 
 
+def count(text: str) -> int:
+    """Return a count of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a count; give one such as 4")
+    return value
+
+
 def threads(text: str) -> int:
     """Return a number of threads."""
     try:
@@ -80,14 +94,50 @@ def positive(text: str) -> float:
     return value
 
 
+class _ApproachPath(argparse.Action):
+    """Register a folder of approaches before anything asks what there is."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace
+        if not Path(values).exists():
+            parser.error(f"{option_string} {values} is not there; give a folder with NAME.py and NAME.toml")
+        plugins.add_to_path(values)
+
+
+def add_approach_path(parser: argparse.ArgumentParser) -> None:
+    """Add the option that registers approaches from outside."""
+    parser.add_argument(
+        "--approach-path",
+        action=_ApproachPath,
+        metavar="DIR",
+        help=f"folder of more approaches (or ${plugins.VARIABLE})",
+    )
+
+
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which records are meant."""
+    add_approach_path(parser)
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
         "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
     )
+
+
+def folder(arguments: argparse.Namespace, kind: str) -> Path:
+    """Return where what is made from the chosen records goes: each set of conditions has a folder of its own."""
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
+    usual = ["full", "cpu", "float32"]
+    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
+    place: Path = arguments.results / kind
+    return place / name if name else place
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -98,6 +148,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
     parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    parser.add_argument(
+        "--interpreter",
+        action="append",
+        default=[],
+        metavar="APPROACH=PATH",
+        help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
+    )
     add_place(parser)
 
 
@@ -107,29 +164,41 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         raise ConfigError("give either --all or names of approaches, not both")
     if not arguments.all and not arguments.approaches:
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
-    check_device(arguments.device)
-    return cells(
-        Selection(
-            approaches=tuple(arguments.approaches),
-            recipes=tuple(arguments.recipe),
-            protocols=tuple(arguments.protocol),
-            seeds=arguments.seeds,
-            profile=arguments.profile,
-            device=arguments.device,
-            precision=arguments.precision,
-            apart=arguments.apart,
-        )
+    if not _is_elsewhere(arguments):
+        check_device(arguments.device)
+    selection = Selection(
+        approaches=tuple(arguments.approaches),
+        recipes=tuple(arguments.recipe),
+        protocols=tuple(arguments.protocol),
+        seeds=arguments.seeds,
+        profile=arguments.profile,
+        device=arguments.device,
+        precision=arguments.precision,
+        apart=arguments.apart,
     )
+    return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
+
+
+def _is_elsewhere(arguments: argparse.Namespace) -> bool:
+    """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
+    from bench.remote.opening import is_pool
+
+    _check_device_name(arguments.device)
+    return is_pool(getattr(arguments, "executor", "process"))
+
+
+def _check_device_name(name: str) -> None:
+    if name != "cpu" and (name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:])):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
 
 
 def check_device(name: str) -> None:
     """Raise ConfigError on a device that is unknown or not there."""
     import torch
 
+    _check_device_name(name)
     if name == "cpu":
         return
-    if name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:]):
-        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= torch.cuda.device_count():
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")

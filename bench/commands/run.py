@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from typing import Any
 from tabulate import tabulate
 
 from bench import environment
-from bench.commands.options import INCOMPLETE, add_selection, positive, seconds, select, threads
+from bench.commands.ending import ending, screen
+from bench.commands.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
 from bench.commands.table import print_tables
 from bench.plan import Cell, Estimate, estimate
 from bench.progress import JsonLines, Progress, duration
@@ -25,7 +28,20 @@ def add(commands: Any) -> None:
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
     run.add_argument("--threads", type=threads, help="threads of the frameworks (default: all cores)")
-    run.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
+    run.add_argument(
+        "--executor",
+        default="process",
+        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
+        "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
+    )
+    run.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: as many as have room)")
+    run.add_argument(
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
+    )
     run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     run.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
     run.add_argument(
@@ -53,45 +69,61 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from bench.remote.interpreters import interpreters
+    from bench.remote.opening import open_executor
     from bench.runner import run
     from bench.worker import Options
 
     chosen = select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = _estimates(chosen, records, arguments.threads)
+    costs = estimates(chosen, records, arguments.threads)
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
         threads=arguments.threads,
+        interpreters=interpreters(arguments.interpreter),
         checkpoint_every_s=arguments.checkpoint_every,
         memory_mib=arguments.memory_limit,
     )
     watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet)
-    results = run(chosen, store, options, watcher, arguments.executor, arguments.time_limit, arguments.stale)
+    executor = open_executor(
+        arguments.executor,
+        arguments.results,
+        arguments.device,
+        arguments.threads,
+        arguments.workers,
+        arguments.slurm,
+    )
+    started = time.monotonic()
+    try:
+        with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
+            results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
+    finally:
+        watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
-    bad = [result for result in results if result.outcome != "done"]
-    if arguments.json:
-        return INCOMPLETE if bad else 0
-    print_tables(arguments, store, write=True)
-    for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {result.reason}", file=sys.stderr)
-    new = sum(not result.was_there for result in results)
-    print(f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call")
-    return INCOMPLETE if bad else 0
+    is_complete = all(result.outcome == "done" for result in results)
+    if not arguments.json:
+        width, rows = screen()
+        last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
+        print_tables(arguments, store, write=True, width=width, rows=None if rows is None else rows - len(last) - 1)
+        print("\n" + "\n".join(last))
+    return 0 if is_complete else INCOMPLETE
 
 
-def _estimates(
+def estimates(
     chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
 ) -> dict[str, Estimate]:
+    """Return by key what cells, fitted either way, are expected to cost here."""
     import torch
 
     from bench.timing import matmul_rate
 
     known = [*records, *_committed(records)]
     rate = None
-    if any("matmul_rate" in record["provenance"] for record in known):
+    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
+    if is_here and any("matmul_rate" in record["provenance"] for record in known):
         rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
@@ -120,7 +152,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     chosen = select(arguments)
     store = Store(arguments.results)
-    costs = _estimates(chosen, store.all_records()[0])
+    costs = estimates(chosen, store.all_records()[0])
     to_do = _as_fitted(chosen, store)
     rows: list[dict[str, Any]] = []
     seen = set()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place
+from bench.commands.options import INCOMPLETE, add_place, check_place, folder
 from bench.errors import ConfigError, unknown_name
 from bench.registry import manifests
 from bench.store import Store
@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     table = commands.add_parser("table", help="make the tables from the records")
     table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     add_place(table)
-    table.add_argument("--format", choices=("text", "md", "csv"), default="text", help="how to print it")
+    table.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     table.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
     table.add_argument("--readme", type=Path, help="update the generated blocks of this README")
     table.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
@@ -33,12 +33,14 @@ def _table(arguments: argparse.Namespace) -> int:
     made, problems = _make_tables(arguments, store)
     if arguments.name == "throughput" and arguments.name not in made:
         raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
+    if arguments.name == "determinism" and arguments.name not in made:
+        raise ConfigError(f"no report in {arguments.results}; python -m bench determinism --write makes it")
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     if arguments.write:
-        tables.write_tables(made, _table_folder(arguments))
+        tables.write_tables(made, folder(arguments, "tables"))
     if arguments.readme is not None:
         differs = tables.update_readme(arguments.readme, made, check=arguments.check)
         if differs and arguments.check:
@@ -51,29 +53,24 @@ def _table(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if problems else 0
 
 
-def print_tables(arguments: argparse.Namespace, store: Store, write: bool) -> None:
-    """Print the summary of a results folder's tables; `write` also writes them all."""
+def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width: int, rows: int | None) -> None:
+    """Print the summary of a results folder's tables, see `terminal_summary`; `write` also writes them all."""
     from bench.report import tables
 
     made, problems = _make_tables(arguments, store)
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     if write:
-        tables.write_tables(made, _table_folder(arguments))
-    print(tables.terminal_summary(made))
-
-
-def _table_folder(arguments: argparse.Namespace) -> Path:
-    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
-    usual = ["full", "cpu", "float32"]
-    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
-    folder: Path = arguments.results / "tables"
-    return folder / name if name else folder
+        tables.write_tables(made, folder(arguments, "tables"))
+    print(tables.terminal_summary(made, width, rows))
 
 
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
     from bench.claims import load_claims
+    from bench.determinism.files import read_all as read_determinism
     from bench.report import tables
+    from bench.report.determinism import determinism_table
+    from bench.report.papers import load_papers, papers_table
     from bench.throughput.files import read_all as read_speeds
 
     records, problems = store.all_records()
@@ -81,5 +78,9 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     chosen = tables.select(records, arguments.profile, device, arguments.precision)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    made["papers"] = papers_table(load_papers())
+    repeatable, changed = read_determinism(arguments.results)
+    if repeatable:
+        made["determinism"] = determinism_table(repeatable, manifests())
     made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
-    return made, [*(problem.reason for problem in problems), *untrusted]
+    return made, [*(problem.reason for problem in problems), *untrusted, *changed]

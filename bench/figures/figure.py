@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+FIELD = "field"
+"""The group of the figures that no document has but that the field expects."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -19,3 +22,14 @@ class Figure:
     caption: str  # what is shown, of which records, with n; where reported numbers come from
     group: str  # the document whose figure it is, or "field" for those that the field expects
     draw: Callable[[], Drawing]
+    vector: bool = True  # False where so many marks or pixels are drawn that SVG would be large
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A figure that the records cannot make."""
+
+    name: str
+    title: str
+    group: str
+    reason: str  # a sentence: what is not there, and what would make it

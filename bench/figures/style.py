@@ -4,34 +4,92 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe & Ito 2008, "Color Universal Design"; with each goes a marker and a line style of its own."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 REPORTED = "#7F7F7F"  # what a document reports, always grey
-WIDTH = 6.4  # of a figure of one panel, inches
+FAINT = "#BBBBBB"  # what is there for comparison
+INK = "#333333"
+WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
+SMALL = 7.0  # smallest text, points
+
+_FIXED = {
+    "dropout_fcn": 0,
+    "pyro_hidden_layer": 1,
+    "pyro_random_module": 2,
+    "mlp": 3,
+    "linear_bbb": 4,
+    "mxnet_bbb": 5,
+    "uniform": 6,
+    "toy_mlp": 3,  # a toy looks like the classifier that its document sets beside it
+    "toy_bbb": 4,
+}
+
+
+class Look(NamedTuple):
+    """How an approach is drawn, in every figure."""
+
+    colour: str
+    marker: str
+    line: Any
+
+
+def look(approach: str, others: tuple[str, ...] = ()) -> Look:
+    """Return an approach's look; `others` are all approaches, so that new ones by name get what is left, in turn."""
+    number = _FIXED.get(approach)
+    if number is None:
+        new = sorted(name for name in others if name not in _FIXED)
+        number = 7 + (new.index(approach) if approach in new else 0)
+    number %= len(COLOURS)
+    return Look(COLOURS[number], MARKERS[number], LINES[number])
+
+
+def recipe_line(recipe: str) -> Any:
+    """Return the line style of a recipe where colours tell the approaches apart."""
+    return {"published": "-", "corrected": "--"}.get(recipe, ":")
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
     """Draw in the suite's style inside this context, without a window."""
     import matplotlib as mpl
+    from cycler import cycler
 
     settings: dict[Any, Any] = {
+        "axes.axisbelow": True,
+        "axes.edgecolor": INK,
         "axes.grid": True,
-        "axes.prop_cycle": mpl.cycler(color=COLOURS),
+        "axes.labelsize": 8,
+        "axes.prop_cycle": cycler(color=COLOURS),
         "axes.spines.right": False,
         "axes.spines.top": False,
-        "figure.constrained_layout.use": True,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 8.5,
         "figure.dpi": 100,
-        "font.size": 9,
+        "figure.facecolor": "white",
+        "font.family": ["DejaVu Sans"],
+        "font.size": 8,
         "grid.alpha": 0.25,
+        "grid.linewidth": 0.6,
+        "legend.fontsize": 7.5,
         "legend.frameon": False,
+        "lines.linewidth": 1.4,
+        "lines.markersize": 4,
         "savefig.dpi": 150,
         "svg.fonttype": "none",
         "svg.hashsalt": "bnn-uncertainty-bench",  # equal figures are equal files
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
     }
     with mpl.rc_context(settings):
         yield
+
+
+def canvas(width: float = WIDTH, height: float = 3.0) -> Any:
+    """Return an empty drawing of a size in inches, which no window knows of; call it inside `style()`."""
+    from matplotlib.figure import Figure as Drawing
+
+    return Drawing(figsize=(width, height), layout="constrained")

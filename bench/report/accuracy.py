@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench.claims import (
@@ -27,6 +28,7 @@ from bench.report.cells import (
     Table,
     difference,
     make_table,
+    of_claim,
 )
 from bench.report.records import Results
 
@@ -54,7 +56,7 @@ def reported(claim: Claim | None) -> Number | Missing:
     """Make the cell of a reported number: at most four decimals, never more than were printed."""
     if claim is None:
         return Missing(ABSENT)
-    return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)))
+    return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
@@ -66,7 +68,7 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
     if compared.n or compared.gap is None or compared.gap.code != "fewer epochs":
         return compared, compared
     shown = metrics_of(records, measured_key(claim)[1])
-    return Sample(tuple(in_claim_unit(claim, value) for value in shown.values), shown.gap), compared
+    return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared
 
 
 def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:

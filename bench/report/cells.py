@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -58,6 +58,7 @@ class Number:
 
     value: float
     digits: Digits
+    sources: tuple[str, ...] = field(default=(), compare=False)  # see `Linked`
 
 
 @dataclass(frozen=True)
@@ -95,21 +96,51 @@ class Missing:
     """The place of a number that is not there."""
 
     gap: Gap
+    sources: tuple[str, ...] = field(default=(), compare=False)  # see `Linked`
 
     def gaps(self) -> list[Gap]:
         """Return what the notes must explain."""
         return [self.gap]
 
 
-Entry = Number | Cell | Missing
+@dataclass(frozen=True)
+class Linked:
+    """Text and where it comes from: keys of records, hashes of speeds, `of_claim` or `of_document`."""
+
+    text: str
+    sources: tuple[str, ...] = field(compare=False)
+
+    def __str__(self) -> str:
+        """Return the text, which is all that a form without links shows."""
+        return self.text
+
+
+Entry = Number | Cell | Missing | Linked
 """What a table holds besides text."""
+
+
+def of_claim(claim_id: str) -> str:
+    """Return what stands among sources for a reported number."""
+    return f"claim:{claim_id}"
+
+
+def of_document(document: str) -> str:
+    """Return what stands among sources for all that is reported by a document."""
+    return f"document:{document}"
+
+
+def sources_of(entry: Any) -> tuple[str, ...]:
+    """Return where what stands in a cell of a table comes from, nothing for plain text."""
+    if isinstance(entry, Cell):
+        return entry.sample.sources
+    return entry.sources if isinstance(entry, Number | Missing | Linked) else ()
 
 
 def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
     """Make the cell of measured mean minus reported value, or of the reason why nothing was measured."""
     if measured.mean is None:
-        return Missing(measured.gap or NOTHING)
-    return Number(measured.mean - reported, digits)
+        return Missing(measured.gap or NOTHING, measured.sources)
+    return Number(measured.mean - reported, digits, measured.sources)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import ConfigError, unknown_name
 from bench.report.cells import Table
-from bench.report.render import comma_separated, markdown, markdown_body
+from bench.report.render import markdown_body, render
 
 MAIN_TABLES = ("accuracy",)
 _BLOCK = re.compile(r"<!-- table:(?P<name>\S+) -->(?P<body>.*?)<!-- /table -->", re.DOTALL)
@@ -16,13 +16,13 @@ _OPEN = "<!-- table:"
 _CLOSE = "<!-- /table -->"
 
 
-def write_tables(tables: Mapping[str, Table], folder: Path) -> list[Path]:
-    """Write NAME.md and NAME.csv of every table, each file whole or not at all; raises StoreError."""
+def write_tables(tables: Mapping[str, Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
+    """Write NAME.FORM of every table and form of `render`, each file whole or not at all; raises StoreError."""
     written = []
     for table in tables.values():
-        for suffix, content in (("md", markdown(table)), ("csv", comma_separated(table))):
-            path = folder / f"{table.name}.{suffix}"
-            _write(path, content)
+        for form in forms:
+            path = folder / f"{table.name}.{form}"
+            _write(path, render(table, form))
             written.append(path)
     return written
 

@@ -149,17 +149,22 @@ def _number(record: Record, key: str) -> float | None:
 
 def _metric_line(key: str, pairs: Sequence[tuple[Record, Record]], plains: Sequence[Record], rows: Rows) -> list[Any]:
     dataset, _, name = key.partition("/")
-    before = Sample(tuple(float(left["metrics"][key]) for left, _ in pairs))
-    after = Sample(tuple(float(right["metrics"][key]) for _, right in pairs))
+    before, after = (_sample(pairs, side, "metrics", key) for side in (0, 1))
     difference = statistics.fmean(b - a for a, b in zip(before.values, after.values, strict=True))
     values = [value for record in plains if (value := _number(record, key)) is not None]
     noise = noise_of(key, values, pairs[0][0], rows)
-    start = [dataset, name, Cell(before, FOUR), Cell(after, FOUR), Number(difference, THREE_DIFFERENCE)]
+    start = [dataset, name, Cell(before, FOUR), Cell(after, FOUR), Number(difference, THREE_DIFFERENCE, after.sources)]
     if noise is None:
         return [*start, Missing(NO_NOISE), "-", Missing(NO_NOISE), "unknown", Missing(ABSENT)]
     beyond = abs(difference) > BEYOND * noise.value * math.sqrt(2 / len(pairs))
-    shown = [Number(noise.value, TWO), noise.kind, Number(noise.n, WHOLE)]
+    shown = [Number(noise.value, TWO, before.sources), noise.kind, Number(noise.n, WHOLE, before.sources)]
     return [*start, *shown, "yes" if beyond else "no", Missing(ABSENT)]
+
+
+def _sample(pairs: Sequence[tuple[Record, Record]], side: int, group: str, key: str) -> Sample:
+    records = [pair[side] for pair in pairs]
+    values = tuple(float(record[group][key]) for record in records)
+    return Sample(values, sources=tuple(str(record.get("key", "")) for record in records))
 
 
 def noise_of(key: str, values: Sequence[float], record: Record, rows: Rows) -> Noise | None:
@@ -215,10 +220,10 @@ def _time_line(key: str, pairs: Sequence[tuple[Record, Record]]) -> list[Any]:
     gap = _why_not_comparable(key, pairs)
     if gap is not None:
         return ["speed", TIMES[key], *[Missing(gap)] * 4, "-", Missing(gap), "-", Missing(gap)]
-    before, after = (Sample(tuple(float(pair[side]["timings"][key]) for pair in pairs)) for side in (0, 1))
+    before, after = (_sample(pairs, side, "timings", key) for side in (0, 1))
     ratios = [b / a for a, b in zip(before.values, after.values, strict=True)]
     shown = [Cell(before, FOUR), Cell(after, FOUR), *[Missing(ABSENT)] * 2, "-", Missing(ABSENT), "-"]
-    return ["speed", TIMES[key], *shown, Number(statistics.median(ratios), FOUR)]
+    return ["speed", TIMES[key], *shown, Number(statistics.median(ratios), FOUR, after.sources)]
 
 
 def _why_not_comparable(key: str, pairs: Sequence[tuple[Record, Record]]) -> Gap | None:

@@ -13,6 +13,7 @@ from bench.report.cells import (
     WHOLE,
     Cell,
     Entry,
+    Linked,
     Missing,
     Table,
     difference,
@@ -91,13 +92,14 @@ def _find(record: Record, network: str, fraction: float) -> Mapping[str, Any] | 
     return next((row for row in rows if (row["network"], row["fraction"]) == (network, fraction)), None)
 
 
-def _layers(records: Sequence[Record], network: str, fraction: float) -> str:
+def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | str:
     """Return the kept share of each layer, mean over seeds."""
     found = [row["layers"] for record in records if (row := _find(record, network, fraction)) and row.get("layers")]
     if not found:
         return ABSENT.code
     names = list(found[0])
-    return ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
+    text = ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
+    return Linked(text, tuple(str(record.get("key", "")) for record in records))
 
 
 def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:

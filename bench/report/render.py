@@ -1,9 +1,10 @@
-"""Tables as text for a terminal, as Markdown and as CSV."""
+"""Tables as text for a terminal, as Markdown and as CSV; LaTeX has its own file."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from tabulate import tabulate
 
 from bench.errors import unknown_name
 from bench.report.cells import NOTHING, Cell, Detail, Missing, Number, Table, cell_text, gap_labels
+from bench.report.latex import latex
 
 SUMMARY_COLUMNS = (
     "approach",
@@ -27,8 +29,8 @@ DETAILS: tuple[Detail, ...] = ("full", "spread", "mean")
 
 
 def render(table: Table, form: str = "text") -> str:
-    """Return a table as "text", "md" or "csv"; raises ConfigError for another form."""
-    forms: dict[str, Callable[[Table], str]] = {"text": text, "md": markdown, "csv": comma_separated}
+    """Return a table as "text", "md", "csv" or "tex"; raises ConfigError for another form."""
+    forms: dict[str, Callable[[Table], str]] = {"text": text, "md": markdown, "csv": comma_separated, "tex": latex}
     if form not in forms:
         raise unknown_name("table format", form, forms)
     return forms[form](table)
@@ -95,8 +97,11 @@ def _raw(cell: Any) -> list[Any]:
     return [repr(cell.sample.mean), "" if cell.sample.sd is None else repr(cell.sample.sd), cell.sample.n]
 
 
-def terminal_summary(tables: Mapping[str, Table], width: int = 100) -> str:
-    """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, give way first."""
+def terminal_summary(tables: Mapping[str, Table], width: int = 100, rows: int | None = None) -> str:
+    """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, give way first.
+
+    Where there are so few `rows` that not all notes fit, those that do not are left out, and a line says so.
+    """
     accuracy = tables["accuracy"]
     labels = gap_labels(accuracy.frame)
     frame = accuracy.frame[list(SUMMARY_COLUMNS)].copy()
@@ -106,10 +111,23 @@ def terminal_summary(tables: Mapping[str, Table], width: int = 100) -> str:
         grid = _grid(frame, headers, "simple", partial(cell_text, labels=labels, detail=detail))
         if max(map(len, grid.splitlines())) <= width:
             break
-    lines = [accuracy.title, "", grid, ""]
-    for note in (accuracy.brief, *accuracy.notes, tables["claims"].brief):
-        lines += textwrap.wrap(note, width, subsequent_indent="  ")
-    return "\n".join(lines)
+    head = [accuracy.title, "", *grid.splitlines(), ""]
+    notes = [_wrapped(note, width) for note in (accuracy.brief, *accuracy.notes)]
+    last = _wrapped(tables["claims"].brief, width)
+    if rows is not None and len(head) + sum(map(len, notes)) + len(last) > rows:
+        notes = _fitting(notes, rows - len(head) - len(last) - 1)
+        last.append("more notes: python -m bench table accuracy")
+    return "\n".join([*head, *itertools.chain(*notes), *last])
+
+
+def _wrapped(note: str, width: int) -> list[str]:
+    return textwrap.wrap(note, width, subsequent_indent="  ")
+
+
+def _fitting(notes: Sequence[list[str]], rows: int) -> list[list[str]]:
+    """Return the first notes that fit into so many lines."""
+    used = itertools.accumulate(map(len, notes))
+    return [note for note, lines in zip(notes, used, strict=True) if lines <= rows]
 
 
 def _grid(frame: pd.DataFrame, headers: Sequence[str], form: str, show: Callable[[Any], str]) -> str:

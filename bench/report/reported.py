@@ -13,13 +13,19 @@ from bench.report.cells import (
     SIX,
     THREE_DIFFERENCE,
     Cell,
+    Linked,
     Missing,
     Number,
     Table,
     difference,
     make_table,
+    of_claim,
 )
 from bench.report.records import Results
+
+
+def _printed(claim: Claim) -> Linked:
+    return Linked(claim.printed, (of_claim(claim.id),))
 
 
 def _measured(row: ClaimRow, inline: bool = False) -> Cell:
@@ -36,9 +42,9 @@ def claims_table(results: Results, rows: Sequence[ClaimRow]) -> Table:
     columns = ["claim", "unit", "reported", "printed", "measured", "difference", "print interval"]
     lines = [
         [
-            row.claim.id,
+            Linked(row.claim.id, (of_claim(row.claim.id),)),
             row.claim.unit or "1",
-            row.claim.printed,
+            _printed(row.claim),
             row.claim.precision_kind,
             _measured(row, inline=True),
             _difference(row) if row.sample.n else "-",
@@ -95,5 +101,5 @@ def _line(found: dict[str, ClaimRow]) -> list[Any]:
     line.append(f"{loss.claim.metric}, {loss.claim.unit}" if loss else ABSENT.code)
     for group in GROUPS:
         row = found.get(group)
-        line += [row.claim.printed, _measured(row), _difference(row)] if row else [Missing(ABSENT)] * 3
+        line += [_printed(row.claim), _measured(row), _difference(row)] if row else [Missing(ABSENT)] * 3
     return line

@@ -9,6 +9,7 @@ from bench.claims import Claim, Record, match
 from bench.report.accuracy import accuracy_table
 from bench.report.cells import Table
 from bench.report.files import readme_block, update_readme, write_tables
+from bench.report.headline import headline_table
 from bench.report.precision import precision_table
 from bench.report.pruning import pruning_table
 from bench.report.records import Results, select
@@ -64,6 +65,7 @@ def build_tables(
     rows = match(claims, results.records)
     verdicts = judge(rows)
     tables = (
+        headline_table(results, verdicts),
         accuracy_table(results, claims),
         ood_table(results, claims),
         detection_table(results),

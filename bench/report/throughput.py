@@ -66,20 +66,20 @@ def throughput_table(records: Sequence[Record], order: Iterable[str]) -> Table:
 def _rows(record: Record) -> list[list[Any]]:
     where = [record["device"], record["precision"]]
     if record["outcome"] != "done":
-        gap = Missing(Gap(record["outcome"], record["reason"]))
+        gap = Missing(Gap(record["outcome"], record["reason"]), _sources(record))
         what = "training step" if record["what"] == "train" else "prediction"
         return [[record["approach"], what, *where, "", gap, "", gap, "", gap, "", "", gap, gap, "", ""]]
     return [_row(record, row) for row in record["rows"]]
 
 
 def _row(record: Record, row: Mapping[str, Any]) -> list[Any]:
-    is_training = record["what"] == "train"
+    is_training, here = record["what"] == "train", _sources(record)
     ours, document, product = (_rates(row[side]) for side in ("ours", "document", "product"))
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]
     reached = statistics.median(ours) * row["flops_per_unit"] / statistics.median(product)
     overhead: Number | Missing = Missing(NO_OVERHEAD)
     if is_training:
-        overhead = Number(row["overhead_s"] * statistics.median(ours), SHARE)
+        overhead = Number(row["overhead_s"] * statistics.median(ours), SHARE, here)
     shown = [[MILLISECONDS / rate for rate in rates] if is_training else rates for rates in (ours, document)]
     valid = record["timings"]["valid"]
     return [
@@ -88,11 +88,11 @@ def _row(record: Record, row: Mapping[str, Any]) -> list[Any]:
         record["device"],
         record["precision"],
         "ms" if is_training else "1/s",
-        *_median_and_range(shown[0]),
-        *_median_and_range(shown[1]),
-        *_median_and_range(ratios),
+        *_median_and_range(shown[0], here),
+        *_median_and_range(shown[1], here),
+        *_median_and_range(ratios, here),
         str(len(ratios)),
-        Number(reached, SHARE),
+        Number(reached, SHARE, here),
         overhead,
         row["measured"]["ours"],
         row["measured"]["document"],
@@ -103,5 +103,9 @@ def _rates(side: Mapping[str, Any]) -> list[float]:
     return [side["work"] / seconds for seconds in side["seconds"]]
 
 
-def _median_and_range(values: Sequence[float]) -> tuple[Number, str]:
-    return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"
+def _sources(record: Record) -> tuple[str, ...]:
+    return (str(record.get("sha256", "")),)  # a record of speeds has no key
+
+
+def _median_and_range(values: Sequence[float], sources: tuple[str, ...]) -> tuple[Number, str]:
+    return Number(statistics.median(values), THREE, sources), f"{THREE.text(min(values))} - {THREE.text(max(values))}"

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.claims import Sample, print_interval
-from bench.report.cells import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Cell, Number, Table, make_table
+from bench.report.cells import (
+    FRACTION,
+    FRACTION_DIFFERENCE,
+    SIX,
+    THREE_DIFFERENCE,
+    Cell,
+    Linked,
+    Number,
+    Table,
+    make_table,
+    of_claim,
+    of_document,
+)
 from bench.report.records import Results
 from bench.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
 
@@ -15,8 +27,9 @@ RULE = (
     "D: distance of our mean from the numbers that print as the reported one; h: half-width of the 95 % prediction "
     "interval for one more run of ours. Within margin: D + h <= margin. Consistent: D <= h <= margin. Not reproduced: "
     f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
-    "Unresolvable: no number of seeds with this mean and spread would decide. Fewer than "
-    f"{ENOUGH} seeds decide nothing."
+    "Where a report gives several runs and their spread, equivalence of the means (Welch's two one-sided tests, "
+    f"p < {ALPHA}) takes the place of the first two. Unresolvable: no number of seeds with this mean and spread would "
+    f"decide. Fewer than {ENOUGH} seeds decide nothing."
 )
 
 
@@ -35,8 +48,8 @@ def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     lines: list[list[Any]] = []
     for source in sources:
         mine = [verdict for verdict in verdicts if verdict.claim.source == source]
-        counts = [str(sum(verdict.outcome == outcome for verdict in mine)) for outcome in OUTCOMES]
-        lines.append([source, str(len(mine)), *counts])
+        counts = [len(mine), *(sum(verdict.outcome == outcome for verdict in mine) for outcome in OUTCOMES)]
+        lines.append([Linked(text, (of_document(source),)) for text in (source, *map(str, counts))])
     caption = f"Number of claims. {RULE} {results.describe()}"
     title = "Verdicts by document"
     return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
@@ -50,18 +63,20 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
 
 def _line(results: Results, verdict: Verdict) -> list[Any]:
     claim = verdict.claim
-    is_fraction = claim.unit == "fraction"
+    is_fraction, here = claim.unit == "fraction", (of_claim(claim.id),)
     return [
-        claim.id,
-        claim.printed,
+        Linked(claim.id, here),
+        Linked(claim.printed, here),
         f"{claim.margin:g}" if claim.margin else "digits",
         Cell(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
         "-"
         if verdict.difference is None
-        else Number(verdict.difference, FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE),
-        "-" if verdict.half_width is None else f"{verdict.half_width:.2g}",
-        "-" if verdict.p_adjusted is None else f"{verdict.p_adjusted:.2g}",
-        verdict.outcome,
+        else Number(
+            verdict.difference, FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE, verdict.sample.sources
+        ),
+        "-" if verdict.half_width is None else Linked(f"{verdict.half_width:.2g}", here),
+        "-" if verdict.p_adjusted is None else Linked(f"{verdict.p_adjusted:.2g}", here),
+        Linked(verdict.outcome, here),
         reason(results, verdict),
     ]
 
@@ -127,10 +142,20 @@ def _rule_lines(verdict: Verdict) -> list[str]:
     assert d is not None
     assert h is not None
     assert p is not None
+    same = verdict.p_equivalence
+    if same is None:
+        lines = [
+            f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
+            f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
+            f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
+        ]
+    else:
+        lines = [
+            f"  half-width h = {h:.4g}, 95 % interval for the difference from the mean of {verdict.claim.n_runs} runs",
+            f"  equivalent two one-sided tests with the margin, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}",
+        ]
     return [
-        f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
-        f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
-        f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
+        *lines,
         f"  differs    D > margin and adjusted p = {p:.3g} < {ALPHA}? {_yes(d > m and p < ALPHA)}",
     ]
 
@@ -157,6 +182,7 @@ def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:
         "distance": verdict.distance,
         "half_width": verdict.half_width,
         "p_adjusted": verdict.p_adjusted,
+        "p_equivalence": verdict.p_equivalence,
         "seeds_needed": verdict.seeds_needed,
         "verdict": verdict.outcome,
         "reason": reason(results, verdict),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 
@@ -37,13 +37,17 @@ def p_value(distance: float, sd: float, n: float) -> float:
     if sd == 0:
         return 0.0
     t = distance / (sd * math.sqrt(1 + 1 / n))
-    tail = stats.norm.sf(t) if math.isinf(n) else stats.t.sf(t, n - 1)
-    return float(2 * tail)
+    return 2 * upper_tail(t, n - 1)
+
+
+def upper_tail(t: float, freedom: float) -> float:
+    """Return the probability that Student's t with these degrees of freedom, infinite for normal, exceeds t."""
+    return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))
 
 
 @functools.cache
 def _quantile(probability: float, n: float) -> float:
-    return float(stats.norm.ppf(probability) if math.isinf(n) else stats.t.ppf(probability, n - 1))
+    return float(special.ndtri(probability) if math.isinf(n) else special.stdtrit(n - 1, probability))
 
 
 class HolmStep(NamedTuple):
@@ -69,3 +73,14 @@ def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
         steps[name] = HolmStep(len(ranked) - rank, floor)
         floor = steps[name].adjust(p_values[name])
     return steps
+
+
+def leaves_unit_interval(mean: float, width: float) -> bool:
+    """Return whether an interval of a fraction reaches beyond 0 or 1, or has shrunk to one of them.
+
+    The t rule takes a fraction for normal; near 0 or 1 it is skewed. At .98 of 10,000 images five seeds still miss
+    one more run as often above as below, together in 5 % of the cases. At .98 of 100 images the sum is nearly the same
+    (4.3 %), but the misses are below (3.5 % against 0.8 %): there an interval that leaves [0, 1], or is the point 0 or
+    1, says so. Logits are no better: 5.0 % and 7.5 % of misses in the two cases, and infinite at 0 and 1.
+    """
+    return mean - width < 0 or mean + width > 1 or (width == 0 and mean in (0.0, 1.0))

@@ -7,30 +7,60 @@ matter, declared with the claim. In this order, and exactly one holds:
     exact           claims that are computed, not trained: inside the printed digits or not
     not run         nothing was measured
     inconclusive    fewer than `ENOUGH` seeds, or one without a number
+    equivalent      the report gives several runs and their spread: Welch's two one-sided tests put the two means
+                    within the margin of each other, p < `ALPHA`; h is then the half-width of the 95 % interval for
+                    their difference, and the next two rules, which are for one reported run, do not apply
     within margin   D + h <= margin: even one more run of ours would land that close
     consistent      D <= h <= margin: the report looks like one of our runs, and these are precise enough for a margin
     not reproduced  the p-value of D, adjusted over the document's claims, is below `ALPHA`, and D > margin
-    unresolvable    none of these three could hold with our m and s however many seeds were added
+    unresolvable    none of these could hold with our m and s however many seeds were added
     inconclusive    otherwise; the number of seeds that would settle it is given
+
+`judge` decides; `bench.stats.evidence` holds the numbers that it looks at.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.claims import CLOSED_FORM, Claim, ClaimRow, Sample, measured_key, print_interval
-from bench.stats.prediction import HolmStep, half_width, holm, p_value
+from bench.stats.evidence import (
+    ALPHA,
+    CONSISTENT,
+    EQUIVALENT,
+    MOST_SEEDS,
+    NOT_REPRODUCED,
+    WITHIN,
+    Evidence,
+    Reported,
+)
+from bench.stats.prediction import HolmStep, holm, leaves_unit_interval
+
+__all__ = [
+    "ALPHA",
+    "CONSISTENT",
+    "ENOUGH",
+    "EQUIVALENT",
+    "EXACT",
+    "INCONCLUSIVE",
+    "MOST_SEEDS",
+    "NOT_REPRODUCED",
+    "NOT_RUN",
+    "OUTCOMES",
+    "UNRESOLVABLE",
+    "WITHIN",
+    "Verdict",
+    "distance_from_print",
+    "is_exact",
+    "judge",
+]
 
 ENOUGH = 5  # seeds
-ALPHA = 0.05
-MOST_SEEDS = 1_000  # looked at when asking how many would settle a claim
-EXACT, WITHIN, CONSISTENT = "reproduced (exact)", "reproduced (within margin)", "reproduced (consistent)"
-NOT_REPRODUCED, UNRESOLVABLE = "not reproduced", "unresolvable"
+EXACT, UNRESOLVABLE = "reproduced (exact)", "unresolvable"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run"
-OUTCOMES = (EXACT, WITHIN, CONSISTENT, NOT_REPRODUCED, UNRESOLVABLE, INCONCLUSIVE, NOT_RUN)
+OUTCOMES = (EXACT, EQUIVALENT, WITHIN, CONSISTENT, NOT_REPRODUCED, UNRESOLVABLE, INCONCLUSIVE, NOT_RUN)
 ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it has learnt
 
 
@@ -47,52 +77,7 @@ class Verdict:
     half_width: float | None = None  # h
     p_adjusted: float | None = None
     seeds_needed: int | None = None  # in all, where more would settle it
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """What the rule looks at."""
-
-    distance: float
-    sd: float
-    margin: float
-    n_tests: int  # epochs of the curve that the claim is of
-    step: HolmStep  # of the curve among the document's hypotheses
-
-    def decide(self, n: float, p_adjusted: float) -> str | None:
-        """Return the outcome of the three rules that decide, with n seeds of this mean and spread."""
-        width = half_width(self.sd, n)
-        if self.distance + width <= self.margin:
-            return WITHIN
-        if self.distance <= width <= self.margin:
-            return CONSISTENT
-        if self.distance > self.margin and p_adjusted < ALPHA:
-            return NOT_REPRODUCED
-        return None
-
-    def seeds_needed(self, n: int) -> int | None:
-        """Return the smallest number of seeds above n that decides, None if `MOST_SEEDS` do not.
-
-        With more seeds the half-width and the p-value only fall, so that each condition begins to hold at one number.
-        Those of the document's other claims would fall too: their floor is left out.
-        """
-        more = range(n + 1, MOST_SEEDS + 1)
-        conditions: tuple[Callable[[int], bool], ...] = (
-            lambda k: self.distance + half_width(self.sd, k) <= self.margin,
-            lambda k: half_width(self.sd, k) <= self.margin,
-            lambda k: self.p_without_floor(k) < ALPHA,
-        )
-        places = [bisect.bisect_left(more, True, key=condition) for condition in conditions]
-        starts = sorted(more[place] for place in places if place < len(more))
-        return next((k for k in starts if self.decide(k, self.p_without_floor(k)) is not None), None)
-
-    def p_adjusted(self, n: int) -> float:
-        """Return the adjusted p-value of the distance."""
-        return self.step.adjust(self.n_tests * p_value(self.distance, self.sd, n))
-
-    def p_without_floor(self, n: float) -> float:
-        """Return what the adjusted p-value of n seeds (infinite: in the limit) is at least."""
-        return min(1.0, self.step.factor * self.n_tests * p_value(self.distance, self.sd, n))
+    p_equivalence: float | None = None  # where the report has a spread
 
 
 def judge(rows: Sequence[ClaimRow]) -> list[Verdict]:
@@ -124,12 +109,14 @@ def _is_testable(row: ClaimRow) -> bool:
     return not is_exact(row.claim) and row.sample.n >= ENOUGH and row.sample.gap is None
 
 
-def _statistics(row: ClaimRow) -> tuple[float, float]:
-    """Return (D, s) of a row with at least two seeds."""
-    mean, sd = row.sample.mean, row.sample.sd
+def _evidence(row: ClaimRow, n_tests: int = 1, step: HolmStep | None = None) -> Evidence:
+    """Return the numbers of a row with at least two seeds."""
+    claim, mean, sd = row.claim, row.sample.mean, row.sample.sd
     assert mean is not None
     assert sd is not None
-    return distance_from_print(row.claim, mean), sd
+    report = None if claim.spread is None else Reported(claim.spread, claim.n_runs, mean - claim.value)
+    distance = distance_from_print(claim, mean)
+    return Evidence(distance, sd, claim.margin, n_tests, step or HolmStep(1, 0.0), report)
 
 
 def _tests(rows: Iterable[ClaimRow]) -> dict[str, tuple[int, HolmStep]]:
@@ -139,8 +126,7 @@ def _tests(rows: Iterable[ClaimRow]) -> dict[str, tuple[int, HolmStep]]:
         claim = row.claim
         is_epoch = claim.stage != "final"
         curve = "/".join([claim.approach, claim.metric, claim.dataset, claim.split]) if is_epoch else claim.id
-        distance, sd = _statistics(row)
-        curves.setdefault(curve, {})[claim.id] = p_value(distance, sd, row.sample.n)
+        curves.setdefault(curve, {})[claim.id] = _evidence(row).p(row.sample.n)
     steps = holm({name: min(1.0, min(found.values()) * len(found)) for name, found in curves.items()})
     return {claim: (len(found), steps[name]) for name, found in curves.items() for claim in found}
 
@@ -161,35 +147,29 @@ def _judge(row: ClaimRow, test: tuple[int, HolmStep] | None) -> Verdict:
         few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
         reason = f"{few}; {sample.gap.reason}" if sample.gap else few
         return Verdict(claim, INCONCLUSIVE, reason, sample, difference, distance)
-    return _tested(row, _Numbers(distance, _statistics(row)[1], claim.margin, *test))
+    return _tested(row, _evidence(row, *test))
 
 
-def _tested(row: ClaimRow, numbers: _Numbers) -> Verdict:
-    claim, n = row.claim, row.sample.n
-    width, p = half_width(numbers.sd, n), numbers.p_adjusted(n)
-    outcome, needed = numbers.decide(n, p), None
-    if outcome is None:
-        needed = numbers.seeds_needed(n)
-        is_hopeless = needed is None and numbers.decide(math.inf, numbers.p_without_floor(math.inf)) is None
-        outcome = UNRESOLVABLE if is_hopeless else INCONCLUSIVE
-    mean = row.sample.mean
+def _tested(row: ClaimRow, evidence: Evidence) -> Verdict:
+    claim, n, mean = row.claim, row.sample.n, row.sample.mean
     assert mean is not None
-    return Verdict(
-        claim,
-        outcome,
-        _REASONS[outcome].format(
-            d=numbers.distance, h=width, m=claim.margin, p=p, k=needed or f"more than {MOST_SEEDS}"
-        ),
-        row.sample,
-        mean - claim.value,
-        numbers.distance,
-        width,
-        p,
-        needed,
+    width, p, same = evidence.half_width(n), evidence.p_adjusted(n), evidence.p_equivalence(n)
+    outcome, needed = evidence.decide(n, p), None
+    if outcome is None:
+        needed = evidence.seeds_needed(n)
+        is_hopeless = needed is None and evidence.decide(math.inf, evidence.p_without_floor(math.inf)) is None
+        outcome = UNRESOLVABLE if is_hopeless else INCONCLUSIVE
+    reason = _REASONS[outcome].format(
+        d=evidence.distance, h=width, m=claim.margin, p=p, e=same, k=needed or f"more than {MOST_SEEDS}"
     )
+    if claim.unit == "fraction" and leaves_unit_interval(mean, width):
+        reason += "; rough: the interval reaches beyond 0 or 1, where no fraction lies"
+    difference = mean - claim.value
+    return Verdict(claim, outcome, reason, row.sample, difference, evidence.distance, width, p, needed, same)
 
 
 _REASONS: Mapping[str, str] = {
+    EQUIVALENT: "the means of both groups of runs differ by less than the margin {m:.3g}, p {e:.2g}",
     WITHIN: "distance {d:.3g} and half-width {h:.3g} together are within the margin {m:.3g}",
     CONSISTENT: "distance {d:.3g} is within the half-width {h:.3g}, and that within the margin {m:.3g}",
     NOT_REPRODUCED: "distance {d:.3g} exceeds the margin {m:.3g}, adjusted p {p:.2g}",

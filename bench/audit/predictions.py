@@ -1,0 +1,96 @@
+"""Which mean of the draws a reported prediction is, and whether two calls agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bench.audit.findings import Finding, Outcome
+from bench.audit.objective import own_noise
+from bench.errors import ConfigError
+
+CLOSE = 1e-3  # probability; reported numbers may be half precision
+
+
+def averages(log_probs: Tensor) -> dict[str, Tensor]:
+    """Return the means of draws [S, B, K] that are in use, as probabilities [B, K] (the second need not sum to 1)."""
+    log_probs = log_probs.double()
+    logs = log_probs.mean(0)
+    return {
+        "mean of probabilities": (log_probs.logsumexp(0) - math.log(len(log_probs))).exp(),
+        "exp of mean log-probabilities": logs.exp(),
+        "normalised exp of mean log-probabilities": logs.softmax(-1),
+    }
+
+
+def audit_prediction(log_probs: Tensor, reported: Tensor, subject: str = "prediction") -> list[Finding]:
+    """Say which mean of the draws `log_probs` [S, B, K] the reported probabilities [B, K] are.
+
+    Raises:
+        ConfigError: the shapes do not fit.
+    """
+    if log_probs.dim() != 3 or reported.shape != log_probs.shape[1:]:
+        given = f"{tuple(log_probs.shape)} and {tuple(reported.shape)}"
+        raise ConfigError(f"draws and prediction of shapes {given} were given; give [S, B, K] and [B, K]")
+    reported = reported.double()
+    off = float((reported.sum(-1) - 1).abs().max())
+    draws_off = float((log_probs.double().logsumexp(-1).exp() - 1).abs().max())
+    found = [
+        Finding(
+            "unnormalised-probabilities",
+            subject,
+            "fails" if max(off, draws_off) > CLOSE else "passes",
+            f"sums are off 1 by {off:.2g} in the prediction and {draws_off:.2g} in the draws",
+            {"largest": max(off, draws_off)},
+        )
+    ]
+    gaps = {name: float((value - reported).abs().max()) for name, value in averages(log_probs).items()}
+    nearest = min(gaps, key=lambda name: gaps[name])
+    right = gaps["mean of probabilities"]
+    apart = max(abs(gap - right) for gap in gaps.values())
+    shown = ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items())
+    if apart < CLOSE:
+        found.append(Finding("log-average", subject, "not measured", f"the draws agree too well to tell ({shown})"))
+    elif gaps[nearest] > CLOSE:
+        detail = f"it is none of the known means; largest differences: {shown}"
+        found.append(Finding("log-average", subject, "not measured", detail, gaps))
+    else:
+        outcome: Outcome = "passes" if nearest == "mean of probabilities" else "fails"
+        found.append(Finding("log-average", subject, outcome, f"it is the {nearest}; differences: {shown}", gaps))
+    return found
+
+
+def entropy_of(log_probs: Tensor, reported: Tensor, subject: str = "entropy") -> Finding:
+    """Say whether entropies [B], nats, are those of the mean of the draws' probabilities [S, B, K]."""
+    gaps = {name: float((_entropy(p) - reported.double()).abs().max()) for name, p in averages(log_probs).items()}
+    nearest = min(gaps, key=lambda name: gaps[name])
+    shown = ", ".join(f"of the {name} {gap:.2g}" for name, gap in gaps.items())
+    if max(gaps.values()) - min(gaps.values()) < 10 * CLOSE:
+        return Finding("unnormalised-entropy", subject, "not measured", f"the draws agree too well to tell ({shown})")
+    good = nearest != "exp of mean log-probabilities" and gaps[nearest] < 10 * CLOSE  # half precision, again
+    detail = f"nearest is that of the {nearest}; differences in nats: {shown}"
+    return Finding("unnormalised-entropy", subject, "passes" if good else "fails", detail, gaps)
+
+
+def _entropy(probs: Tensor) -> Tensor:
+    return -torch.xlogy(probs, probs).sum(-1)
+
+
+def repeats(predict: Callable[[], Tensor], deterministic: bool, subject: str = "predictions") -> Finding:
+    """Call `predict()` twice, from different seeds: a network that is deterministic at test gives the same twice."""
+    rule = "dropout-at-test"
+    if not deterministic:
+        return Finding(rule, subject, "not applicable", "the network is meant to draw at test")
+    answers = []
+    for seed in (0, 1):
+        with own_noise(), torch.no_grad():
+            torch.manual_seed(seed)
+            answers.append(predict().double())
+    gap = float((answers[0] - answers[1]).abs().max())
+    if gap > 1e-6 * float(answers[0].abs().max()):
+        detail = f"two calls differ by up to {gap:.2g}, though the network is meant to be deterministic at test"
+        return Finding(rule, subject, "fails", detail, {"largest difference": gap})
+    return Finding(rule, subject, "passes", f"two calls differ by {gap:.2g} at most", {"largest difference": gap})

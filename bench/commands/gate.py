@@ -1,0 +1,167 @@
+"""`gate`: does the code still give the numbers of the stored reference distribution? For CI."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from bench.commands.options import FAILED, INCOMPLETE
+from bench.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from bench.gate.checks import Report
+    from bench.gate.config import Gate
+
+PLANTED = Path(__file__).resolve().parents[2] / "results" / "reference" / "planted.csv"
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    gate = commands.add_parser("gate", help="does the code still give the numbers of the stored reference? (for CI)")
+    gate.add_argument("--gate", type=Path, metavar="FILE", help="what is gated (default: results/reference/gate.toml)")
+    gate.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    where = gate.add_mutually_exclusive_group()
+    where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
+    where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
+    gate.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    gate.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
+    gate.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
+    gate.add_argument("--json", action="store_true", help="for machines")
+    gate.add_argument("--quiet", action="store_true", help="no progress")
+    gate.add_argument("--plant", metavar="FAULT", help="plant a fault in the fresh run, which the gate must catch")
+    gate.add_argument("--only", action="append", metavar="APPROACH", help="with --plant: only the cells of this one")
+    gate.add_argument("--save", action="store_true", help="with --plant: keep the fault's effects for --power")
+    gate.add_argument("--power", action="store_true", help="how surely each planted fault is caught; runs nothing")
+    gate.add_argument(
+        "--effects", type=Path, default=PLANTED, metavar="FILE", help="where the faults' effects are kept"
+    )
+    gate.set_defaults(action=_gate)
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from bench.gate.config import GATE, load_gate
+
+    _check(arguments)
+    gate = load_gate(arguments.gate or GATE)
+    if arguments.power:
+        return _power(arguments, gate)
+    if arguments.only:
+        gate = _narrowed(gate, arguments.only)
+    report = _report(arguments, gate)
+    _write(arguments, report)
+    if arguments.save:
+        from bench.gate.power import effects_of, save_effects
+
+        save_effects(arguments.effects, effects_of(arguments.plant, report))
+    return _exit_code(report)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ConfigError(f"--threads {arguments.threads} is below 1")
+    if not arguments.plant and (arguments.only or arguments.save):
+        raise ConfigError("--only and --save go with --plant: a gate that looks at less is no gate")
+    if arguments.fresh is not None:
+        if arguments.plant:
+            raise ConfigError("--plant runs anew; give it --results, not --fresh")
+        if not arguments.fresh.is_dir():
+            raise ConfigError(f"--fresh {arguments.fresh} is no folder")
+
+
+def _narrowed(gate: Gate, approaches: list[str]) -> Gate:
+    kept = tuple(cell for cell in gate.cells if cell.approach in approaches)
+    if not kept:
+        raise ConfigError(f"no gated cell is of {', '.join(approaches)}")
+    names = {cell.name for cell in kept}
+    return dataclasses.replace(
+        gate,
+        cells=kept,
+        repeated=tuple(name for name in gate.repeated if name in names),
+        waivers=tuple(waiver for waiver in gate.waivers if waiver.cell in names),
+    )
+
+
+def _report(arguments: argparse.Namespace, gate: Gate) -> Report:
+    from bench.gate.judge import judge
+
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    if arguments.fresh is not None:
+        return judge(gate, arguments.reference, arguments.fresh, today)
+    place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
+    with place as root:
+        start = time.monotonic()
+        _run(arguments, gate, Path(root))
+        seconds = time.monotonic() - start
+        return dataclasses.replace(judge(gate, arguments.reference, Path(root), today), seconds=seconds)
+
+
+def _run(arguments: argparse.Namespace, gate: Gate, root: Path) -> None:
+    from bench.gate.fresh import run_fresh
+    from bench.progress import Progress
+
+    progress = Progress({}, quiet=arguments.quiet)
+    if not arguments.plant:
+        run_fresh(gate, root, arguments.threads, progress)
+        return
+    from bench.gate.plants import fault
+
+    with fault(arguments.plant).plant():  # in this process, which is the only one that the fault is in
+        run_fresh(gate, root, arguments.threads, progress, executor="inline")
+
+
+def _write(arguments: argparse.Namespace, report: Report) -> None:
+    from bench.gate import render
+    from bench.store import write_atomically
+
+    if arguments.junit is not None:
+        write_atomically(arguments.junit, render.junit(report))
+    if arguments.summary is not None:
+        try:  # a hosted CI gives a file that other steps have written to
+            with arguments.summary.open("a", encoding="utf-8") as file:
+                file.write(render.markdown(report) + "\n")
+        except OSError as error:
+            raise StoreError(f"cannot write {arguments.summary}: {error.strerror}; give another --summary") from error
+    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
+
+
+def _exit_code(report: Report) -> int:
+    from bench.gate.checks import FAIL
+
+    if FAIL in report.states:
+        return FAILED
+    return 0 if report.passed else INCOMPLETE
+
+
+def _power(arguments: argparse.Namespace, gate: Gate) -> int:
+    from bench.gate.plants import FAULTS
+    from bench.gate.power import power_table, read_effects
+    from bench.gate.samples import Folder
+
+    rows = power_table(gate, Folder.read(arguments.reference, gate), read_effects(arguments.effects))
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    else:
+        headers = ("fault", "cell", "seen best in", "shift", "in s", "caught")
+        shown = [
+            (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}")
+            for row in rows
+        ]
+        print(tabulate(shown, headers=headers, disable_numparse=True))
+        for fault in FAULTS.values():
+            if fault.caught_by:
+                print(f"{fault.name}: always caught, by the exact check '{fault.caught_by}'")
+    without = [
+        fault.name for fault in FAULTS.values() if not fault.caught_by and fault.name not in {r.fault for r in rows}
+    ]
+    for name in without:
+        print(f"{name}: not measured yet; gate --plant {name} --save does")
+    return INCOMPLETE if without else 0

@@ -1,0 +1,1 @@
+"""What is repeatable: `measure` compares fits of the same seed, `files` keeps what it found."""

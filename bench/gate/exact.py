@@ -1,0 +1,126 @@
+"""The exact part of the gate: what no seed noise excuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from bench.claims import Gap, Record
+from bench.data import data_hashes, load_split
+from bench.data.fingerprint import split_hash
+from bench.errors import BenchError
+from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check
+from bench.gate.config import Gate, GatedCell
+from bench.gate.samples import Folder, key_of, read
+from bench.gate.shifts import fresh_records
+from bench.registry import manifest
+
+TEST_SPLIT = "test10k"
+WITH_SEED = ("train50k", "heldout10k-of-train")  # splits that every seed draws for itself
+
+
+def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> Check:
+    """The reference answers what today's code would run: same recipe values, rows, data, draws and definitions."""
+    records = reference.cell(cell)
+    name = f"plan {cell.name}"
+    if not records:
+        return Check(name, MISSING, "no reference records")
+    for record, planned in zip(records, gate.planned(cell, [record["seed"] for record in records]), strict=True):
+        if planned.skip:
+            return Check(name, NOT_COMPARABLE, planned.skip)
+        both = [(planned.fit_key, planned.key), *([planned.twin_keys] if planned.twin_keys else [])]
+        if (record["fit_key"], record["key"]) in both:
+            continue
+        trained = record["fit_key"] in {fit_key for fit_key, _ in both}
+        what = "is measured" if trained else "is trained"
+        return Check(name, FAIL, f"it {what} otherwise than the reference was{_changed(record, planned.values)}")
+    return Check(name, PASS, f"{len(records)} reference records answer today's plan")
+
+
+def _changed(record: Record, values: Mapping[str, Any]) -> str:
+    old = record["recipe_values"]
+    names = [name for name in {**old, **values} if _plain(old.get(name)) != _plain(values.get(name))]
+    return "".join(f"; {name} was {old.get(name)}, is {values.get(name)}" for name in names)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def data_check(gate: Gate, reference: Folder, fresh: Folder) -> Check:
+    """Every data file is the one that the records were made from."""
+    today = data_hashes()
+    changed: set[str] = set()
+    records = [record for folder in (reference, fresh) for cell in gate.cells for record in folder.cell(cell)]
+    for record in records:
+        made_from = record["provenance"].get("data_sha256", {})
+        changed |= {name for name in made_from if today.get(name) != made_from[name]}
+    if changed:
+        return Check("data", FAIL, f"not the files of the records: {', '.join(sorted(changed))}")
+    return Check("data", PASS, f"{len(today)} hashes")
+
+
+def split_checks(gate: Gate, fresh: Folder) -> list[Check]:
+    """Every split has the rows that the gate file pins, when loaded here and in the fits of the fresh run."""
+    checks = [_loaded(name, pinned) for name, pinned in gate.splits.items()]
+    for cell in gate.cells:
+        if manifest(cell.approach).task != "mnist":
+            continue
+        for record in fresh_records(gate, cell, fresh):
+            if record["outcome"] != "done":
+                continue
+            name = f"{cell.split}/{record['seed']}" if cell.split in WITH_SEED else cell.split
+            checks.append(_trained_on(f"{cell.name}, seed {record['seed']}", name, gate, record))
+    return checks
+
+
+def _loaded(name: str, pinned: str) -> Check:
+    split, _, seed = name.partition("/")
+    try:
+        found = split_hash(load_split(split, int(seed or 0)))
+    except (BenchError, ValueError) as error:
+        return Check(f"split {name}", MISSING, str(error))
+    if found != pinned:
+        return Check(f"split {name}", FAIL, f"rows of hash {found}, pinned is {pinned[:12]}...")
+    return Check(f"split {name}", PASS, "")
+
+
+def _trained_on(title: str, name: str, gate: Gate, record: Record) -> Check:
+    found = record["provenance"].get("train_sha256")
+    title = f"rows learnt from, {title}"
+    if name not in gate.splits:
+        return Check(title, MISSING, f"the gate file pins no split '{name}'; its hash here is {found}")
+    if found != gate.splits[name]:
+        return Check(title, FAIL, f"not those of {name}: hash {found}, pinned is {gate.splits[name][:12]}...")
+    return Check(title, PASS, "")
+
+
+def label_check(gate: Gate, fresh: Folder) -> Check:
+    """The rows that the common protocol measured are the first ones of the official test set."""
+    y = load_split(TEST_SPLIT, 0).y.numpy()
+    n_seen = 0
+    for cell in gate.cells:
+        for record in fresh_records(gate, cell, fresh):
+            labels = fresh.store.scores(record).get("mnist/label")
+            if labels is None:
+                continue
+            n_seen += 1
+            if not (labels == y[: len(labels)]).all():
+                text = f"{cell.name}, seed {record['seed']}: not the rows of {TEST_SPLIT}"
+                return Check("rows measured", FAIL, text)
+    if not n_seen:
+        return Check("rows measured", MISSING, "no fresh record has its per-row scores")
+    return Check("rows measured", PASS, f"{n_seen} records, labels as in {TEST_SPLIT}")
+
+
+def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> Check:
+    """No two seeds share a number: gated metrics are continuous, so that a tie means that a seed was ignored."""
+    records = [*reference.cell(cell), *fresh_records(gate, cell, fresh)]
+    for metric in cell.metrics:
+        key = key_of(cell, metric.key)
+        values = [(record["seed"], read(record, key)) for record in records if record["outcome"] == "done"]
+        for (one, first), (other, second) in itertools.combinations(values, 2):
+            if one != other and not isinstance(first, Gap) and first == second:
+                return Check(f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {metric.key}: {first!r}")
+    return Check(f"seeds {cell.name}", PASS, f"{len(records)} differ")

@@ -1,0 +1,1 @@
+"""Ladders: from the published to the corrected number, one change at a time."""

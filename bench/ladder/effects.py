@@ -1,0 +1,82 @@
+"""What each rung changes: differences between numbers of the same seeds, from records and readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bench.claims import Gap, Record, metric
+from bench.ladder.rungs import Ladder, Place, Rung
+from bench.report.records import Results
+from bench.stats.paired import Paired, pair
+
+SEEDS = 3  # of a rung, where no other number is asked for
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A change of one quantity on one data set; without a common seed, why there is none."""
+
+    paired: Paired | None
+    gaps: tuple[Gap, ...] = ()  # of either number; also where only some seeds are missing
+
+
+class Numbers:
+    """The numbers of every seed, wherever they are stored."""
+
+    def __init__(self, results: Results, readings: Iterable[Record]) -> None:
+        """Index the readings by their fit."""
+        self.results = results
+        self._readings = {reading["fit_key"]: reading for reading in readings}
+
+    def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
+        """Return the number of every seed that has it, and why others have none."""
+        is_reading = place.source == "reading"
+        records = self.results.cell(place.approach, place.recipe, "common" if is_reading else place.source)
+        if not records:
+            return {}, (Gap("not run", f"`{command(place)}` measures it"),)
+        found: dict[int, float] = {}
+        gaps: dict[Gap, None] = {}
+        for record in sorted(records, key=lambda record: record["seed"]):
+            value = self._value(record, place)
+            if isinstance(value, Gap):
+                gaps[value] = None
+            else:
+                found[record["seed"]] = value
+        return found, tuple(gaps)
+
+    def _value(self, record: Record, place: Place) -> float | Gap:
+        if record["outcome"] != "done":
+            return Gap(record["outcome"], f"{place.fit_text()}, seed {record['seed']}: {record['reason']}")
+        if place.source != "reading":
+            return metric(record, place.key)
+        reading = self._readings.get(record["fit_key"])
+        if reading is None:
+            return Gap("not read", f"`{command(place)}` reads it from the fits that are kept where they were made")
+        return metric(reading, place.key)
+
+    def effect(self, before: Place, after: Place) -> Effect:
+        """Return the difference after minus before over the seeds that have both."""
+        first, gaps = self.by_seed(before)
+        second, more = self.by_seed(after)
+        found = pair(first, second)
+        gaps = tuple(dict.fromkeys((*gaps, *more)))
+        if found is None and not gaps:
+            gaps = (Gap("not run", f"no seed has both; `{command(after)}` measures the first seeds"),)
+        return Effect(found, gaps)
+
+
+def command(place: Place, n_seeds: int = SEEDS) -> str:
+    """Return the command that makes a number."""
+    if place.source == "reading":
+        return f"python -m bench ladder {place.approach} --run --seeds {n_seeds}"
+    recipe = f"--recipe {place.recipe} --protocol {place.source}"
+    return f"python -m bench run {place.approach} {recipe} --seeds {n_seeds}"
+
+
+def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str, str], Effect]]]:
+    """Return the rungs in order, each with its effect on every (data set, quantity)."""
+    return [
+        (rung, {what: numbers.effect(before, after) for what, (before, after) in rung.numbers.items()})
+        for rung in ladder.rungs
+    ]

@@ -1,0 +1,125 @@
+"""Numbers that a ladder asks for and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+
+geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
+argmax of mean logits is that of mean log-probabilities)
+normalised_geometric_entropy                       its entropy, nats
+refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
+pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
+that the prediction uses removed, lowest score first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bench.errors import DataMissing, Unsupported, unknown_name
+from bench.interface import Posterior, Split
+from bench.measuring import draws_of, predict_split
+from bench.metrics import classification
+from bench.metrics.arrays import FloatArray, IntArray
+from bench.metrics.draws import DrawSummary
+from bench.metrics.pruning import prune
+from bench.metrics.refusal import MEDIAN_RULE, RefusalRule
+from bench.protocols import N_CLASSES, Common
+
+VERSION = 1  # raise when a definition changes
+TEST, TEST_SPLIT = "mnist", "test10k"
+PRUNED = "pruned_used_accuracy"
+
+Reader = Callable[[DrawSummary, IntArray, float], float | None]
+
+
+class Key(NamedTuple):
+    """A name taken apart."""
+
+    dataset: str
+    name: str
+    parameter: float  # 0 where the name has none
+
+
+def read_keys(
+    posterior: Posterior, protocol: Common, keys: Sequence[str]
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Return the numbers of a posterior, and the reasons for those that it does not have.
+
+    Args:
+        posterior: of a classifier.
+        protocol: gives data sets, rows and number of draws.
+        keys: names as in the module's docstring.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    metrics: dict[str, float | None] = {}
+    missing: dict[str, str] = {}
+    wanted = {key: parse(key) for key in keys}
+    for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
+        mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
+        try:
+            found = _read_data_set(posterior, protocol, dataset, mine)
+        except (DataMissing, Unsupported) as error:
+            missing.update(dict.fromkeys(mine, str(error)))
+            continue
+        for text, value in found.items():
+            if value is None or not np.isfinite(value):
+                missing[text] = "every row is refused" if value is None else "the number is not finite"
+            else:
+                metrics[text] = value
+    return metrics, missing
+
+
+def parse(text: str) -> Key:
+    """Take a name apart; raises ConfigError for an unknown one."""
+    dataset, _, rest = text.partition("/")
+    name, _, parameter = rest.partition("@")
+    if name not in (PRUNED, *READERS):
+        raise unknown_name("reading of a ladder", name, (PRUNED, *READERS))
+    return Key(dataset, name, float(parameter) if parameter else 0.0)
+
+
+def _read_data_set(
+    posterior: Posterior, protocol: Common, dataset: str, keys: Mapping[str, Key]
+) -> dict[str, float | None]:
+    inside = dataset == TEST
+    split = protocol.split(TEST_SPLIT) if inside else protocol.ood(dataset)
+    found: dict[str, float | None] = {
+        text: _pruned_used(posterior, split, key.parameter) for text, key in keys.items() if key.name == PRUNED
+    }
+    others = {text: key for text, key in keys.items() if key.name != PRUNED}
+    if others:
+        alone = posterior if inside else posterior.per_row()  # as the common protocol predicts
+        draws = draws_of(alone, protocol.budget.draws)
+        summary = predict_split(alone, split, draws, N_CLASSES).summary
+        labels = split.y.numpy()
+        found.update({text: READERS[key.name](summary, labels, key.parameter) for text, key in others.items()})
+    return found
+
+
+def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:
+    keep = prune(posterior.weights(), fraction, used_only=True)
+    network = posterior.masked(keep).mean_network()
+    return int(predict_split(network, split, range(1), N_CLASSES).hits[0]) / len(split)
+
+
+def geometric(summary: DrawSummary) -> FloatArray:
+    """Return the logarithm of the normalised geometric mean of the draws' probabilities, [N, K]."""
+    logs = summary.mean_log_probs
+    return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
+
+
+def _rule(threshold: float) -> RefusalRule:
+    return RefusalRule(MEDIAN_RULE.quantile, threshold)
+
+
+READERS: Mapping[str, Reader] = {
+    "geometric_accuracy": lambda summary, labels, _: classification.accuracy(geometric(summary), labels),
+    "geometric_nll": lambda summary, labels, _: classification.nll(geometric(summary), labels),
+    "geometric_ece": lambda summary, labels, _: classification.ece(np.exp(geometric(summary)), labels),
+    "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
+    "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
+    "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
+}

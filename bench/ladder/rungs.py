@@ -1,0 +1,113 @@
+"""What a ladder is made of.
+
+A rung compares two numbers of the same seed. Corrections, variants and controls are trained apart and measured alike,
+by the common protocol; a rung of measuring reads two numbers of one fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+STORED = {
+    "accuracy": "accuracy",
+    "nll": "nll",
+    "ece": "ece",
+    "entropy": "predictive_entropy",
+    "auroc": "auroc_predictive_entropy",
+    "refusal": "refusal_rate",
+}
+"""Quantities of a ladder and their names in a record of the common protocol."""
+INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")
+OUTSIDE = ("entropy", "auroc", "refusal")
+MNIST = "mnist"
+OOD = ("noise_gaussian", "noise_uniform", "letters", "fashion_mnist", "notmnist459")
+SOURCES = ("published", "common", "reading")
+ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control", "variant", "measuring"
+
+
+class Place(NamedTuple):
+    """A number of every seed: which fit, and where it is stored."""
+
+    approach: str
+    recipe: str
+    source: str  # protocol of the record, or "reading"
+    key: str
+
+    def fit_text(self) -> str:
+        """Return the fit's name for people."""
+        return f"{self.approach} {self.recipe}"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One change, and for each (data set, quantity) the numbers before and after it."""
+
+    name: str
+    kind: str
+    title: str
+    numbers: Mapping[tuple[str, str], tuple[Place, Place]]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What may have made a reported number: without it (before) and with it (after)."""
+
+    name: str
+    before: Place
+    after: Place
+    chain: bool  # one of those that lead from the baseline to the number and add up
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a reported number, answered from records."""
+
+    question: str
+    claim: str
+    baseline: str
+    number: Place
+    baseline_number: Place
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All rungs of an approach."""
+
+    approach: str
+    ood: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+    question: Question | None = None
+
+    def places(self) -> Iterator[Place]:
+        """Yield every number that the ladder needs."""
+        for rung in self.rungs:
+            for pair in rung.numbers.values():
+                yield from pair
+        yield from self.start().values()
+        if self.question is not None:
+            yield self.question.number
+            yield self.question.baseline_number
+            for cause in self.question.causes:
+                yield cause.before
+                yield cause.after
+
+    def start(self, recipe: str = "published") -> dict[tuple[str, str], Place]:
+        """Return where the numbers of a recipe stand, measured by the common protocol."""
+        return common(self.approach, recipe, self.ood)
+
+
+def between(
+    before: tuple[str, str], after: tuple[str, str], ood: tuple[str, ...]
+) -> dict[tuple[str, str], tuple[Place, Place]]:
+    """Return the numbers of two fits, each (approach, recipe), in the common protocol."""
+    first, second = common(*before, ood), common(*after, ood)
+    return {what: (first[what], second[what]) for what in first}
+
+
+def common(approach: str, recipe: str, ood: tuple[str, ...]) -> dict[tuple[str, str], Place]:
+    """Return where a fit's numbers stand in the common protocol."""
+    wanted = [(MNIST, name) for name in INSIDE] + [(dataset, name) for dataset in ood for name in OUTSIDE]
+    return {(dataset, name): Place(approach, recipe, "common", f"{dataset}/{STORED[name]}") for dataset, name in wanted}

@@ -1,0 +1,125 @@
+"""What the page shows: everything that one results folder says under one set of conditions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.claims import PUBLISHED, Claim, Record, load_claims
+from bench.errors import ConfigError
+from bench.report import tables
+from bench.report.cells import Table
+from bench.report.page.parts import audit_tables, fault_tables, ladder_tables
+from bench.report.records import Results
+from bench.stats.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from bench.figures.figure import Figure
+    from bench.store import Store
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SOURCES = PUBLISHED.parent / "sources.toml"
+
+
+@dataclass(frozen=True)
+class Content:
+    """The material of a page; `record_files` and `speed_files` lead to what its numbers were read from."""
+
+    results: Results  # of the conditions that were asked for
+    records: Sequence[Record]  # of all conditions
+    record_files: Mapping[str, Path]  # by key
+    speeds: Sequence[Record]
+    speed_files: Mapping[str, Path]  # by hash
+    problems: Sequence[str]  # files that cannot be trusted, and why
+    claims: Sequence[Claim]
+    verdicts: Sequence[Verdict]
+    tables: Mapping[str, Table]
+    documents: Mapping[str, Mapping[str, Any]]  # title, author, link, ... by the name that claims give as source
+    figures: Sequence[Figure] = ()
+    audits: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document; each table has its own name
+    ladders: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # the same
+    faults: Sequence[Table] = ()
+
+
+def collect(
+    root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32", with_figures: bool = True
+) -> Content:
+    """Read a results folder; raises ConfigError if the claims or the list of their documents cannot be read."""
+    from bench.figures.catalogue import figures
+    from bench.registry import manifests
+    from bench.store import Store
+    from bench.throughput import files
+
+    store, claims, kind = Store(root), load_claims(), device.split(":")[0]
+    records, problems = store.all_records()
+    speeds, untrusted = files.read_all(root)
+    chosen = tables.select(records, profile, kind, precision)
+    results, verdicts = tables.verdicts_of(chosen, claims)
+    made = tables.build_tables(chosen, claims, speeds=speeds)
+    made["precision"] = tables.precision_table(records, profile, kind, manifests(), store.scores)
+    ladders, changed = _ladders(results, store, claims)
+    trials, altered = _faults(root)
+    return Content(
+        results=results,
+        records=records,
+        record_files={record["key"]: store.record_path(record) for record in records},
+        speeds=speeds,
+        speed_files={record["sha256"]: files.path_of(root, record) for record in speeds},
+        problems=[*(problem.reason for problem in problems), *untrusted, *changed, *altered],
+        claims=claims,
+        verdicts=verdicts,
+        tables=made,
+        documents=load_documents(),
+        figures=figures(root, profile, kind, precision) if with_figures else (),
+        audits=_audits(chosen),
+        ladders=ladders,
+        faults=trials,
+    )
+
+
+def _audits(records: Sequence[Record]) -> dict[str, list[Table]]:
+    """Return what the audit's rules say of each document, as it was read: a page runs no document's code."""
+    from bench.audit.documents import DOCUMENTS, audit_documents
+
+    return audit_tables(finding.as_json() for finding in audit_documents(list(DOCUMENTS), list(records), run=False))
+
+
+def _ladders(results: Results, store: Store, claims: Sequence[Claim]) -> tuple[dict[str, list[Table]], list[str]]:
+    """Return the ladders of each document, and what is wrong with files that they read."""
+    from bench.ladder.answer import answer
+    from bench.ladder.effects import Numbers, effects
+    from bench.ladder.readings import read_all
+    from bench.ladder.selection import chosen
+    from bench.report.ladder import ladder_table
+
+    readings, problems = read_all(store)
+    numbers = Numbers(results, readings)
+    made = {}
+    for one in chosen(()):
+        said = answer(one.question, numbers, claims) if one.question else ""
+        made[one.approach] = ladder_table(one, effects(one, numbers), numbers, one.ood, said)
+    return ladder_tables(made, results.manifests), problems
+
+
+def _faults(root: Path) -> tuple[list[Table], list[str]]:
+    from bench.faults.files import read_all
+    from bench.faults.summary import lines
+
+    found, problems = read_all(root)
+    return fault_tables({name: lines(name, each["figures"]) for name, each in found.items()}), problems
+
+
+def load_documents(path: Path = SOURCES) -> dict[str, dict[str, Any]]:
+    """Read who wrote which document, and where it is; raises ConfigError."""
+    try:
+        found: dict[str, dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"the list of documents {path} cannot be read: {error}") from error
+    return found

@@ -1,0 +1,62 @@
+"""Figures inside the page: as data, so that no other file is needed and the ids of two drawings cannot clash."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from bench.figures.style import style
+
+if TYPE_CHECKING:
+    from bench.figures.figure import Figure
+
+LARGEST_SVG = 200_000  # bytes; a larger drawing is embedded as pixels
+PIXELS_PER_INCH = 144
+PLAIN = " !$'()*+,-./:;=?@[]^_`{|}~"  # in an address inside quotation marks; not \" & < > # %
+CSS_PIXELS_PER_INCH = 96
+
+
+@dataclass(frozen=True)
+class Image:
+    """One figure ready to be shown."""
+
+    id: str
+    title: str
+    caption: str
+    address: str  # data:...
+    width: int  # CSS pixels
+    height: int
+
+
+def embed(figures: Iterable[Figure]) -> list[Image]:
+    """Draw figures; equal records give equal bytes."""
+    return [_embed(figure) for figure in figures]
+
+
+def _embed(figure: Figure) -> Image:
+    with style():
+        drawing = figure.draw()
+        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
+        content, kind = _bytes(drawing, "svg", {"Date": None}), "svg+xml"
+        if len(content) > LARGEST_SVG:
+            content, kind = _bytes(drawing, "png", {"Software": None}), "png"
+    data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
+    address = f"data:image/{kind}{data}"
+    return Image(f"figure-{figure.name}", figure.title, figure.caption, address, width, height)
+
+
+def _as_text(svg: str) -> str:
+    """Return a drawing as part of an address, which is a quarter smaller than base64, with paths to 0.01 of a point."""
+    short = re.sub(r'(?<= d=")[^"]+', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
+    return quote(" ".join(short.split()), safe=PLAIN)
+
+
+def _bytes(drawing: object, form: str, metadata: dict[str, None]) -> bytes:
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format=form, metadata=metadata, dpi=PIXELS_PER_INCH)  # type: ignore[attr-defined]
+    return buffer.getvalue()

@@ -1,0 +1,102 @@
+"""Has the mean of m fresh runs left the interval that k reference runs predict for it, and how surely would we see it?
+
+For k reference runs with mean a and standard deviation s (k - 1 below) and m fresh runs with mean b of the same normal
+quantity, (b - a) / (s sqrt(1/m + 1/k)) ~ t(k - 1): the spread is the reference's alone, so that a fresh run need not
+show what its own spread is  (Hahn & Meeker 1991, Statistical Intervals, section 4.8).
+
+An alarm needs both a p-value below alpha and a difference above the margin. How often that happens, with and without a
+shift, is computed for runs whose true standard deviation is the one that the reference shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+LEVEL = 0.95
+POWER = 0.8  # chance of an alarm from which a shift counts as seen
+_GRID = 2_000
+
+
+@dataclass(frozen=True)
+class Design:
+    """One gated quantity: what decides how often it alarms."""
+
+    sd: float  # of the reference runs
+    k: int  # reference runs, at least 2
+    m: int  # fresh runs
+    margin: float  # the difference that would matter
+
+    @property
+    def standard_error(self) -> float:
+        """Return the standard deviation of fresh mean minus reference mean."""
+        return self.sd * math.sqrt(1 / self.m + 1 / self.k)
+
+    def half_width(self, level: float = LEVEL) -> float:
+        """Return the half-width of the two-sided prediction interval for the mean of the fresh runs."""
+        return float(stats.t.ppf(0.5 + level / 2, self.k - 1)) * self.standard_error
+
+    def p_value(self, difference: float) -> float:
+        """Return the two-sided p-value of a difference of means; without any spread 1 for none, else 0."""
+        if difference == 0:
+            return 1.0
+        if self.sd == 0:
+            return 0.0
+        return float(2 * stats.t.sf(abs(difference) / self.standard_error, self.k - 1))
+
+    def alarm_rate(self, shift: float, alpha: float) -> float:
+        """Return how often a p-value below `alpha` and a difference above the margin come together.
+
+        Both sets of runs are thought to be made anew, the fresh ones with their mean moved by `shift`. The difference
+        of means and the reference's standard deviation are independent, so that one integral over the latter is left.
+        """
+        if self.sd == 0:
+            return float(abs(shift) > self.margin)
+        spreads, weights = _spreads(self.k)
+        critical = float(stats.t.isf(alpha / 2, self.k - 1))
+        limit = np.maximum(self.margin / self.standard_error, critical * spreads)
+        away = abs(shift) / self.standard_error
+        alarms = stats.norm.sf(limit - away) + stats.norm.cdf(-limit - away)
+        return float(weights @ alarms)
+
+    def smallest_shift(self, alpha: float, power: float = POWER) -> float:
+        """Return the smallest shift that alarms with probability `power`."""
+        low, high = 0.0, self.margin + self.sd
+        if self.sd == 0:
+            return self.margin
+        while self.alarm_rate(high, alpha) < power:
+            low, high = high, 2 * high
+        while high - low > 1e-4 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.alarm_rate(middle, alpha) < power else (low, middle)
+        return high
+
+
+def false_alarm_rate(designs: Iterable[Design], alpha: float) -> float:
+    """Return how often unchanged code alarms somewhere, Holm's procedure at `alpha` over independent quantities.
+
+    Holm's procedure rejects nothing unless the smallest p-value is below alpha over the number of quantities, which is
+    therefore the level of each. Quantities of one fit depend on each other, which only makes alarms rarer; a small
+    p-value whose difference is below its margin lets the next be judged more mildly, which `test_gate_stats` shows
+    to be negligible.
+    """
+    found = list(designs)
+    none = math.prod(1 - design.alarm_rate(0.0, alpha / len(found)) for design in found)
+    return 1 - none
+
+
+@functools.cache
+def _spreads(k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return standard deviations of k standard normal runs and their weights, which add up to one.
+
+    Midpoints in the cube root of the probability: rare alarms come from runs that happen to lie close together.
+    """
+    root = (np.arange(_GRID) + 0.5) / _GRID
+    weights = 3 * root**2
+    return np.sqrt(stats.chi2.ppf(root**3, k - 1) / (k - 1)), weights / weights.sum()

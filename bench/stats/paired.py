@@ -1,0 +1,88 @@
+"""Differences between two measurements of the same seeds, with the t interval of their mean.
+
+Of n differences with mean d and standard deviation s (n - 1 below) it is d +- t(n - 1, .975) s / sqrt(n)
+(Student 1908). Two rungs of a ladder share their seeds' streams (initial weights, order of images, noise images), so
+that what the seed alone moves cancels. Fractions within a few counts of 0 or 1 are skewed and the rule is rough there:
+`reaches_an_end` says where.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scipy import special
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One number of the same seeds, before and after a change; at least one seed."""
+
+    seeds: tuple[int, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        """Return the number of seeds."""
+        return len(self.seeds)
+
+    @property
+    def differences(self) -> tuple[float, ...]:
+        """Return after minus before, seed by seed."""
+        return tuple(b - a for a, b in zip(self.before, self.after, strict=True))
+
+    @property
+    def mean(self) -> float:
+        """Return the mean difference."""
+        return statistics.fmean(self.differences)
+
+    @property
+    def half_width(self) -> float | None:
+        """Return the half-width of the 95 % interval of the mean difference, None for one seed."""
+        if self.n < 2:
+            return None
+        quantile = float(special.stdtrit(self.n - 1, 0.5 + LEVEL / 2))
+        return quantile * statistics.stdev(self.differences) / math.sqrt(self.n)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of the mean difference, None for one seed."""
+        half = self.half_width
+        return None if half is None else (self.mean - half, self.mean + half)
+
+    @property
+    def identical(self) -> bool:
+        """Return whether the change left the number of every seed exactly as it was."""
+        return self.before == self.after
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Return whether the interval tells the difference from zero; one seed never does."""
+        found = self.interval
+        return found is not None and not self.identical and not found[0] <= 0 <= found[1]
+
+    def reaches_an_end(self) -> bool:
+        """Return whether, of a fraction, the interval around `after` leaves [0, 1]: then the t rule is rough."""
+        found = self.interval
+        if found is None:
+            return False
+        start = statistics.fmean(self.before)
+        return start + found[0] < 0 or start + found[1] > 1
+
+
+def pair(before: Mapping[int, float], after: Mapping[int, float]) -> Paired | None:
+    """Return the numbers of the seeds that both have, None if there is no such seed.
+
+    Args:
+        before: number of each seed.
+        after: number of each seed after the change.
+    """
+    seeds = tuple(sorted(before.keys() & after.keys()))
+    if not seeds:
+        return None
+    return Paired(seeds, tuple(before[seed] for seed in seeds), tuple(after[seed] for seed in seeds))

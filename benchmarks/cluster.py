@@ -1,0 +1,68 @@
+"""What a task of a cluster costs beyond its fit, on this machine's loopback: python -m benchmarks.cluster.
+
+Milliseconds a task, one at a time on one worker: Dask's own, with a child that says one line, with a parcel of the size
+of eight fitted networks, and with a child that imports what a fit needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.plan import Selection
+from bench.remote.dask_pool import DaskPool, start_local
+from bench.remote.jobs import plan_job
+from bench.remote.task import make_task
+
+PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
+
+
+def main() -> None:
+    """Print the table."""
+    job = {**plan_job(Selection(approaches=("uniform",))), "options": {"threads": 1}}
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
+        said = _program(Path(folder) / "said", 'echo \'{"kind": "end"}\'')
+        parcel = {"fits/0/posterior.safetensors": os.urandom(PARCEL_BYTES)}
+        back = _program(
+            Path(folder) / "back",
+            f'read job; root=$(echo "$job" | sed \'s/.*"root": "\\([^"]*\\)".*/\\1/\'); mkdir -p $root/records; '
+            f'head -c {PARCEL_BYTES} /dev/zero > $root/records/all; echo \'{{"kind": "end"}}\'',
+        )
+        _show("Dask alone", 200, lambda: pool.client.submit(os.getpid, pure=False).result())
+        _show("with a child that says one line", 50, lambda: _do(pool, job, {}, said))
+        _show(f"with {PARCEL_BYTES >> 20} MiB there", 10, lambda: _do(pool, job, parcel, said))
+        _show(f"with {PARCEL_BYTES >> 20} MiB back", 10, lambda: _do(pool, job, {}, back))
+        _show("with a child that imports what a fit needs", 5, lambda: _do(pool, job, {}, sys.executable))
+
+
+def _program(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def _do(pool: DaskPool, job: dict[str, object], files: dict[str, bytes], python: str) -> None:
+    for _ in pool.do(make_task(job, files, python)):
+        pass
+
+
+def _show(what: str, repeats: int, action: Callable[[], object]) -> None:
+    action()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - start)
+    low, middle, high = (1000 * value for value in (min(seconds), statistics.median(seconds), max(seconds)))
+    sys.stdout.write(f"{what}: {middle:.1f} ms a task ({low:.1f} - {high:.1f}, {repeats} tasks)\n")
+
+
+if __name__ == "__main__":
+    main()

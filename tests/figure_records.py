@@ -1,0 +1,137 @@
+"""A results folder with made-up records of every approach, as large as figures need and no larger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from synthetic import record
+
+from bench.canonical import digest
+from bench.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
+from bench.store import Store
+
+DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
+SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")
+CLASSIFIERS = ("dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb")
+STEPS = {"dropout_fcn": "published+cross-entropy", "pyro_hidden_layer": "published+kl-sign"}  # rungs of ladders
+SCORED = ("pyro_random_module", "mlp", "linear_bbb")  # with per-row scores: figures of all six take long to draw
+
+
+def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> None:
+    """Write records of every approach under a folder."""
+    store = Store(root)
+    for seed in seeds:
+        for approach in (*CLASSIFIERS, "toy_mlp", "toy_bbb"):
+            store.write(_published(approach, seed, profile))
+        for approach in CLASSIFIERS:
+            for recipe in ("published", "corrected"):
+                scores = _scores(approach, seed) if approach in SCORED and recipe == "published" else None
+                store.write(_common(approach, recipe, seed, profile), scores)
+        for approach, recipe in STEPS.items():
+            store.write(_common(approach, recipe, seed, profile))
+        for approach in ("toy_mlp", "toy_bbb"):
+            store.write(_toy(approach, seed, profile))
+
+
+def _named(approach: str, recipe: str, protocol: str, seed: int, profile: str, **more: Any) -> dict[str, Any]:
+    made = record(approach, recipe, protocol, seed=seed, profile=profile, **more)
+    return {**made, "key": digest([approach, recipe, protocol, seed]), "fit_key": _fit_key(approach, recipe, seed)}
+
+
+def _fit_key(approach: str, recipe: str, seed: int) -> str:
+    return digest([approach, recipe, seed])
+
+
+def _published(approach: str, seed: int, profile: str) -> dict[str, Any]:
+    """Return a record that holds each reported number, a little off."""
+    metrics: dict[str, float] = {}
+    epochs: dict[int, dict[str, Any]] = {}
+    for claim in load_claims():
+        if claim.approach != approach or measured_key(claim)[0] == CLOSED_FORM:
+            continue
+        stage, key = measured_key(claim)
+        value = claim.value + (0.3 + 0.1 * seed) * claim.margin
+        value *= NATS_PER_BIT if claim.unit == "bits" else 1
+        if stage == "final":
+            metrics[key] = value
+        else:
+            epochs.setdefault(int(stage.partition(":")[2]), {})[key] = value
+    last = max(epochs)
+    log = [{"epoch": number, "seconds": 1.0, **epochs.get(number, {})} for number in range(1, last + 1)]
+    place = "mnist/heldout10k-of-train"
+    votes = [[28, 2, *[0] * 8], [10, 8, 7, 5, *[0] * 6]] * 4
+    uncertain = {"rows": [5, 7, 60, 8, 9, 10, 11, 12], "votes": votes, "scanned": 90}
+    arrays = {f"{place}/first_uncertain": uncertain} if approach in CLASSIFIERS[:2] else {}
+    return _named(approach, "published", "published", seed, profile, metrics=metrics, epochs=log, arrays=arrays)
+
+
+def _common(approach: str, recipe: str, seed: int, profile: str) -> dict[str, Any]:
+    shift = 0.01 * seed + (0.02 if recipe == "corrected" else 0.0)
+    metrics = {"mnist/accuracy": 0.9 + shift, "mnist/ece": 0.02 + shift}
+    metrics |= {f"{name}/auroc_predictive_entropy": 0.8 + shift for name in SETS[1:]}
+    edges = np.linspace(0, 1, 16)
+    count = [0] * 7 + [10, 30, 40, 60, 90, 200, 300, 800]
+    middle = ((edges[1:] + edges[:-1]) / 2).tolist()
+    known = [value if n else None for value, n in zip(middle, count, strict=True)]
+    coverage = np.linspace(0.01, 1, 30)
+    risk = np.maximum(0, 0.1 * coverage - 0.04)
+    shares = (0.0, 0.5, 0.75, 0.95, 1.0)
+    rows = [
+        {"fraction": share, "network": network, "accuracy": (0.9 + shift) * (1 - share**8) + 0.098 * share**8}
+        for share in shares
+        for network in (("mean", "30 draws") if share in (0.0, 0.5) else ("mean",))
+    ]
+    arrays = {
+        "mnist/reliability": {
+            "accuracy": known,
+            "confidence": known,
+            "count": count,
+            "lower": edges[:-1].tolist(),
+            "upper": edges[1:].tolist(),
+        },
+        "mnist/risk_coverage": {"coverage": coverage.tolist(), "risk": risk.tolist()},
+        "pruning": {"score": "|mu|/sigma", "rows": rows},
+    }
+    timings = {"valid": recipe == "published", "fit_s": 40.0, "predict_s": 5.0, "predict_images": 10_000}
+    timings |= {"predict_draws": 1 if approach == "mlp" else 100, "reason": ""}
+    return _named(approach, recipe, "common", seed, profile, metrics=metrics, arrays=arrays, timings=timings)
+
+
+def _scores(approach: str, seed: int) -> dict[str, Any]:
+    """Return per-row scores as the common protocol stores them; half of the kept rows are refused."""
+    noise = np.random.default_rng([seed, len(approach)])
+    draws = 1 if approach == "mlp" else DRAWS
+    found: dict[str, Any] = {}
+    for place, name in enumerate(SETS):
+        logits = noise.normal(0, 40, (draws, KEPT, CLASSES))
+        logits[:, ::2] = 0
+        logits[:, ::2, place] = 30
+        log_probs = logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        found[f"{name}/draws"] = (log_probs - logits.max(-1, keepdims=True)).astype(np.float16)
+        entropy = noise.uniform(0, 1 if name == "mnist" else 2.3, ROWS)
+        found[f"{name}/predictive_entropy"] = entropy.astype(np.float16)
+        found[f"{name}/label"] = np.full(ROWS, 0 if name == "mnist" else -1, np.int8)
+    return found
+
+
+def _toy(approach: str, seed: int, profile: str) -> dict[str, Any]:
+    def curve(reach: float) -> dict[str, Any]:
+        x = np.linspace(-reach, reach, 41)
+        mean = np.cos(x) + seed
+        width = 1.0 if approach == "toy_bbb" else 0.0
+        named = {"x": x, "mean": mean, "lower": mean - width, "upper": mean + width}
+        return {name: values.tolist() for name, values in named.items()}
+
+    metrics = {"toy/band_width_near": 2.0, "toy/band_width_far": 4.0} if approach == "toy_bbb" else {}
+    arrays = {"toy/near": curve(5.0), "toy/far": curve(100.0)}
+    return _named(approach, "published", "common", seed, profile, metrics=metrics, arrays=arrays)
+
+
+def add_fit(root: Path, approach: str = "mxnet_bbb", seed: int = 0) -> None:
+    """Write a fitted posterior of means and standard deviations."""
+    store = Store(root)
+    tensors = {"mu": torch.linspace(-0.2, 0.2, 800), "sigma": torch.full((800,), 0.05)}
+    store.write_tensors(store.fit_path(_fit_key(approach, "published", seed), "posterior"), tensors, {})

@@ -1,0 +1,149 @@
+"""Folders of records as a gate reads them: the plan's real keys, numbers made up by the tests."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+
+import numpy as np
+
+from bench.data import data_hashes, load_split
+from bench.data.fingerprint import split_hash
+from bench.gate.config import load_gate
+from bench.gate.fresh import AGAIN, blind_cells
+from bench.store import Store
+
+N_ROWS = 40  # of the test set, in the made-up records
+
+TEXT = """
+schema = 1
+profile = "epoch1"
+device = "cpu"
+precision = "float32"
+alpha = 0.05
+reference_seeds = 8
+fresh_seeds = [1000, 1001, 1002]
+limit_s = 720
+
+[repeat]
+seed = 0
+cells = ["mlp/published/common"]
+
+[[gated]]
+approach = "mlp"
+recipes = ["published", "corrected"]
+protocol = "common"
+metrics = [
+    {{ key = "last epoch/mnist/{{train}}/train_loss", margin = 0.02, reason = "r" }},
+    {{ key = "mnist/nll", margin = 0.02, reason = "r" }},
+]
+
+[[gated]]
+approach = "toy_bbb"
+recipes = ["published"]
+protocol = "common"
+seeds = 2
+metrics = [{{ key = "toy/rmse", margin = 0.1, reason = "r" }}]
+
+[splits]
+train60k = "{train60k}"
+test10k = "{test10k}"
+"""
+
+
+@functools.cache
+def split_sha(name):
+    return split_hash(load_split(name, 0))
+
+
+@functools.cache
+def first_labels():
+    return load_split("test10k", 0).y.numpy()[:N_ROWS].astype(np.int8)
+
+
+def gate_file(folder, more="", old="", new=""):
+    path = folder / "gate.toml"
+    text = TEXT.format(train60k=split_sha("train60k"), test10k=split_sha("test10k"))
+    assert old in text
+    path.write_text(text.replace(old, new, 1) + more)
+    return path
+
+
+def record(planned, metrics, epochs, **changes):
+    zeros = {"fraction": 1.0, "network": "mean", "nll": math.log(10), "accuracy": float((first_labels() == 0).mean())}
+    made = {
+        "commit": "0123456789abcdef",
+        "cpu": "made-up CPU",
+        "threads": 2,
+        "versions": {"torch": "2.13.0"},
+        "source_sha256": "s",
+        "data_sha256": data_hashes(),
+        "train_sha256": split_sha("train60k"),
+    }
+    return {
+        "schema": 1,
+        **planned.naming(),
+        "outcome": "done",
+        "reason": "",
+        "metrics": metrics,
+        "missing": {},
+        "arrays": {"pruning": {"rows": [zeros]}} if planned.approach == "mlp" else {},
+        "epochs": epochs,
+        "timings": {"valid": True, "reason": ""},
+        "model": {},
+        "recipe_values": dict(planned.values),
+        "corrections": [],
+        "provenance": made,
+        **changes,
+    }
+
+
+def numbers(cell, seed, shift=0.0):
+    """Return metrics and epochs of a cell: normal, sd .01, named by the seed."""
+    source = np.random.default_rng([seed, len(cell.name)])
+    values = 0.3 + 0.01 * source.normal(size=2) + shift
+    if cell.approach == "toy_bbb":
+        return {"toy/rmse": values[0]}, []
+    return {"mnist/nll": values[0]}, [{"epoch": 1, "seconds": 1.0, "mnist/train60k/train_loss": values[1]}]
+
+
+def write(store, made):
+    scores = {"mnist/label": first_labels()} if made["approach"] == "mlp" and made["outcome"] == "done" else None
+    return store.write(copy.deepcopy(made), scores)
+
+
+def planned_records(gate, cell, seeds, apart=False, shift=0.0):
+    return [
+        record(planned, *numbers(cell, planned.seed, shift))
+        for planned in gate.planned(cell, tuple(seeds), apart=apart)
+    ]
+
+
+def reference_folder(root, gate, n_seeds=8):
+    store = Store(root)
+    for cell in gate.cells if n_seeds else ():
+        for made in planned_records(gate, cell, range(n_seeds)):
+            write(store, made)
+    return store
+
+
+def fresh_folder(root, gate, shift=0.0, shifted="mlp/published/common"):
+    store = Store(root)
+    for cell in gate.cells:
+        for made in planned_records(gate, cell, gate.seeds_of(cell), shift=shift if cell.name == shifted else 0.0):
+            write(store, made)
+    for name in gate.repeated:
+        for made in planned_records(gate, gate.cell(name), [gate.repeat_seed], apart=True):
+            write(store, made)
+            write(Store(root / AGAIN), made)
+    (blind,) = blind_cells(gate)
+    write(store, record(blind, {"mnist/nll": math.log(10), "letters/predictive_entropy": math.log(10)}, []))
+    return store
+
+
+def folders(tmp_path, **options):
+    """Return the gate's file, its content and an unchanged reference and fresh run."""
+    path = gate_file(tmp_path, **options)
+    gate = load_gate(path)
+    return path, gate, reference_folder(tmp_path / "reference", gate), fresh_folder(tmp_path / "fresh", gate)

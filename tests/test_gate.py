@@ -1,0 +1,348 @@
+"""The gate on records with made-up numbers: unchanged code passes, everything else does not, and says why."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from gate_folders import folders, fresh_folder, gate_file, numbers, planned_records, reference_folder, write
+
+from bench.cli import main
+from bench.commands.options import FAILED, INCOMPLETE, USAGE
+from bench.gate.config import load_gate
+from bench.gate.fresh import AGAIN
+from bench.store import Store, read_record
+
+PUBLISHED = "mlp/published/common"
+
+
+def command(tmp_path, path, *more):
+    places = ["--reference", str(tmp_path / "reference"), "--fresh", str(tmp_path / "fresh")]
+    return main(["gate", "--gate", str(path), *places, *more])
+
+
+def judged(tmp_path, path, capsys):
+    code = command(tmp_path, path, "--json")
+    found = json.loads(capsys.readouterr().out)
+    states = {f"{row['cell']} {row['metric']}": row["state"] for row in found["metrics"]}
+    states |= {check["name"]: check["state"] for check in found["checks"]}
+    return code, {name: state for name, state in states.items() if state not in ("pass", "not comparable")}, found
+
+
+def change(store, pattern, **changes):
+    """Change fields of the records whose files fit a pattern; a dict updates the field."""
+    paths = sorted(store.records.glob(f"{pattern}.json"))
+    assert paths
+    for path in paths:
+        old = read_record(path)
+        new = {name: {**old[name], **value} if isinstance(value, dict) else value for name, value in changes.items()}
+        store.write({**old, **new})
+
+
+def test_an_unchanged_rerun_passes(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path)
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (0, {})
+    assert found["passed"]
+    assert 0 < found["false_alarm_rate"] < 0.05
+    for row in found["metrics"]:
+        low, high = row["interval"]
+        assert low < row["reference_mean"] < high
+        assert row["smallest_shift"] > row["margin"]
+
+
+def test_a_shift_beyond_interval_and_margin_fails(tmp_path, capsys):
+    path, gate, _, _ = folders(tmp_path)
+    fresh_folder(tmp_path / "fresh", gate, shift=0.2)  # 20 standard deviations, 10 margins
+    code, bad, _ = judged(tmp_path, path, capsys)
+    assert code == FAILED
+    assert bad == {
+        f"{PUBLISHED} mnist/nll": "fail",
+        f"{PUBLISHED} last epoch/mnist/{{train}}/train_loss": "fail",
+    }
+
+
+def test_a_shift_within_the_margin_passes(tmp_path, capsys):
+    path, gate, _, _ = folders(tmp_path)
+    path.write_text(path.read_text().replace("margin = 0.02", "margin = 0.5"))
+    fresh_folder(tmp_path / "fresh", gate, shift=0.2)
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (0, {})
+    assert any(row["text"] == "beyond the interval, within the margin" for row in found["metrics"])
+
+
+def test_seed_noise_beyond_the_margin_passes(tmp_path, capsys):
+    # margin 1e-9: every difference is beyond it, and only the interval protects
+    text = gate_file(tmp_path).read_text().replace("margin = 0.02", "margin = 1e-9")
+    folders(tmp_path)
+    (tmp_path / "gate.toml").write_text(text)
+    assert judged(tmp_path, tmp_path / "gate.toml", capsys)[:2] == (0, {})
+
+
+@pytest.mark.parametrize("n_seeds", [0, 7])
+def test_too_small_a_reference_is_not_green(tmp_path, n_seeds, capsys):
+    path = gate_file(tmp_path)
+    gate = load_gate(path)
+    reference_folder(tmp_path / "reference", gate, n_seeds)
+    fresh_folder(tmp_path / "fresh", gate)
+    code, bad, _ = judged(tmp_path, path, capsys)
+    assert code == INCOMPLETE
+    assert bad[f"{PUBLISHED} mnist/nll"] == "missing"
+
+
+def test_a_failed_reference_seed_is_not_dropped(tmp_path, capsys):
+    path, gate, reference, _ = folders(tmp_path)
+    for made in planned_records(gate, gate.cell(PUBLISHED), range(9))[8:]:
+        write(reference, {**made, "outcome": "failed", "reason": "out of memory"})
+    code, bad, _ = judged(tmp_path, path, capsys)
+    assert (code, bad[f"{PUBLISHED} mnist/nll"]) == (INCOMPLETE, "missing")
+
+
+def test_a_reference_with_fresh_seeds_is_not_green(tmp_path, capsys):
+    path, gate, reference, _ = folders(tmp_path)
+    write(reference, planned_records(gate, gate.cell(PUBLISHED), [1000])[0])
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert code != 0
+    assert bad[f"{PUBLISHED} mnist/nll"] == "missing"
+    assert "seed 1000 is in the reference" in json.dumps(found)
+
+
+def lose(fresh):
+    for file in fresh.records.glob("toy_bbb/*seed1001*"):
+        file.unlink()
+
+
+def skip(fresh):
+    for file in sorted(fresh.records.glob("toy_bbb/*.json")):
+        fresh.write({**read_record(file), "outcome": "skipped", "reason": "no framework", "metrics": {}})
+
+
+WAIVER = '[[waiver]]\ncell = "toy_bbb/published/common"\nuntil = {}\nreason = "a known hole"\n'
+
+
+@pytest.mark.parametrize("fault", [lose, skip])
+@pytest.mark.parametrize(("until", "expected"), [(None, INCOMPLETE), ("2020-01-01", INCOMPLETE), ("2999-01-01", 0)])
+def test_a_cell_without_numbers_needs_a_waiver_that_has_not_ended(tmp_path, fault, until, expected, capsys):
+    path, _, _, fresh = folders(tmp_path, more="" if until is None else WAIVER.format(until))
+    fault(fresh)
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert code == expected
+    assert bad == {"toy_bbb/published/common toy/rmse": "missing" if expected else "waived"}
+    text = json.dumps(found)
+    assert ("its waiver ended on 2020-01-01" in text) == (until == "2020-01-01")
+    assert ("a known hole" in text) == (until == "2999-01-01")
+
+
+def test_a_waiver_excuses_no_shift(tmp_path, capsys):
+    path, gate, _, _ = folders(tmp_path, more=WAIVER.format("2999-01-01"))
+    fresh_folder(tmp_path / "fresh", gate, shift=5.0, shifted="toy_bbb/published/common")
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"toy_bbb/published/common toy/rmse": "fail"})
+
+
+def test_a_waiver_that_is_not_needed_is_told(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path, more=WAIVER.format("2999-01-01"))
+    _, _, found = judged(tmp_path, path, capsys)
+    assert any("not needed any more" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("changes", [{"metrics": {"toy/rmse": None}}, {"outcome": "diverged", "reason": "loss is nan"}])
+def test_what_is_not_finite_fails(tmp_path, changes, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    change(fresh, "toy_bbb/*seed1001*", **changes)
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"toy_bbb/published/common toy/rmse": "fail"})
+
+
+DIVERGING = {"old": "seeds = 2", "new": 'may_diverge = "one in eight does"'}
+
+
+@pytest.mark.parametrize(("seeds", "expected"), [("*seed1001*", 0), ("*seed100*", FAILED)])
+def test_where_a_seed_may_diverge_not_all_may(tmp_path, seeds, expected, capsys):
+    path, gate, reference, fresh = folders(tmp_path, **DIVERGING)
+    cell = gate.cell("toy_bbb/published/common")
+    write(reference, {**planned_records(gate, cell, range(9))[8], "outcome": "diverged", "reason": "loss is nan"})
+    change(fresh, f"toy_bbb/{seeds}", outcome="diverged", reason="loss is nan")
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert code == expected
+    assert bad == ({"toy_bbb/published/common toy/rmse": "fail"} if expected else {})
+    (row,) = [row for row in found["metrics"] if row["metric"] == "toy/rmse"]
+    assert ("1 fresh seed(s) diverged" in row["text"]) == (not expected)
+    assert row.get("m") == (None if expected else 2)
+    assert row.get("k") == (None if expected else 8)
+
+
+def test_a_diverged_reference_seed_leaves_too_few(tmp_path, capsys):
+    path, _, reference, _ = folders(tmp_path, **DIVERGING)
+    change(reference, "toy_bbb/*seed3*", outcome="diverged", reason="loss is nan")
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {"toy_bbb/published/common toy/rmse": "missing"})
+
+
+def test_two_seeds_that_agree(tmp_path, capsys):
+    path, gate, _, fresh = folders(tmp_path)
+    cell = gate.cell("toy_bbb/published/common")
+    metrics, _ = numbers(cell, 1000)
+    change(fresh, "toy_bbb/*seed1001*", metrics=metrics)
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"seeds toy_bbb/published/common": "fail"})
+
+
+def test_a_repeated_seed_that_differs_in_the_last_bit(tmp_path, capsys):
+    path, gate, _, _ = folders(tmp_path)
+    value = numbers(gate.cell(PUBLISHED), 0)[0]["mnist/nll"]
+    change(Store(tmp_path / "fresh" / AGAIN), "mlp/*", metrics={"mnist/nll": float(np.nextafter(value, 1))})
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {f"repeat {PUBLISHED}": "fail"})
+
+
+def test_a_seed_that_was_not_repeated(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path)
+    for file in (tmp_path / "fresh" / AGAIN).rglob("*.json"):
+        file.unlink()
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {f"repeat {PUBLISHED}": "missing"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"metrics": {"mnist/nll": 0.123}}, "fail"),
+        ({"metrics": {"mnist/nll": 0.123}, "provenance": {"cpu": "another"}}, "not comparable"),
+        ({"metrics": {"mnist/nll": 0.123}, "provenance": {"source_sha256": "older"}}, "not comparable"),
+        ({}, "pass"),
+    ],
+)
+def test_the_stored_seed_comes_out_again_where_it_can(tmp_path, changes, state, capsys):
+    path, _, reference, _ = folders(tmp_path)
+    change(reference, "mlp/published__*seed0__*", **changes)
+    _, _, found = judged(tmp_path, path, capsys)
+    assert {c["state"] for c in found["checks"] if c["name"] == f"as stored {PUBLISHED}"} == {state}
+
+
+def test_other_data_files(tmp_path, capsys):
+    path, _, reference, _ = folders(tmp_path)
+    change(reference, "mlp/corrected__*seed3__*", provenance={"data_sha256": {"mnist/train-images": "0" * 64}})
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (FAILED, {"data": "fail"})
+    assert "mnist/train-images" in json.dumps(found)
+
+
+def test_other_training_rows(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    change(fresh, "mlp/corrected__*seed1001__*", provenance={"train_sha256": "0" * 64})
+    name = "rows learnt from, mlp/corrected/common, seed 1001"
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {name: "fail"})
+
+
+def test_another_split_than_the_pinned_one(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path)
+    path.write_text(path.read_text().replace("test10k = ", f'test10k = "{"0" * 64}"\n"train50k/1" = '))
+    code, bad, _ = judged(tmp_path, path, capsys)
+    assert code == FAILED
+    assert bad == {"split test10k": "fail", "split train50k/1": "fail"}
+
+
+def test_other_rows_measured(tmp_path, capsys):
+    path, gate, _, fresh = folders(tmp_path)
+    made = planned_records(gate, gate.cell("mlp/corrected/common"), [1001])[0]
+    fresh.write(made, {"mnist/label": np.zeros(40, dtype=np.int8)})
+    _, bad, _ = judged(tmp_path, path, capsys)
+    assert bad["rows measured"] == "fail"
+
+
+def test_an_edited_recipe_is_another_plan(tmp_path, capsys):
+    path, gate, reference, _ = folders(tmp_path)
+    for made in planned_records(gate, gate.cell(PUBLISHED), range(8)):
+        old = {**made["recipe_values"], "learning_rate": 5e-4}
+        reference.record_path(made).unlink()
+        write(reference, {**made, "key": "0" * 64, "fit_key": "0" * 64, "recipe_values": old})
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (FAILED, {f"plan {PUBLISHED}": "fail"})
+    assert "learning_rate was 0.0005, is 0.001" in json.dumps(found)
+
+
+def test_fresh_records_of_another_plan_do_not_count(tmp_path, capsys):
+    path, gate, _, fresh = folders(tmp_path)
+    for made in planned_records(gate, gate.cell("toy_bbb/published/common"), [1000, 1001]):
+        fresh.record_path(made).unlink()
+        write(fresh, {**made, "key": "0" * 64})
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {"toy_bbb/published/common toy/rmse": "missing"})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "changes", "check"),
+    [
+        ("uniform/*", {"metrics": {"mnist/nll": 2.31}}, "uniform"),
+        ("mlp/corrected__*seed1000__*", {"arrays": {"pruning": {"rows": []}}}, None),
+        (
+            "mlp/corrected__*seed1000__*",
+            {"arrays": {"pruning": {"rows": [{"fraction": 1, "network": "mean", "accuracy": 0.5, "nll": 2.302585}]}}},
+            "network of zeros",
+        ),
+    ],
+)
+def test_closed_forms(tmp_path, pattern, changes, check, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    change(fresh, pattern, **changes)
+    code, bad, _ = judged(tmp_path, path, capsys)
+    assert (code, bad) == ((FAILED, {check: "fail"}) if check else (0, {}))
+
+
+def test_a_worked_example_that_is_wrong(tmp_path, monkeypatch, capsys):
+    import implementations.worked_example
+
+    true = implementations.worked_example.worked_example()
+    monkeypatch.setattr(implementations.worked_example, "worked_example", lambda: {**true, "w": 4.6})
+    path, _, _, _ = folders(tmp_path)
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"worked example": "fail"})
+
+
+def test_an_unreadable_record_leaves_a_hole_that_is_seen(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    file = next(fresh.records.glob("toy_bbb/*seed1000*"))
+    file.write_text("{")
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (INCOMPLETE, {"toy_bbb/published/common toy/rmse": "missing"})
+    assert any(str(file) in note for note in found["notes"])
+
+
+def test_junit_and_summary(tmp_path, capsys):
+    path, gate, _, _ = folders(tmp_path, more=WAIVER.format("2999-01-01"))
+    fresh = fresh_folder(tmp_path / "fresh", gate, shift=0.2)
+    lose(fresh)
+    summary = tmp_path / "summary.md"
+    summary.write_text("of an earlier step\n")
+    files = ["--junit", str(tmp_path / "gate.xml"), "--summary", str(summary)]
+    assert command(tmp_path, path, *files) == FAILED
+    suite = ET.parse(tmp_path / "gate.xml").getroot()
+    cases = suite.findall("testcase")
+    assert int(suite.get("tests")) == len(cases)
+    assert int(suite.get("failures")) == sum(case.find("failure") is not None for case in cases) == 2
+    assert int(suite.get("errors")) == 0
+    assert int(suite.get("skipped")) == sum(case.find("skipped") is not None for case in cases)
+    assert any("waived" in case.find("skipped").get("message") for case in cases if case.find("skipped") is not None)
+    text = summary.read_text()
+    assert text.startswith("of an earlier step\n## gate NOT PASSED")
+    assert "fail: mlp/published/common mnist/nll" in text
+    assert "of first runs" in capsys.readouterr().out
+
+
+def test_a_used_folder_is_not_taken_for_fresh(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path)
+    assert main(["gate", "--gate", str(path), "--results", str(tmp_path / "fresh")]) == USAGE
+    assert "--fresh" in capsys.readouterr().err
+
+
+def test_the_power_of_saved_effects(tmp_path, capsys):
+    path, _, reference, _ = folders(tmp_path)
+    effects = tmp_path / "planted.csv"
+    effects.write_text(
+        "fault,cell,metric,seeds,mean,made,commit\n"
+        f"kl-scale,{PUBLISHED},mnist/nll,3,0.9,2026-01-01,abc\n"
+        f"learning-rate,{PUBLISHED},mnist/nll,3,0.3,2026-01-01,abc\n"
+        f"dropout-on,{PUBLISHED},mnist/nll,3,0.9,2026-01-01,abc\n"
+        f"dropout-on,{PUBLISHED},not gated any more,3,0.9,2026-01-01,abc\n"
+    )
+    places = ["--reference", str(reference.root), "--gate", str(path), "--effects", str(effects)]
+    assert main(["gate", "--power", "--json", *places]) == 0
+    found = {row["fault"]: row["power"] for row in json.loads(capsys.readouterr().out)}
+    assert found["kl-scale"] > 0.999
+    assert found["learning-rate"] < 0.05
+    effects.write_text(effects.read_text().replace("kl-scale", "kl-scales"))
+    assert main(["gate", "--power", *places]) == USAGE
+    assert "row 2" in capsys.readouterr().err

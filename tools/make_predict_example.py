@@ -1,0 +1,62 @@
+"""Make the worked example of docs/predict.md: four pictures, the answers to them, and the figure.
+
+    python -m tools.make_predict_example RESULTS
+
+from the top of the repository, with a results folder that has the fits of the approaches below, profile full. Writes
+docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests check that these belong together.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from bench.predict import Predictor, show
+from bench.predict.drawing import draw, save
+from bench.predict.normalise import normalise
+from tests import drawings
+
+APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLOCK = re.compile(r"(<!-- example -->\n```\n).*?(\n```\n)", re.DOTALL)
+
+
+def pictures(folder: Path) -> list[Path]:
+    """Draw a three, a letter, fur and noise."""
+    rng = np.random.default_rng(0)
+    return [
+        drawings.save(folder / "three.png", 1 - drawings.strokes(drawings.THREE)),
+        drawings.save(folder / "letter.png", 1 - drawings.glyph("A")),
+        drawings.save(folder / "fur.jpg", drawings.fur(rng)),
+        drawings.save(folder / "noise.png", rng.random((28, 28))),
+    ]
+
+
+def printed(images: list[dict]) -> str:
+    """Return what the command prints for images as its JSON has them."""
+    return "\n\n".join([*map(show.text, images), show.rules(images[0]["answers"])])
+
+
+def main(results: str) -> None:
+    """Make the files."""
+    with tempfile.TemporaryDirectory() as folder:
+        images = [normalise(path) for path in pictures(Path(folder))]
+    by_approach = [Predictor(results, name).answers(images) for name in APPROACHES]
+    answers = [list(told) for told in zip(*by_approach, strict=True)]
+    shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
+    for image in shown:
+        image["image"] = Path(image["image"]).name
+    (DOCS / "predict.json").write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
+    page = DOCS / "predict.md"
+    text = BLOCK.sub(lambda found: found[1] + printed(shown) + found[2], page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
+    save(draw(images, answers), DOCS / "predict.png")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
