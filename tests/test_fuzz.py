@@ -17,9 +17,9 @@ N_INPUTS = 2_000
 
 
 def test_no_input_ends_in_a_traceback_a_hang_or_gigabytes(tmp_path):
-    tried = fuzz(all_targets(tmp_path), N_INPUTS, seed=1)
+    tried = list(fuzz(all_targets(tmp_path), N_INPUTS, seed=1))
     assert [finding for each in tried for finding in each.findings] == []
-    assert sum(each.inputs for each in tried) >= 0.95 * N_INPUTS
+    assert sum(each.inputs for each in tried) >= N_INPUTS
     for each in tried:
         # a target that accepts nothing, or refuses nothing, would be fuzzed for nothing
         assert each.accepted > 0, each.target

@@ -123,7 +123,10 @@ def _fuzzed(inputs: int, seed: int) -> Figures:
     from bench.faults.fuzz import all_targets, fuzz
 
     with tempfile.TemporaryDirectory(prefix="bench-fuzz-") as folder:
-        tried = fuzz(all_targets(Path(folder)), inputs, seed)
+        tried = []
+        for each in fuzz(all_targets(Path(folder)), inputs, seed):
+            tried.append(each)
+            _say(f"{each.target}: {each.inputs:,} inputs in {each.seconds:.0f} s, {len(each.findings)} findings")
     return {
         "inputs": sum(each.inputs for each in tried),
         "seconds": sum(each.seconds for each in tried),

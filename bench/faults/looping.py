@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,21 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
         number += 1
 
 
+def _end_with_watcher() -> None:
+    """End this process, and so its workers, when whoever watches it is gone: nobody else would end the loop."""
+
+    def watch() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _tell(event: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
+    _end_with_watcher()
     loop(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -83,6 +83,7 @@ class Run:
         limited = ["/bin/sh", "-c", f'ulimit {limit} && exec "$@"', "sh"] if limit else []
         self.process = subprocess.Popen(
             [*limited, sys.executable, *arguments],
+            stdin=subprocess.PIPE,  # ends when this process does, however it ends: see looping
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": modules},
@@ -143,6 +144,8 @@ class Run:
             code = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise BenchError(f"the run {self.pid} did not end within {PATIENCE_S:.0f} s") from None
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         for reader, pipe in zip(self._readers, (self.process.stdout, self.process.stderr), strict=True):
             reader.join(PATIENCE_S)
             if pipe is not None and not reader.is_alive():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 import resource
 import signal
@@ -66,11 +67,13 @@ class _Hang(Exception):
     pass
 
 
-def fuzz(targets: Sequence[Target], inputs: int, seed: int) -> list[Tried]:
-    """Give every target its share of the inputs, at least one, and return what came of it."""
+def fuzz(targets: Sequence[Target], inputs: int, seed: int) -> Iterator[Tried]:
+    """Give every target its share of the inputs, at least one, and yield what came of it."""
     whole = sum(target.share for target in targets)
-    with _bounded_memory(), _quiet():
-        return [_fuzz_one(target, max(1, round(inputs * target.share / whole)), seed) for target in targets]
+    for target in targets:
+        with _bounded_memory(), _quiet():
+            tried = _fuzz_one(target, math.ceil(inputs * target.share / whole), seed)
+        yield tried
 
 
 def made(target: Target, index: int, seed: int) -> tuple[bytes, random.Random]:
