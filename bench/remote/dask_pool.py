@@ -162,7 +162,8 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
     options = [{**common, **own} for own in one_each or [{}] * workers]
     cluster = SpecCluster(
-        scheduler={"cls": Scheduler, "options": {**shared, "port": 0}},
+        # any free port for its pages too, which it starts in any case: two clusters on one machine are no error
+        scheduler={"cls": Scheduler, "options": {**shared, "port": 0, "dashboard_address": "127.0.0.1:0"}},
         workers={place: {"cls": Nanny, "options": own} for place, own in enumerate(options)},
         silence_logs=logging.CRITICAL,
     )
