@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from synthetic import record
 
 from bench.canonical import digest
 from bench.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
+from bench.figures.catalogue import render
+from bench.figures.figure import Figure
+from bench.figures.style import WIDTH
 from bench.store import Store
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
@@ -128,6 +132,18 @@ def _toy(approach: str, seed: int, profile: str) -> dict[str, Any]:
     metrics = {"toy/band_width_near": 2.0, "toy/band_width_far": 4.0} if approach == "toy_bbb" else {}
     arrays = {"toy/near": curve(5.0), "toy/far": curve(100.0)}
     return _named(approach, "published", "common", seed, profile, metrics=metrics, arrays=arrays)
+
+
+def assert_drawn(figure: Figure) -> None:
+    """Draw a figure as SVG and check its size; warnings (empty axes, logarithm of zero) are errors in all tests."""
+    content = render(figure, "svg").decode()
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', content)
+    assert found is not None
+    width, height = map(float, found.groups())
+    assert width <= 72 * WIDTH + 1, figure.name
+    assert height <= 72 * 11, figure.name
+    assert len(content) < 1_000_000, figure.name
+    assert "<text" in content, figure.name  # text stays text
 
 
 def add_fit(root: Path, approach: str = "mxnet_bbb", seed: int = 0) -> None:

@@ -43,27 +43,6 @@ def test_full_records_make_every_figure(root, found):
         assert re.search(r"Profile full, cpu, float32, seed 0\.$|From the data set alone\.$", figure.caption)
 
 
-def test_every_figure_is_drawn_at_a_sane_size(root, tmp_path, found):
-    # Warnings are errors in all tests: a figure that warns (empty axes, logarithm of zero) does not come this far.
-    for path in catalogue.write(found, tmp_path):
-        content = path.read_text()
-        width, height = (
-            float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', content).groups()
-        )
-        assert width <= 72 * WIDTH + 1, path.name
-        assert height <= 72 * 11, path.name
-        assert len(content) < 1_000_000, path.name
-        assert "<text" in content, path.name  # text stays text
-
-
-def test_several_seeds_are_drawn_too(tmp_path):
-    fill(tmp_path, seeds=(0, 1, 2, 3, 4))
-    several = {figure.name: figure for figure in catalogue.figures(tmp_path)}
-    for name in ("feldman2018-training-mlp", "feldman2018-verdicts", "feldman2018-toys", "pruning"):
-        assert "seeds 0-4" in several[name].caption
-        assert catalogue.render(several[name], "svg")
-
-
 @pytest.mark.parametrize("name", CHEAP)
 @pytest.mark.parametrize("form", catalogue.FORMATS)
 def test_equal_records_make_equal_files(root, found, tmp_path, name, form):
@@ -89,11 +68,13 @@ def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, t
 
 
 def test_without_data_the_pictures_have_a_reason(root, tmp_path, monkeypatch):
+    for manifest in (GUIDE.parent.parent / "datasets").glob("*.toml"):
+        shutil.copy(manifest, tmp_path)
     monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
     reasons = catalogue.missing(root)
     pictures = {"alsibahi2019-digits", "alsibahi2019-uncertain-dropout_fcn", "chopra2018-votes"}
     assert pictures <= set(reasons)
-    assert all("BNN_BENCH_DATA" in reasons[name] for name in pictures)
+    assert all("is not there" in reasons[name] for name in pictures)
 
 
 def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
