@@ -261,9 +261,11 @@ def test_a_scheduler_and_its_workers_give_the_numbers_of_one_process_though_one_
 
     with processes() as start:
         local = ("--host", "127.0.0.1", "--no-dashboard")
-        start("distributed.cli.dask_scheduler", *local, "--port", "0", "--scheduler-file", str(contact))
+        gone = ("--death-timeout", "60")  # neither outlives a test that is killed
+        lonely = ("--idle-timeout", "300s")
+        start("distributed.cli.dask_scheduler", *local, *lonely, "--port", "0", "--scheduler-file", str(contact))
         for _ in range(2):
-            worker = ("--scheduler-file", str(contact), "--nthreads", "1", "--no-nanny", "--memory-limit", "0")
+            worker = ("--scheduler-file", str(contact), "--nthreads", "1", "--no-nanny", "--memory-limit", "0", *gone)
             start("distributed.cli.dask_worker", *local, *worker, "--local-directory", str(tmp_path / "scratch"))
         deadline = time.monotonic() + 60
         while not contact.exists() or not contact.read_text().strip():
