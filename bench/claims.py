@@ -14,7 +14,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ WORKED_EXAMPLE = "worked_example"
 CLOSED_FORM = "closed form"
 NATS_PER_BIT = math.log(2)
 FLOAT32_EPSILON = 2.0**-23  # the documents compute in float32 and print `exact` numbers in full
+LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
 COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with finitely many digits
 
 
@@ -205,10 +206,10 @@ def _parse(row: Mapping[str, str], where: str) -> Claim:
 
 def _number(text: str) -> float | None:
     try:
-        value = float(text)
-    except ValueError:
+        value, decimal = float(text), Decimal(text)
+    except (ValueError, InvalidOperation):
         return None
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and abs(decimal.adjusted()) <= LARGEST_EXPONENT else None
 
 
 def _pruned_percent(claim_id: str) -> int | None:

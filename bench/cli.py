@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         action: Callable[[argparse.Namespace], int] = arguments.action
         return action(arguments)
     except BenchError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {shown(error)}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on where this one stopped", file=sys.stderr)
@@ -79,6 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):  # the reader of our output has gone; nothing is left to say
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def shown(error: BenchError) -> str:
+    """Return an error as it is printed: in one line, also where what was given has several."""
+    return " ".join(str(error).split())
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -107,7 +107,7 @@ def _misformed(record: Mapping[str, Any]) -> list[str]:
         *(["metrics"] if not all(map(_is_number, record["metrics"].values())) else []),
         *(["missing"] if not all(isinstance(reason, str) for reason in record["missing"].values()) else []),
         *(["epochs"] if not all(map(_is_epoch, record["epochs"])) else []),
-        *(["timings"] if not all(_is_number(v) or isinstance(v, str) for v in record["timings"].values()) else []),
+        *(["timings"] if not all(_is_timing(*item) for item in record["timings"].items()) else []),
         *(["provenance"] if not isinstance(record["provenance"].get("versions", {}), dict) else []),
     ]
 
@@ -119,6 +119,10 @@ def _is(value: object, kind: type) -> bool:
 def _is_number(value: object) -> bool:
     """Return whether it is a number that a float can hold, a truth value, or nothing."""
     return value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
+
+
+def _is_timing(name: str, value: object) -> bool:
+    return isinstance(value, str) if name == "reason" else _is_number(value)
 
 
 def _is_epoch(entry: object) -> bool:

@@ -1,25 +1,16 @@
-"""Kills of real runs, and runs that share a folder; fifty kills by `python -m bench faults`."""
+"""Kills of real runs; fifty by `python -m bench faults`."""
 
 from bench.faults import comparing
 from bench.faults.kills import kill_runs
-from bench.faults.together import run_together
 from bench.store import Store
 
 
 def test_five_kills_lose_no_finished_epoch_and_change_no_bit():
-    # Seed 7 kills four workers, then the run: most of the time goes into starting runs.
-    found = kill_runs(5, seed=7, say=lambda line: None, victims=("worker", "worker", "worker", "worker", "run"))
+    found = kill_runs(5, seed=0, say=lambda line: None, approaches=("toy_bbb",))
     assert found.faults == []
     assert (found.kills, found.of_workers) == (5, 4)
     assert found.identical == found.rounds >= 1
     assert found.finished_epochs_lost <= 1
-
-
-def test_runs_that_share_a_folder_do_nothing_twice_and_take_over_from_the_killed():
-    found = run_together(2)
-    assert found.faults == []
-    assert (found.killed, found.done_twice) == (1, 0)
-    assert found.named >= 1
 
 
 def record(**changes):

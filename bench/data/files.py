@@ -10,12 +10,14 @@ from typing import BinaryIO
 
 from bench.errors import ConfigError, DataCorrupt
 
+LONGEST = 300  # characters of what was found
 CHUNK = 1 << 20  # bytes read at a time
 
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
     """Make the error for bytes that are not the known ones."""
-    text = f"{where}: {found}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
+    shown = found if len(found) <= LONGEST else f"{found[:LONGEST]}..."  # a broken zip is quoted by its reader
+    text = f"{where}: {shown}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
     return DataCorrupt(text.replace("\n", " "))
 
 

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import random
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.batches import fit_keys
+from bench.cli import make_parser
+from bench.commands.options import select
 from bench.errors import BenchError
 from bench.faults import comparing
 from bench.faults.processes import PATIENCE_S, Run
+from bench.progress import Progress
+from bench.runner import run
 from bench.store import Store
+from bench.worker import Options
 
-CELLS = ("mlp", "toy_bbb", "--recipe", "published", "--seeds", "3", "--profile", "faults")
-OPTIONS = ("--apart", "--threads", "1", "--checkpoint-every", "0", "--json")
-VICTIMS = ("worker", "worker", "worker", "run", "all")
+APPROACHES = ("mlp", "toy_bbb")
+OPTIONS = (
+    "--recipe",
+    "published",
+    "--seeds",
+    "3",
+    "--apart",
+    "--profile",
+    "faults",
+    "--threads",
+    "1",
+    "--checkpoint-every",
+    "0",
+)
+VICTIMS = ("worker", "worker", "worker", "worker", "run", "worker", "worker", "all")  # in turn
 MOMENTS = ("any", "any", "any", "write")  # any moment of a fit; or as soon as a file is being written
 WATCH_S = 0.0005  # between two looks for a file that is being written
-LONGER = 1.15  # so that a few kills come after a fit's last record
+LONGER = 1.15  # than the mean: a few kills come late in the longest fits or after a fit's last record
 
 Say = Callable[[str], None]
 
@@ -47,15 +64,15 @@ class Kills:
         return asdict(self)
 
 
-def kill_runs(n_kills: int, seed: int, say: Say, victims: tuple[str, ...] = VICTIMS) -> Kills:
+def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str] = APPROACHES) -> Kills:
     """Kill runs `n_kills` times and complete what they began; the faults say what did not survive."""
     found, rng, begin = Kills(), random.Random(f"kills/{seed}"), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-kills-") as folder:
         calm = Path(folder) / "calm"
-        longest = _calm_run(calm)
+        mean_s = _calm_run(approaches, calm)
         expected = comparing.contents(calm)
         while found.kills < n_kills:
-            campaign = _Round(Path(folder) / f"round{found.rounds}", longest, rng, found, victims)
+            campaign = _Round(approaches, Path(folder) / f"round{found.rounds}", mean_s, rng, found)
             campaign.complete(n_kills)
             found.rounds += 1
             wrong = comparing.differences(expected, comparing.contents(campaign.root))
@@ -68,38 +85,35 @@ def kill_runs(n_kills: int, seed: int, say: Say, victims: tuple[str, ...] = VICT
     return found
 
 
-def command(root: Path) -> list[str]:
+def command(approaches: Sequence[str], root: Path) -> list[str]:
     """Return the arguments of the run that is killed, as a user would give them."""
-    return ["-m", "bench", "run", *CELLS, *OPTIONS, "--results", str(root)]
+    return ["-m", "bench", "run", *approaches, *OPTIONS, "--json", "--results", str(root)]
 
 
-def _calm_run(root: Path) -> float:
-    """Run undisturbed, and return the median seconds from a fit's beginning to its last record."""
-    with Run(command(root)) as run:
-        code = run.wait()
-        if code:
-            raise BenchError(f"the run without kills ended with code {code}: {run.errors()[-500:]}")
-        fits: dict[str, list[float]] = {}
-        for event in run.events:
-            if "fit" in event:
-                fits.setdefault(event["fit"], []).append(event["at"])
-    return statistics.median(max(times) - min(times) for times in fits.values())
+def _calm_run(approaches: Sequence[str], root: Path) -> float:
+    """Run undisturbed, in this process, and return the mean seconds of a fit and its measuring."""
+    arguments = make_parser().parse_args(["run", *approaches, *OPTIONS, "--results", str(root)])
+    chosen, begin = select(arguments), time.perf_counter()
+    options = Options(str(root), threads=arguments.threads, checkpoint_every_s=arguments.checkpoint_every)
+    results = run(chosen, Store(root), options, Progress({}, quiet=True), "inline")
+    for result in results:
+        if result.outcome != "done":
+            raise BenchError(f"{result.cell.title()} does not even run without kills: {result.reason}")
+    return (time.perf_counter() - begin) / len(fit_keys(chosen))
 
 
 class _Round:
     """One results folder that is completed in spite of kills."""
 
-    def __init__(
-        self, root: Path, longest_s: float, rng: random.Random, found: Kills, victims: tuple[str, ...]
-    ) -> None:
-        self.root, self._longest_s, self._rng, self._found, self._victims = root, longest_s, rng, found, victims
+    def __init__(self, approaches: Sequence[str], root: Path, mean_s: float, rng: random.Random, found: Kills) -> None:
+        self.root, self._approaches, self._mean_s, self._rng, self._found = root, approaches, mean_s, rng, found
         self._interrupted: set[str] = set()  # fits that a kill left a checkpoint of
 
     def complete(self, n_kills: int) -> None:
         """Run until every cell is done, killing while kills are left."""
         code = -1
         while code:
-            with Run(command(self.root)) as run:
+            with Run(command(self._approaches, self.root)) as run:
                 place: int | None = 0
                 while place is not None and self._found.kills < n_kills:
                     place = run.wait_for(_starts, place)
@@ -115,7 +129,8 @@ class _Round:
 
     def _kill(self, run: Run) -> int | None:
         """Kill at a random moment; return from which event on the run's next fit begins, None if the run has ended."""
-        found, victim = self._found, self._rng.choice(self._victims)
+        found = self._found
+        victim = VICTIMS[found.kills % len(VICTIMS)]
         before = comparing.unfinished(self.root)
         self._wait_for_the_moment(run)
         n_before, last = len(run.events), run.events[-1]
@@ -140,7 +155,7 @@ class _Round:
         return after
 
     def _wait_for_the_moment(self, run: Run) -> None:
-        end = time.monotonic() + self._rng.uniform(0, LONGER * self._longest_s)
+        end = time.monotonic() + self._rng.uniform(0, LONGER * self._mean_s)
         writing = self._rng.choice(MOMENTS) == "write"
         known = comparing.unfinished(self.root)
         while time.monotonic() < end and run.process.poll() is None:

@@ -55,16 +55,12 @@ def workers(pid: int) -> list[int]:
     return [worker for server in children(pid) for worker in children(server)]
 
 
-def group_members(group: int) -> list[int]:
-    """Return the living processes of a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[2]) == group and fields[0] != "Z":
-                    found.append(int(entry.name))
-    return found
+def is_alive(pid: int) -> bool:
+    """Return whether a process still runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class Run:
@@ -97,6 +93,7 @@ class Run:
         self._news = threading.Condition()
         self._ended = False
         self._errors: list[str] = []
+        self._workers: list[int] = []  # those that lived when this was killed
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
         for reader in self._readers:
             reader.start()
@@ -130,7 +127,8 @@ class Run:
 
     def kill(self, victim: str) -> bool:
         """End the `worker`, the `run` itself or `all` processes with SIGKILL; return whether one was there to end."""
-        found = {"worker": workers(self.pid)[:1], "run": [self.pid], "all": [-self.pid]}[victim]
+        self._workers = workers(self.pid)
+        found = {"worker": self._workers[:1], "run": [self.pid], "all": [-self.pid]}[victim]
         killed = False
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -153,9 +151,9 @@ class Run:
         return code
 
     def outlived_s(self) -> float:
-        """Return for how long workers and other processes of the run go on after it has ended, at most `ORPHAN_S`."""
+        """Return for how long workers go on after their run was killed, at most `ORPHAN_S`."""
         start = time.monotonic()
-        while group_members(self.pid) and time.monotonic() - start < ORPHAN_S:
+        while any(map(is_alive, self._workers)) and time.monotonic() - start < ORPHAN_S:
             time.sleep(0.01)
         return time.monotonic() - start
 

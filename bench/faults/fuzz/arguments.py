@@ -8,7 +8,7 @@ import io
 import random
 from pathlib import Path
 
-from bench.cli import main, make_parser
+from bench.cli import main, make_parser, shown
 from bench.commands.options import select
 from bench.errors import BenchError
 from bench.faults.fuzz.engine import Reader, Target
@@ -58,10 +58,13 @@ def _parse_reader() -> Reader:
     select(parser.parse_args(["plan", "--all"]))  # imports the frameworks, which no input is to be charged with
 
     def read(data: bytes, rng: random.Random) -> None:
-        found = _parsed(parser, _arguments(data))
-        # Choosing cells takes milliseconds for each seed, so that only some lines go so far.
-        if found is not None and hasattr(found, "seeds") and len(found.seeds) <= 3 and rng.random() < 0.2:
-            select(found)
+        try:
+            found = _parsed(parser, _arguments(data))
+            # Choosing cells takes milliseconds for each seed, so that only some lines go so far.
+            if found is not None and hasattr(found, "seeds") and len(found.seeds) <= 3 and rng.random() < 0.2:
+                select(found)
+        except BenchError as error:
+            raise BenchError(shown(error)) from error
 
     return read
 
@@ -73,7 +76,10 @@ def _command_reader(empty: Path) -> Reader:
     def read(data: bytes, rng: random.Random) -> None:
         del rng
         line = _arguments(data)
-        found = _parsed(parser, line)
+        try:
+            found = _parsed(parser, line)
+        except BenchError as error:
+            raise BenchError(shown(error)) from error
         if found is None or line[0] not in READING or not _only_reads(found):
             return
         place = [] if line[0] == "list" else ["--results", str(empty)]
