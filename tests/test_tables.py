@@ -509,6 +509,22 @@ def test_a_narrow_screen_loses_the_spread_and_not_the_numbers():
     assert max(map(len, shown.splitlines())) <= 80
     assert "+-" not in shown.split("\n\n")[1]
     assert "0.9710" in shown
+    assert "diff." in shown
+    narrower = terminal_summary(tables(*records), width=72)
+    assert max(map(len, narrower.splitlines())) <= 72
+    assert "diff." not in narrower
+
+
+@pytest.mark.parametrize("rows", [17, 19, 40])
+def test_a_low_screen_loses_notes_and_says_so(rows):
+    everything = tables(*full_records(0))
+    shown = terminal_summary(everything, width=80, rows=rows).splitlines()
+    whole = terminal_summary(everything, width=80).splitlines()
+    assert len(shown) <= rows
+    assert shown[:14] == whole[:14]  # title, and a table of three lines of heading and eight rows
+    assert whole[-1] in shown  # how much is measured
+    assert (shown == whole) == (rows == 40)
+    assert ("more notes: python -m bench table accuracy" in shown) == (rows != 40)
 
 
 # files

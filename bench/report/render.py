@@ -98,7 +98,7 @@ def _raw(cell: Any) -> list[Any]:
 
 
 def terminal_summary(tables: Mapping[str, Table], width: int = 100, rows: int | None = None) -> str:
-    """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, give way first.
+    """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, then differences give way.
 
     Where there are so few `rows` that not all notes fit, those that do not are left out, and a line says so.
     """
@@ -106,9 +106,9 @@ def terminal_summary(tables: Mapping[str, Table], width: int = 100, rows: int | 
     labels = gap_labels(accuracy.frame)
     frame = accuracy.frame[list(SUMMARY_COLUMNS)].copy()
     frame["approach"] = [f"+ {name.split(' + ', 1)[1]}" if " + " in name else name for name in frame["approach"]]
-    headers = [name.replace(" x ", "\nx ").replace("difference", "diff.") for name in SUMMARY_COLUMNS]
-    for detail in DETAILS:
-        grid = _grid(frame, headers, "simple", partial(cell_text, labels=labels, detail=detail))
+    for shown, detail in [*((frame, detail) for detail in DETAILS), (frame.drop(columns="difference"), DETAILS[-1])]:
+        headers = [name.replace(" x ", "\nx ").replace("difference", "diff.") for name in shown.columns]
+        grid = _grid(shown, headers, "simple", partial(cell_text, labels=labels, detail=detail))
         if max(map(len, grid.splitlines())) <= width:
             break
     head = [accuracy.title, "", *grid.splitlines(), ""]
