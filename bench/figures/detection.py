@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,7 +167,7 @@ class _Entropy:
         axes.set_xlim(0, edges[-1])
 
 
-def _shares(values: NDArray[Any], edges: NDArray[Any]) -> Sequence[float]:
+def _shares(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any]:
     """Return the share of values in each bin; an empty bin is below every axis."""
     counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
-    return np.maximum(counts, 1e-5).tolist()
+    return np.maximum(counts, 1e-5)
