@@ -23,8 +23,8 @@ def test_every_figure_of_the_field_is_drawn(root):
 
 
 def test_several_seeds_are_drawn_too(tmp_path):
-    fill(tmp_path, seeds=(0, 1, 2, 3, 4))
+    fill(tmp_path, seeds=(0, 1, 2))
     several = {figure.name: figure for figure in catalogue.figures(tmp_path)}
-    for name in ("accuracy", "pruning", "ladder-dropout_fcn"):
-        assert "seeds 0-4" in several[name].caption
+    for name in ("pruning", "ladder-dropout_fcn"):
+        assert "seeds 0-2" in several[name].caption
         assert_drawn(several[name])
