@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from bench.figures.style import style
+from bench.report.page.links import anchor
 
 if TYPE_CHECKING:
     from bench.figures.figure import Figure
@@ -42,12 +43,14 @@ def _embed(figure: Figure) -> Image:
     with style():
         drawing = figure.draw()
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
-        content, kind = _bytes(drawing, "svg", {"Date": None}), "svg+xml"
-        if len(content) > LARGEST_SVG:
+        content, kind = b"", "svg+xml"
+        if figure.vector:
+            content = _bytes(drawing, "svg", {"Date": None})
+        if not figure.vector or len(content) > LARGEST_SVG:
             content, kind = _bytes(drawing, "png", {"Software": None}), "png"
     data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
     address = f"data:image/{kind}{data}"
-    return Image(f"figure-{figure.name}", figure.title, figure.caption, address, width, height)
+    return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height)
 
 
 def _as_text(svg: str) -> str:

@@ -15,6 +15,9 @@ Place = tuple[str, str, str, str, str, str]
 """Approach, recipe, protocol, profile, device, precision: what the records of several seeds have in common."""
 
 
+ALL_RECORDS = "evidence-records"  # id of the section with all records
+
+
 def anchor(kind: str, name: str) -> str:
     """Return an id for a place of the page: different names give different ids, of plain characters only."""
     return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', lambda found: f'~{ord(found[0]):x}~', name)}"
@@ -64,15 +67,16 @@ class Links:
         self._names |= {name: f"#{anchor('document', name)}" for name in documents}
 
     def to(self, sources: Sequence[str]) -> str:
-        """Return the address of one source, or of what several records have in common; '' without any."""
+        """Return the address of one source, or of what shows several records; '' without any."""
         known = [source for source in sources if source in self._known or source in self._places]
         if not known:
             return next((self.file(source) for source in sources if source in self._files), "")
         if known[0] in self._known:
             return self._known[known[0]]
-        place = self._places[known[0]]
-        is_one = len(known) == 1
-        return f"#{record_anchor(known[0])}" if is_one else f"#{place_anchor(place)}"
+        if len(known) == 1:
+            return f"#{record_anchor(known[0])}"
+        places = {self._places[key] for key in known if key in self._places}
+        return f"#{place_anchor(places.pop())}" if len(places) == 1 else f"#{ALL_RECORDS}"
 
     def name(self, text: str) -> str:
         """Return where a document or an approach is described, '' for any other text."""
