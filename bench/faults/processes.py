@@ -18,7 +18,7 @@ from bench.errors import BenchError, ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # the folder that `bench` is imported from
 ORPHAN_S = 60.0  # for which a worker without its run is waited for
-PATIENCE_S = 300.0  # for anything that a run is waited for; a machine may be busy
+PATIENCE_S = 900.0  # for anything that a run is waited for; a machine may be busy
 
 
 def check_system() -> None:

@@ -54,6 +54,8 @@ def soak(seconds: float, approaches: Sequence[str], profile: str, seed: int, say
         while time.monotonic() - begin < seconds:
             watched.live(begin + seconds)
         found.unfinished = len(comparing.unfinished(Path(name)))
+    if found.rounds == 0:
+        found.faults.append("not one round was completed; give more seconds or fewer approaches")
     if found.growth_mib > GROWTH_MIB:
         found.faults.append(f"a run's memory grew by {found.growth_mib:.0f} MiB")
     found.seconds = time.monotonic() - begin
