@@ -225,7 +225,7 @@ def test_other_data_files(tmp_path, capsys):
 def test_other_training_rows(tmp_path, capsys):
     path, _, _, fresh = folders(tmp_path)
     change(fresh, "mlp/corrected__*seed1001__*", provenance={"train_sha256": "0" * 64})
-    name = "rows learnt from, mlp/corrected/common, seed 1001"
+    name = "rows learnt from, mlp/corrected/common"
     assert judged(tmp_path, path, capsys)[:2] == (FAILED, {name: "fail"})
 
 

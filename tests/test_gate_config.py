@@ -53,7 +53,7 @@ def test_a_waiver_has_a_day(tmp_path):
         ("schema = 1", "schema = 2", "this version reads 1"),
         ("schema = 1", "schema = ", "cannot be read"),
         ("schema = 1", "schema = 1\ncolour = 3", "unknown key.*colour"),
-        ('profile = "epoch1"', 'profile = "epoch2"', "one of smoke, epoch1, faults, full"),
+        ('profile = "epoch1"', 'profile = "epoch2"', "one of .*epoch1"),
         ('device = "cpu"', 'device = ""', "device: '' given"),
         ('precision = "float32"', 'precision = "float23"', "did you mean 'float32'"),
         ("alpha = 0.05", "alpha = 1.5", "alpha: 1.5"),
