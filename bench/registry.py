@@ -197,7 +197,8 @@ def _look(path: str) -> _Found:
     inside = {file.stem: file for file in _folder().glob("*.toml")}
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
     known = {name: parse_manifest(inside[name]) for name in ordered}
-    sources, broken = {}, []
+    sources: dict[str, Source] = {}
+    broken: list[Broken] = []
     for source in plugins.sources(path):
         try:
             if source.error:

@@ -190,7 +190,8 @@ def _solve(target: Gradient, columns: Sequence[Gradient], scale: Mapping[str, fl
         gram += rows @ rows.T
         right += rows @ (values.flatten() / scale[name])
     norm = gram.diagonal().clamp(min=1e-300).sqrt()  # the two directions differ by many powers of ten
-    return torch.linalg.pinv(gram / norm.outer(norm), rtol=1e-12, hermitian=True) @ (right / norm) / norm
+    inverse: Tensor = torch.linalg.pinv(gram / norm.outer(norm), rtol=1e-12, hermitian=True)
+    return inverse @ (right / norm) / norm
 
 
 def _combined(columns: Sequence[Gradient], solution: Tensor, name: str) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from bench.audit.findings import Finding
+from bench.audit.findings import Finding, Outcome
 from bench.audit.objective import own_noise
 from bench.errors import ConfigError
 
@@ -58,7 +58,7 @@ def audit_prediction(log_probs: Tensor, reported: Tensor, subject: str = "predic
         detail = f"it is none of the known means; largest differences: {shown}"
         found.append(Finding("log-average", subject, "not measured", detail, gaps))
     else:
-        outcome = "passes" if nearest == "mean of probabilities" else "fails"
+        outcome: Outcome = "passes" if nearest == "mean of probabilities" else "fails"
         found.append(Finding("log-average", subject, outcome, f"it is the {nearest}; differences: {shown}", gaps))
     return found
 

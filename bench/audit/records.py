@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bench.audit.documents import declared
-from bench.audit.findings import Finding
+from bench.audit.findings import Finding, Outcome
 from bench.audit.predictions import averages
 from bench.errors import BenchError, Unsupported
 from bench.interface import Posterior, Task
@@ -84,7 +84,7 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
     counts.pop(1, None)  # deterministic networks have one
     if counts:
         shown = ", ".join(f"{n} draws: {', '.join(sorted(names))}" for n, names in sorted(counts.items()))
-        outcome = "fails" if len(counts) > 1 else "passes"
+        outcome: Outcome = "fails" if len(counts) > 1 else "passes"
         yield Finding("unlike-draws", "records, protocol common", outcome, f"among stochastic networks {shown}")
 
 
@@ -98,7 +98,7 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
         draws = torch.from_numpy(scores["mnist/draws"]).double()  # [S, rows, K], kept in half precision
         draws = draws.clamp(min=-1e4)
         off = float((draws.logsumexp(-1).exp() - 1).abs().max())
-        outcome = "fails" if off > HALF else "passes"
+        outcome: Outcome = "fails" if off > HALF else "passes"
         yield Finding("unnormalised-probabilities", subject, outcome, f"sums of the kept draws are off 1 by {off:.1g}")
         rows = draws.shape[1]
         entropy = torch.from_numpy(scores["mnist/predictive_entropy"][:rows]).double()

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.audit import elbo
-from bench.audit.predictions import averages
+from bench.audit.predictions import averages, repeats
 from bench.errors import MissingFramework, unknown_name
 from bench.metrics import published as estimators
 
@@ -72,7 +72,7 @@ def _dropout_left_on() -> Shown:
     module = document("dropout_fcn")
     net = module.network(INPUTS, WIDTH)
     x = batches()[0][0]
-    finding = elbo.repeats(lambda: module.predict_all(net, [x], 1), deterministic=True)
+    finding = repeats(lambda: module.predict_all(net, [x], 1), deterministic=True)
     return verdict(finding.outcome == "fails", finding.detail, **finding.measured)
 
 

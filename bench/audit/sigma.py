@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from bench.audit.findings import Finding
+from bench.audit.findings import Finding, Outcome
 from bench.audit.objective import Factor, Objective
 
 DRAWS = 4  # gradients that a drift is the mean of
@@ -52,7 +52,7 @@ def frozen(
         return Finding(rule, subject, "passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
     least = min(reach, key=lambda name: reach[name])
     detail = f"in {steps:,} steps sigma can change by {reach[least]:.2%} (least: {least})"
-    outcome = "fails" if reach[least] < STILL else "passes"
+    outcome: Outcome = "fails" if reach[least] < STILL else "passes"
     return Finding(rule, subject, outcome, detail, {"relative change": reach[least]})
 
 
