@@ -171,7 +171,7 @@ def _run_group(
         if record is not None and _answers(record, options.renew):
             results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
             known = {"outcome": record["outcome"], "reason": record["reason"]}
-            watcher.event(group, {"kind": "record", "key": cell.key, **known})
+            watcher.event(group, {"kind": "record", "key": cell.key, **known, "was_there": True})
             del open_cells[cell.key]
     if not open_cells:
         return results

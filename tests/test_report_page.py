@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,11 +22,11 @@ from bench.report.cells import make_table
 from bench.report.page.answer import Strip, strip
 from bench.report.page.build import all_tables, render_page, write_report
 from bench.report.page.content import Content, collect, load_documents
-from bench.report.page.grid import typeset
+from bench.report.page.grid import HUES, tone, typeset
 from bench.report.page.images import embed
 from bench.report.page.links import anchor, web_address
 from bench.report.page.parts import audit_tables, fault_tables, ladder_tables
-from bench.stats.verdicts import INCONCLUSIVE, Verdict
+from bench.stats.verdicts import INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, Verdict
 
 MOST_BYTES = 5_000_000
 
@@ -194,6 +195,21 @@ def test_numbers_are_set_with_the_signs_of_print():
 def verdict(difference: float, margin: float, half_width: float | None = None) -> Verdict:
     claim = dataclasses.replace(load_claims()[0], margin=margin)
     return Verdict(claim, INCONCLUSIVE, "", Sample((0.5,)), difference, abs(difference), half_width)
+
+
+def test_every_verdict_has_a_colour_of_its_own_that_means_what_it_says():
+    """Good ones are shades of one colour, only what did not reproduce has the other; a new verdict must choose."""
+    assert tuple(HUES) == OUTCOMES
+    css = (files("bench.report.page") / "templates" / "page.css").read_text()
+    colours = {
+        outcome: re.search(rf"^\.{hue} {{ fill: var\(--([a-z0-9-]+)\); background: var\(--\1\); }}$", css, re.M)
+        for outcome, hue in HUES.items()
+    }
+    names = {outcome: match[1] for outcome, match in colours.items()}
+    assert len(set(names.values())) == len(OUTCOMES)
+    for outcome, name in names.items():
+        family = "good" if outcome.startswith("reproduced") else "bad" if outcome == NOT_REPRODUCED else "open"
+        assert (name.split("-")[0], tone(outcome)) == (family, family)
 
 
 def test_a_strip_is_drawn_in_margins():

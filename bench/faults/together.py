@@ -77,4 +77,4 @@ def _count(found: Together, runs: list[Run]) -> None:
 
 
 def _is_done(event: dict[str, Any]) -> bool:
-    return bool(event["kind"] == "record" and event["outcome"] == "done")
+    return event["kind"] == "record" and event["outcome"] == "done" and not event.get("was_there", False)

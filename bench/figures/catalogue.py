@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from bench.figures import (
 )
 from bench.figures.figure import Absent, Figure
 from bench.figures.source import Source
-from bench.figures.style import style
+from bench.figures.style import printed, style
 
 FORMATS = ("svg", "png")
 MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
@@ -68,11 +67,8 @@ def missing(root: Path, profile: str = "full", device: str = "cpu", precision: s
 
 def render(figure: Figure, form: str) -> bytes:
     """Return a figure as a file of a format; equal records give equal bytes."""
-    metadata = {"Date": None} if form == "svg" else {"Software": None}
-    buffer = io.BytesIO()
     with style():
-        figure.draw().savefig(buffer, format=form, metadata=metadata)
-    return buffer.getvalue()
+        return printed(figure.draw(), form)
 
 
 def forms(figure: Figure, formats: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.claims import Claim, metrics_of
 from bench.report.accuracy import headline
 from bench.report.cells import FRACTION, SIX, THREE, Cell, Digits, Linked, Number, Table, make_table, of_claim
-from bench.report.page.grid import tone
+from bench.report.page.grid import HUES
 from bench.report.page.links import anchor
 from bench.report.records import Results
 from bench.report.verdicts import counts_text
@@ -36,8 +36,7 @@ class Part:
     """One outcome's share of a bar, start and width in percent."""
 
     outcome: str
-    tone: str
-    place: int  # among the outcomes, which decides the colour
+    hue: str  # class of its colour
     count: int
     start: float
     width: float
@@ -95,11 +94,11 @@ def bars(verdicts: Sequence[Verdict]) -> list[Bar]:
     for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
         mine = [verdict for verdict in verdicts if verdict.claim.source == document]
         parts, start = [], 0.0
-        for place, outcome in enumerate(OUTCOMES):
+        for outcome in OUTCOMES:
             count = sum(verdict.outcome == outcome for verdict in mine)
             width = 100 * count / len(mine)
             if count:
-                parts.append(Part(outcome, tone(outcome), place, count, round(start, 2), round(width, 2)))
+                parts.append(Part(outcome, HUES[outcome], count, round(start, 2), round(width, 2)))
             start += width
         found.append(Bar(document, f"#{anchor('document', document)}", len(mine), _span(_seeds(mine)), tuple(parts)))
     return found

@@ -17,10 +17,9 @@ from bench.report.cells import Table, sources_of
 from bench.report.files import write_tables
 from bench.report.page import answer, evidence, facts, sections
 from bench.report.page.content import Content
-from bench.report.page.grid import Grid, grid, tone
+from bench.report.page.grid import HUES, Grid, grid
 from bench.report.page.links import Links
 from bench.report.records import Results
-from bench.stats.verdicts import OUTCOMES
 
 FORMS = ("html", "md", "csv", "tex")
 TABLES = "tables"  # folder beside the page
@@ -92,7 +91,7 @@ def render_page(content: Content, folder: Path, forms: Sequence[str] = ()) -> st
             made=facts.made_of(cited, content.results),
             terms=facts.TERMS,
             answer=answer.sentence(content.verdicts),
-            outcomes=[(outcome, tone(outcome)) for outcome in OUTCOMES],
+            outcomes=list(HUES.items()),
             bars=answer.bars(content.verdicts),
             summary=shown["verdict_summary"],
             forest=shown["headlines"],

@@ -9,10 +9,30 @@ from typing import Any
 
 from bench.report.cells import Cell, Missing, Number, Table, cell_text, gap_labels, sources_of
 from bench.report.page.links import Links, anchor
-from bench.stats.verdicts import CONSISTENT, EXACT, NOT_REPRODUCED, WITHIN
+from bench.stats.verdicts import (
+    CONSISTENT,
+    EQUIVALENT,
+    EXACT,
+    INCONCLUSIVE,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    UNRESOLVABLE,
+    WITHIN,
+)
 
 GAP = "\N{EN DASH}"  # where tables for other eyes have a hyphen
-TONES = {EXACT: "good", WITHIN: "good", CONSISTENT: "good", NOT_REPRODUCED: "bad"}
+TONES = {EXACT: "good", EQUIVALENT: "good", WITHIN: "good", CONSISTENT: "good", NOT_REPRODUCED: "bad"}
+HUES = {
+    EXACT: "exact",
+    EQUIVALENT: "equivalent",
+    WITHIN: "within",
+    CONSISTENT: "consistent",
+    NOT_REPRODUCED: "refuted",
+    UNRESOLVABLE: "unresolvable",
+    INCONCLUSIVE: "inconclusive",
+    NOT_RUN: "not-run",
+}
+"""Class of each verdict's colour in page.css."""
 
 
 @dataclass(frozen=True)

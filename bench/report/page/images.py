@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from bench.figures.style import style
+from bench.figures.style import printed, style
 from bench.report.page.links import anchor
 
 if TYPE_CHECKING:
@@ -45,9 +44,9 @@ def _embed(figure: Figure) -> Image:
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
         content, kind = b"", "svg+xml"
         if figure.vector:
-            content = _bytes(drawing, "svg", {"Date": None})
+            content = printed(drawing, "svg")
         if not figure.vector or len(content) > LARGEST_SVG:
-            content, kind = _bytes(drawing, "png", {"Software": None}), "png"
+            content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
     data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
     address = f"data:image/{kind}{data}"
     return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height)
@@ -57,9 +56,3 @@ def _as_text(svg: str) -> str:
     """Return a drawing as part of an address, which is a quarter smaller than base64, with paths to 0.01 of a point."""
     short = re.sub(r'(?<= d=")[^"]+', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
     return quote(" ".join(short.split()), safe=PLAIN)
-
-
-def _bytes(drawing: object, form: str, metadata: dict[str, None]) -> bytes:
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format=form, metadata=metadata, dpi=PIXELS_PER_INCH)  # type: ignore[attr-defined]
-    return buffer.getvalue()
