@@ -22,7 +22,7 @@ from bench.report.cells import make_table
 from bench.report.page.answer import Strip, strip
 from bench.report.page.build import all_tables, render_page, write_report
 from bench.report.page.content import Content, collect, load_documents
-from bench.report.page.grid import HUES, tone, typeset
+from bench.report.page.grid import HUES, breakable, tone, typeset
 from bench.report.page.images import embed
 from bench.report.page.links import anchor, web_address
 from bench.report.page.parts import audit_tables, fault_tables, ladder_tables
@@ -190,6 +190,19 @@ def test_numbers_are_set_with_the_signs_of_print():
     assert typeset("-0.0018") == "\u22120.0018"
     assert typeset("0.9726 +- 0.0008 (5)") == "0.9726 \u00b1 0.0008 (5)"
     assert typeset("1.2e-05") == "1.2e-05"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a2019.fcn.epoch01.loss", "a2019.<wbr>fcn.<wbr>epoch01.<wbr>loss"),
+        ("a.<b>.c", "a.<wbr>&lt;b&gt;.<wbr>c"),
+        ("0.25", "0.25"),
+        ("one word. two. three", "one word. two. three"),
+    ],
+)
+def test_long_names_may_break_after_a_dot_and_stay_text(text, shown):
+    assert str(breakable(text)) == shown
 
 
 def verdict(difference: float, margin: float, half_width: float | None = None) -> Verdict:

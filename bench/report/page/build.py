@@ -17,7 +17,7 @@ from bench.report.cells import Table, sources_of
 from bench.report.files import write_tables
 from bench.report.page import answer, evidence, facts, sections
 from bench.report.page.content import Content
-from bench.report.page.grid import HUES, Grid, grid
+from bench.report.page.grid import HUES, Grid, breakable, grid
 from bench.report.page.links import Links
 from bench.report.records import Results
 
@@ -140,13 +140,15 @@ def _with_strips(table: Grid, content: Content) -> Grid:
 
 
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("bench.report.page"),
         autoescape=True,  # records, claims and manifests are data: none of their text is markup
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
 
 
 def _text(name: str) -> str:

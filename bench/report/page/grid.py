@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from bench.report.cells import Cell, Missing, Number, Table, cell_text, gap_labels, sources_of
 from bench.report.page.links import Links, anchor
 from bench.stats.verdicts import (
@@ -94,12 +96,18 @@ def grid(table: Table, links: Links, name: str = "", files: Sequence[tuple[str, 
 
 def typeset(text: str) -> str:
     """Return a number's text with the signs of print: a minus as long as a plus, and a sign for the spread."""
-    return re.sub(r"^-(?=\d)", "\N{MINUS SIGN}", text).replace(" +- ", " \N{PLUS-MINUS SIGN} ")
+    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text).replace(" +- ", " \N{PLUS-MINUS SIGN} ")
+
+
+def breakable(text: str) -> Markup:
+    """Return text in which a long name of several parts may go on in the next line after a dot."""
+    is_name = " " not in text and text.count(".") > 1
+    return Markup(".<wbr>").join(text.split(".")) if is_name else escape(text)
 
 
 def _shown(cell: Any, text: str, links: Links, is_verdict: bool) -> Shown:
     href = links.to(sources_of(cell)) or links.name(text)
-    if isinstance(cell, Cell | Number):
+    if isinstance(cell, Cell | Number) or re.match(r"[-+]?\d", text):
         text = typeset(text)
     elif text == "-":
         text = GAP
