@@ -1,5 +1,6 @@
 """Answers by posteriors with known probabilities, the rules that refuse, which fit answers, and the command."""
 
+import itertools
 import json
 import math
 import re
@@ -16,6 +17,7 @@ from bench.commands.options import USAGE
 from bench.errors import ConfigError, StoreError
 from bench.metrics.draws import reduce_draws
 from bench.predict import Predictor, fits, rules, show
+from bench.predict.drawing import draw
 from bench.predict.normalise import normalise
 from bench.store import SCHEMA, Store
 
@@ -304,6 +306,20 @@ def test_a_figure(ending, store, three, four, capsys, tmp_path):
         assert "three.png" in text
         assert "I don't know" in text or "I don&#x27;t know" in text or "I don&apos;t know" in text
         assert "Date" not in text
+
+
+@pytest.mark.parametrize("approaches", [2, 5])
+def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, four):
+    put(store, "mlp", mlp())
+    ask = Predictor(store.root, "mlp")
+    figure = draw([normalise(three), normalise(four)], [[ask(path)] * approaches for path in (three, four)])
+    figure.draw_without_rendering()  # makes the layout
+    boxes = [axes.get_tightbbox() for axes in figure.axes]  # with titles, labels and ticks
+    assert len(boxes) == 2 * (2 + approaches)
+    over = [
+        (one, other) for one, other in itertools.combinations(boxes, 2) if one.padded(-1).overlaps(other.padded(-1))
+    ]
+    assert not over
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.errors import ConfigError, StoreError
-from bench.figures.style import COLOURS, REPORTED, style
+from bench.figures.style import COLOURS, REPORTED, canvas, style
 from bench.metrics.draws import QUANTILES
 from bench.predict.normalise import Normalised
 from bench.predict.predictor import Answer
@@ -36,13 +36,11 @@ def check_figure(path: Path, n_images: int) -> None:
 
 def draw(images: Sequence[Normalised], answers: Sequence[Sequence[Answer]]) -> Drawing:
     """Draw pictures and, in the same order, the answers to each: at least one picture and one answer."""
-    from matplotlib.figure import Figure as Drawing
-
     bands = -(-len(answers[0]) // ACROSS)
     across = min(ACROSS, len(answers[0]))
     pictures = 2 if bands == 1 else 1  # beside each other, or one above the other
     with style():
-        figure = Drawing(figsize=(PANEL * (pictures + across), PANEL * bands * len(images) + 0.5))
+        figure: Drawing = canvas(PANEL * (pictures + across), PANEL * bands * len(images) + 0.5)
         grid = figure.add_gridspec(bands * len(images), pictures + across)
         for place, (image, told) in enumerate(zip(images, answers, strict=True)):
             top = place * bands
