@@ -100,13 +100,8 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Any:
 def printed(drawing: Any, form: str, **settings: Any) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    `settings` are those of `savefig`, as `dpi`. The layout is made here, once: `savefig` would
-    draw everything a first time just to make it.
+    `settings` are those of `savefig`, as `dpi`.
     """
-    engine = drawing.get_layout_engine()
-    if engine is not None:
-        engine.execute(drawing)
-        drawing.set_layout_engine("none")
     metadata = {"Date": None} if form == "svg" else {"Software": None}
     buffer = io.BytesIO()
     drawing.savefig(buffer, format=form, metadata=metadata, **settings)
