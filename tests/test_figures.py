@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import struct
@@ -14,6 +15,9 @@ from bench.cli import main
 from bench.figures import catalogue
 from bench.figures.figure import FIELD
 from bench.figures.style import WIDTH
+from bench.ladder.readers import VERSION
+from bench.ladder.readings import folder
+from bench.store import Store, seal
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 GUIDE = Path(__file__).parent.parent / "docs" / "figures.md"
@@ -90,6 +94,22 @@ def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
     reasons = catalogue.missing(tmp_path, profile="smoke")
     assert "cuts every epoch short" in reasons["feldman2018-training-mlp"]
     assert catalogue.missing(tmp_path)["accuracy"].startswith("there is no finished record")
+
+
+def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root, tmp_path):
+    fill(tmp_path)
+    store, name = Store(tmp_path), "rabanser2017-weight-density"
+    assert "git keeps no fits" in catalogue.missing(tmp_path)[name]
+    cell = ("mxnet_bbb", "published", "common")
+    record = next(one for one in store.all_records()[0] if (one["approach"], one["recipe"], one["protocol"]) == cell)
+    metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
+    reading = {**record, "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
+    path = folder(store) / "mxnet_bbb" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(seal(reading)))
+    figure = next(one for one in catalogue.figures(tmp_path) if one.name == name)
+    assert figure.draw.mu.tolist() == [-0.1, 0.2]
+    assert figure.draw.sigma.tolist() == [0.05, 0.04]
 
 
 def test_large_figures_are_written_as_png(found):

@@ -1,20 +1,24 @@
 """Ladders: the file's schema against the manifests, effects paired by seed, the generated answer, the command."""
 
 import csv
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 from synthetic import record
 
 from bench.claims import Gap, load_claims
 from bench.cli import main
 from bench.commands.options import USAGE
 from bench.errors import BenchError, ConfigError
+from bench.interface import Marginal
 from bench.ladder.answer import answer
 from bench.ladder.definition import ladder
 from bench.ladder.effects import Numbers, command, effects
 from bench.ladder.file import read_file
-from bench.ladder.readers import parse
+from bench.ladder.readers import parse, read_keys
 from bench.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
 from bench.ladder.selection import chosen
 from bench.registry import manifests
@@ -185,6 +189,20 @@ def test_a_diverged_seed_is_marked_and_named():
     # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
     assert "+0.0625 ~[-0.7316, +0.8566]\\*" in text
     assert "seed 1: loss is nan" in text
+
+
+def test_weights_are_read_from_the_first_tensor_row_by_row():
+    """Of [[1, 2], [3, 4]] the weight 2 is 3; its standard deviation here is a tenth of it."""
+    mean = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    first = Marginal(mean, mean / 10, torch.ones(2, 2, dtype=torch.bool))
+    other = Marginal(-mean, mean, torch.ones(2, 2, dtype=torch.bool))
+    keys = ("weights/mean@2", "weights/std@2")
+    network = SimpleNamespace(weights=lambda: {"first": first, "other": other})
+    assert read_keys(network, None, keys) == ({keys[0]: 3.0, keys[1]: pytest.approx(0.3)}, {})
+    plain = SimpleNamespace(weights=lambda: {"first": dataclasses.replace(first, std=None)})
+    assert read_keys(plain, None, keys) == ({}, dict.fromkeys(keys, "the network has no sigma"))
+    with pytest.raises(ConfigError, match="did you mean 'mean'"):
+        parse("weights/maen@2")
 
 
 def test_a_reading_counts_for_its_own_fit_only():

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from bench.claims import Record
 from bench.figures.figure import Absent, Figure
 from bench.figures.source import Source
 from bench.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.figures.training import Curve, curves
+from bench.ladder.readings import SHOWN_WEIGHTS, read_all, weight_keys
 from bench.metrics.arrays import FloatArray
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
-CENTRE = 14 * 28 + 14  # a pixel of the middle, where digits have ink
-SIDE_PIXELS = 784
+N_PIXELS = 784
 
 
 def make(source: Source) -> Iterator[Figure | Absent]:
@@ -79,11 +80,8 @@ def _density(source: Source) -> Figure | Absent:
     if not records:
         return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, source.not_run(f"{APPROACH} published x common"))
     for record in records:
-        path = source.store.fit_path(record["fit_key"], "posterior")
-        tensors = source.store.read_tensors(path) if path.exists() else None
-        if tensors is not None and {"mu", "sigma"} <= set(tensors[0]):
-            mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
-            places = [0, CENTRE] if len(mu) >= SIDE_PIXELS else [0]
+        found = _read(source, record) or _fitted(source, record)
+        if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
                 "is blank in every image: no data ever reach this weight, whose density is the one it started with but "
@@ -91,13 +89,33 @@ def _density(source: Source) -> Figure | Absent:
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
                 f"{source.conditions([record])}"
             )
-            draw = _Density(mu[places], sigma[places])
-            return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, draw)
+            return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
     reason = (
         "no record holds a weight, only the fitted posterior does, and none is under fits/ of this results folder "
         f"(git keeps no fits); python -m bench run {APPROACH} --results DIR makes one in another folder"
     )
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
+
+
+def _read(source: Source, record: Record) -> _Density | None:
+    """Return the moments that a reading of the fit has."""
+    for reading in read_all(source.store)[0]:
+        pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
+        if reading["fit_key"] == record["fit_key"] and all(None not in pair for pair in pairs):
+            mu, sigma = np.array(pairs, dtype=np.float64).T
+            return _Density(mu, sigma)
+    return None
+
+
+def _fitted(source: Source, record: Record) -> _Density | None:
+    """Return the moments of the fit itself, where it is kept."""
+    path = source.store.fit_path(record["fit_key"], "posterior")
+    tensors = source.store.read_tensors(path) if path.exists() else None
+    if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
+        return None
+    mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
+    places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < min(len(mu), N_PIXELS)]
+    return _Density(mu[places], sigma[places])
 
 
 @dataclass(frozen=True)

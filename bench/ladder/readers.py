@@ -6,6 +6,7 @@ normalised_geometric_entropy                       its entropy, nats
 refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
 pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
 that the prediction uses removed, lowest score first
+weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bench.protocols import N_CLASSES, Common
 VERSION = 1  # raise when a definition changes
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"
+WEIGHTS, MOMENTS = "weights", ("mean", "std")
 
 Reader = Callable[[DrawSummary, IntArray, float], float | None]
 
@@ -60,7 +62,10 @@ def read_keys(
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
         mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
         try:
-            found = _read_data_set(posterior, protocol, dataset, mine)
+            if dataset == WEIGHTS:
+                found = _read_weights(posterior, mine)
+            else:
+                found = _read_data_set(posterior, protocol, dataset, mine)
         except (DataMissing, Unsupported) as error:
             missing.update(dict.fromkeys(mine, str(error)))
             continue
@@ -76,8 +81,9 @@ def parse(text: str) -> Key:
     """Take a name apart; raises ConfigError for an unknown one."""
     dataset, _, rest = text.partition("/")
     name, _, parameter = rest.partition("@")
-    if name not in (PRUNED, *READERS):
-        raise unknown_name("reading of a ladder", name, (PRUNED, *READERS))
+    known = MOMENTS if dataset == WEIGHTS else (PRUNED, *READERS)
+    if name not in known:
+        raise unknown_name("reading of a ladder", name, known)
     return Key(dataset, name, float(parameter) if parameter else 0.0)
 
 
@@ -97,6 +103,14 @@ def _read_data_set(
         labels = split.y.numpy()
         found.update({text: READERS[key.name](summary, labels, key.parameter) for text, key in others.items()})
     return found
+
+
+def _read_weights(posterior: Posterior, keys: Mapping[str, Key]) -> dict[str, float | None]:
+    first = next(iter(posterior.weights().values()))
+    if first.std is None:
+        raise Unsupported("the network has no sigma")
+    moments = dict(zip(MOMENTS, (first.mean.flatten(), first.std.flatten()), strict=True))
+    return {text: float(moments[key.name][int(key.parameter)]) for text, key in keys.items()}
 
 
 def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:

@@ -7,6 +7,7 @@ read is in `bench.ladder.readers`.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,10 @@ from bench.recipes import build, profile, resolve
 from bench.registry import manifest
 from bench.store import SCHEMA, Store, read_record, seal, write_atomically
 
+SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
+"""Weights of the first hidden unit whose density is drawn: from the first pixel, as rabanser2017 does, and from one in
+the middle, where digits have ink."""
+
 
 def folder(store: Store) -> Path:
     """Return where a results folder's readings lie."""
@@ -35,8 +40,14 @@ def folder(store: Store) -> Path:
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:
-    """Return what a ladder reads of its approach's published fits."""
-    return tuple(dict.fromkeys(place.key for place in ladder.places() if place.source == "reading"))
+    """Return what a ladder reads of its approach's published fits, and what a figure shows of them."""
+    rungs = dict.fromkeys(place.key for place in ladder.places() if place.source == "reading")
+    return (*rungs, *itertools.chain(*weight_keys(ladder.approach)))
+
+
+def weight_keys(approach: str) -> list[tuple[str, str]]:
+    """Return for each weight of an approach that is drawn the names of its mean and its standard deviation."""
+    return [(f"weights/mean@{place}", f"weights/std@{place}") for place in SHOWN_WEIGHTS.get(approach, ())]
 
 
 def read_all(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
