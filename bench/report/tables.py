@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bench.claims import Claim, Record, match
 from bench.report.accuracy import accuracy_table
 from bench.report.cells import Table
+from bench.report.definitions import definitions_table
 from bench.report.files import readme_block, update_readme, write_tables
 from bench.report.headline import headline_table
 from bench.report.precision import precision_table
@@ -79,6 +80,7 @@ def build_tables(
         claims_table(results, rows),
         verdicts_table(results, verdicts),
         summary_table(results, verdicts),
+        definitions_table(),
     )
     return {table.name: table for table in tables}
 

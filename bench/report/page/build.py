@@ -49,11 +49,10 @@ def write_report(content: Content, page: Path, forms: Sequence[str] = FORMS) -> 
 
 
 def all_tables(content: Content) -> dict[str, Table]:
-    """Return every table that is written as files: those of the records, the answer's, the definitions and origins."""
+    """Return every table that is written as files: those of the records, the answer's, and the origins."""
     made = [
         answer.forest_table(content.results, answer.headlines(content.claims, content.verdicts)),
         answer.brief_table(content.results),
-        facts.definitions_table(),
         facts.provenance_table(_cited_records(content, content.tables.values())),
         facts.unfinished_table(content.results),
         *(table for tables in (*content.audits.values(), *content.ladders.values()) for table in tables),

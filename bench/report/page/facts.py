@@ -1,4 +1,4 @@
-"""Texts and tables about the page itself: what its words mean, how metrics are defined, who made its records."""
+"""Texts and tables about the page itself: what its words mean, who made its records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.claims import Record
-from bench.metrics.table import METRICS
 from bench.report.cells import Linked, Table, make_table
 from bench.report.records import SHOWN_VERSIONS, Results
 
@@ -41,17 +40,6 @@ def measured(record: Record) -> str:
     """Return when a record was measured, '' where it does not say."""
     provenance = record.get("provenance", {})
     return str(provenance.get("measured") or provenance.get("started") or "")
-
-
-def definitions_table() -> Table:
-    """Every metric of the common protocol."""
-    rows = [
-        [spec.name, spec.unit, "" if spec.better == "none" else spec.better, spec.definition, spec.source]
-        for spec in METRICS.values()
-    ]
-    columns = ["metric", "unit", "better", "definition", "source"]
-    caption = "Metrics of the common protocol. Better: the direction of merit, where there is one."
-    return make_table("definitions", "Every metric", caption, columns, rows, [])
 
 
 def provenance_table(records: Iterable[Record]) -> Table:
