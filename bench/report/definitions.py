@@ -13,5 +13,8 @@ def definitions_table() -> Table:
         for spec in METRICS.values()
     ]
     columns = ["metric", "unit", "better", "definition", "source"]
-    caption = "Metrics of the common protocol. Better: the direction of merit; -: it depends on the rows, or is no merit in itself."
+    caption = (
+        "Metrics of the common protocol. Better: the direction of merit; -: it depends on the rows, or is no merit in "
+        "itself."
+    )
     return make_table("definitions", "Every metric", caption, columns, rows, [])
