@@ -45,8 +45,15 @@ def write_atomically(path: Path, content: bytes) -> None:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
         raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another --results"
+            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Raise StoreError if files cannot be written into a folder, which is made where it is not there."""
+    probe = folder / ".writable"
+    write_atomically(probe, b"")
+    probe.unlink(missing_ok=True)
 
 
 def sweep(root: Path, age_s: float = LEFTOVER_S) -> int:

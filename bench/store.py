@@ -29,7 +29,7 @@ from bench import locks, quarantine
 from bench.canonical import canonical
 from bench.data.files import read_file
 from bench.errors import DataCorrupt, StoreError
-from bench.sealed import SCHEMA, read_record, seal, sweep, write_atomically
+from bench.sealed import SCHEMA, check_writable, read_record, seal, sweep, write_atomically
 
 __all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal", "write_atomically"]
 
@@ -59,9 +59,7 @@ class Store:
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed writes left."""
-        probe = self.root / "fits" / ".writable"
-        write_atomically(probe, b"")
-        probe.unlink(missing_ok=True)
+        check_writable(self.root / "fits")
         sweep(self.root)
 
     def lock(self, fit_key: str) -> FileLock:

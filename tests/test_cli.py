@@ -74,14 +74,14 @@ def test_quiet_shows_no_progress(tmp_path, capsys):
 def test_no_permission_is_one_line(tmp_path, capsys):
     tmp_path.chmod(0o500)
     assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path / "r")]) == USAGE
-    assert "choose another --results" in lines(capsys)[-1]
+    assert "choose another folder" in lines(capsys)[-1]
 
 
 def test_results_that_are_a_file_are_one_line(tmp_path, capsys):
     place = tmp_path / "results"
     place.write_text("")
     assert main(["run", "uniform", "--profile", "smoke", "--results", str(place)]) == USAGE
-    assert "choose another --results" in lines(capsys)[-1]
+    assert "choose another folder" in lines(capsys)[-1]
 
 
 def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from report_folder import HOSTILE, write_records
 
 from bench.claims import Sample, load_claims
+from bench.cli import main
+from bench.commands.options import USAGE
 from bench.errors import ConfigError
 from bench.figures.figure import Figure
 from bench.report.cells import make_table
@@ -279,3 +281,15 @@ def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path)
     ]
     assert places == sorted(places)
     assert {"audit_feldman2018", "ladder_mlp", "fault_tests"} <= set(all_tables(more))
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [(".", "is a folder; give the page's file, as .*index.html"), ("file/index.html", "cannot write .*; free space")],
+)
+def test_a_place_that_cannot_be_written_is_told_before_the_work(output, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("bench.report.page.content.collect", lambda *_, **__: pytest.fail("the work has begun"))
+    assert main(["report", "--results", str(tmp_path), "--output", str(tmp_path / output)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line)

@@ -424,7 +424,7 @@ def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
 
     def full(self, path, tensors, info):
-        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another --results")
+        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
 
     monkeypatch.setattr(Store, "write_tensors", full)
     results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
@@ -439,7 +439,7 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
 
     def full(self, record, scores=None):
         if record["protocol"] == "published" and record["outcome"] == "done":
-            raise StoreError("cannot write it: No space left on device; free space or choose another --results")
+            raise StoreError("cannot write it: No space left on device; free space or choose another folder")
         return write(self, record, scores)
 
     monkeypatch.setattr(Store, "write", full)

@@ -156,7 +156,7 @@ def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch
 
 def test_a_folder_that_is_a_file_is_one_line(tmp_path):
     (tmp_path / "results").write_text("not a folder")
-    with pytest.raises(StoreError, match="choose another --results"):
+    with pytest.raises(StoreError, match="choose another folder"):
         Store(tmp_path / "results").check_writable()
 
 

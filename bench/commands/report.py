@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.commands.options import INCOMPLETE, add_place, check_place, names
-from bench.errors import unknown_name
+from bench.errors import ConfigError, unknown_name
 
 
 def add(commands: Any) -> None:
@@ -31,12 +31,16 @@ def add(commands: Any) -> None:
 def _report(arguments: argparse.Namespace) -> int:
     from bench.report.page.build import FORMS, write_report
     from bench.report.page.content import collect
+    from bench.sealed import check_writable
 
     check_place(arguments)
     for form in arguments.format:
         if form not in FORMS:
             raise unknown_name("format", form, FORMS)
     page = arguments.output or arguments.results / "report" / "index.html"
+    if page.is_dir():
+        raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
+    check_writable(page.parent)  # before the work, not after it
     place = (arguments.results, arguments.profile, arguments.device, arguments.precision)
     content = collect(*place, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format)
