@@ -12,8 +12,9 @@ import pytest
 from figure_records import add_fit, fill
 
 from bench.cli import main
-from bench.figures import catalogue
+from bench.figures import catalogue, votes
 from bench.figures.figure import FIELD
+from bench.figures.source import Source
 from bench.figures.style import WIDTH
 from bench.ladder.readers import VERSION
 from bench.ladder.readings import folder
@@ -110,6 +111,23 @@ def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root,
     figure = next(one for one in catalogue.figures(tmp_path) if one.name == name)
     assert figure.draw.mu.tolist() == [-0.1, 0.2]
     assert figure.draw.sigma.tolist() == [0.05, 0.04]
+
+
+def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
+    def with_others(self, record, scores=Source.scores):
+        found = scores(self, record)
+        return {**found, **{f"notmnist459/{what}": found[f"letters/{what}"] for what in ("draws", "label")}}
+
+    def pictures(name, seed, images=votes.images):
+        return "there are none" if name == "notmnist459" else images(name, seed)
+
+    monkeypatch.setattr(Source, "scores", with_others)
+    monkeypatch.setattr(votes, "images", pictures)
+    (figure,) = votes.make(Source(root, "full", "cpu", "float32"))
+    assert [example.kind for example in figure.draw.examples].count("letter") == votes.COLUMNS
+    monkeypatch.setattr(votes, "images", lambda name, seed: "there are none")
+    (absent,) = votes.make(Source(root, "full", "cpu", "float32"))
+    assert absent.reason == "there are none"
 
 
 def test_large_figures_are_written_as_png(found):

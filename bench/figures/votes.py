@@ -19,6 +19,8 @@ DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
 TITLE = "Log-probabilities of 100 networks for each class: accepted, undecided, noise and letter images"
 COLUMNS = 2  # examples of each kind
+KINDS = {"mnist": "", "noise_uniform": "white noise", "notmnist459": "letter", "letters": "letter"}
+"""Data sets and what their images are; the second set of letters stands in where the document's own is not there."""
 BIN = 75.0  # nats
 SHOWN = 0.98  # share of all log-probabilities that the axis spans
 CHOSEN, OTHER = "#E69F00", "#8C8C8C"
@@ -64,7 +66,8 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
         "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
         f"Accepted and undecided: the first such of the first {record_rows(source, record)} test images, label in "
-        "bold; noise and letters: the first two of each set that the record keeps. One axis for all images. "
+        "bold; noise and letters: the first two of each set that the record keeps; letters of not-MNIST, as in the "
+        "document, or where they are not there of free fonts. One axis for all images. "
         f"{source.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
@@ -79,13 +82,14 @@ def _examples(source: Source, record: Any) -> list[Example] | str:
     """Return two examples of each kind, or why there are none."""
     scores, seed = source.scores(record), int(record["seed"])
     found: list[Example] = []
-    letters = "notmnist459" if "notmnist459/draws" in scores else "letters"
-    for name, kind in (("mnist", ""), ("noise_uniform", "white noise"), (letters, "letter")):
-        if f"{name}/draws" not in scores:
+    lacking: dict[str, str] = {}
+    for name, kind in KINDS.items():
+        if f"{name}/draws" not in scores or any(example.kind == kind for example in found):
             continue
         pixels = images("test10k" if name == "mnist" else name, seed)
         if isinstance(pixels, str):
-            return pixels
+            lacking[kind] = pixels
+            continue
         draws, labels = scores[f"{name}/draws"].astype(np.float64), scores[f"{name}/label"]
         every = [Example(kind, pixels[i], draws[:, i], int(labels[i])) for i in range(draws.shape[1])]
         if name == "mnist":
@@ -93,6 +97,9 @@ def _examples(source: Source, record: Any) -> list[Example] | str:
             found += [e._replace(kind="undecided") for e in every if not e.chosen][:COLUMNS]
         else:
             found += every[:COLUMNS]
+    for kind, reason in lacking.items():
+        if not any(example.kind == kind for example in found):
+            return reason
     return found or "the record keeps no raw draws"
 
 
