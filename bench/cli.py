@@ -59,8 +59,11 @@ class _Parser(argparse.ArgumentParser):
     """Errors in one line, unknown commands with the nearest known one."""
 
     def error(self, message: str) -> NoReturn:
-        shown = message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
-        raise ConfigError(f"{shown.rstrip('.')}; see `{self.prog} --help`")
+        raise ConfigError(f"{_short(message).rstrip('.')}; see `{self.prog} --help`")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,13 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"error: {shown(error)}", file=sys.stderr)
         return USAGE
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where this one stopped", file=sys.stderr)
-        return INTERRUPTED
     except BrokenPipeError:
         with contextlib.suppress(OSError):  # the reader of our output has gone; nothing is left to say
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: cannot use {_short(str(error.filename))}: {error.strerror}; give another path", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on where this one stopped", file=sys.stderr)
+        return INTERRUPTED
 
 
 def shown(error: BenchError) -> str:

@@ -30,6 +30,19 @@ class OrphanedError(BenchError):
     """The process that asked for this work is gone."""
 
 
+def is_checkpoint_of(info: Mapping[str, Any], fit_keys: Mapping[str, str], source: str) -> bool:
+    """Return whether a checkpoint is of these fits and of this code: half a fit of each is a fit of neither.
+
+    Args:
+        info: what the checkpoint says of itself.
+        fit_keys: of the seeds, by the names of their contexts.
+        source: hash of the approach's source.
+    """
+    fits, seeds = info["fit_keys"], info["seeds"]
+    same = all(fits.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
+    return same and fits.keys() == seeds.keys() and bool(info["source_sha256"] == source)
+
+
 class Fitting:
     """One computation that fits some seeds: what it costs, what each seed reports, and where it can go on.
 
@@ -81,10 +94,7 @@ class Fitting:
         return info["epoch"], {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
 
     def _is_ours(self, info: Mapping[str, Any]) -> bool:
-        """Return whether a checkpoint is of these fits and of today's code: half a fit of each is a fit of neither."""
-        fits, seeds = info["fit_keys"], info["seeds"]
-        same = all(fits.get(name, fit_key) == fit_key for name, fit_key in self._fit_keys.items())
-        return same and fits.keys() == seeds.keys() and info["source_sha256"] == self._source
+        return is_checkpoint_of(info, self._fit_keys, self._source)
 
     def report(
         self,

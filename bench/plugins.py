@@ -114,7 +114,9 @@ def _announced() -> Iterator[Source]:
             spec = importlib.util.find_spec(entry.value)
             if spec is None or not spec.submodule_search_locations:
                 raise ModuleNotFoundError(f"{entry.value} is no package")
-        except Exception as error:  # noqa: BLE001 - another's package may do anything when its parent is imported
+        except BaseException as error:  # another's package may do anything when its parent is imported, even exit
+            if isinstance(error, KeyboardInterrupt):
+                raise
             yield Source(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
             continue
         for place in spec.submodule_search_locations:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bench.canonical import digest, plain
 from bench.data.files import read_file
@@ -78,9 +78,14 @@ def seal(record: Mapping[str, Any]) -> dict[str, Any]:
 def read_json(path: Path, what: str) -> Any:
     """Return the content of a JSON file of bounded size; raises StoreError, which calls the file `what`."""
     try:
-        return json.loads(read_file(path, LARGEST_RECORD).decode("utf-8"))
+        return json.loads(read_file(path, LARGEST_RECORD).decode("utf-8"), parse_constant=_refuse)
     except (DataCorrupt, ValueError, RecursionError) as error:
         raise StoreError(f"{what} {path} cannot be read: {_short(error)}") from error
+
+
+def _refuse(word: str) -> NoReturn:
+    """Refuse NaN and Infinity, which JSON has not and this suite never writes: the hash takes them for null."""
+    raise ValueError(f"'{word}' is no number of JSON")
 
 
 def has_seal(record: Mapping[str, Any]) -> bool:

@@ -105,19 +105,44 @@ class Store:
         Those that cannot be read or are not those of the record are set aside. A record of before the hash was kept
         says nothing of them.
         """
-        path = self.record_path(record).with_suffix(".npz")
-        if not path.exists():
+        content = self._scores_content(record)
+        if content is None:
             return {}
+        try:
+            return _unpacked(content)
+        except _BROKEN_SCORES as error:
+            self._set_aside_scores(record, error)
+            return {}
+
+    def lacks_its_scores(self, record: Mapping[str, Any]) -> bool:
+        """Return whether the file beside a record is not the one that was written with it; it is set aside.
+
+        No file is no fault: a clone has those of one seed only.
+        """
+        return self._scores_path(record).exists() and self._scores_content(record) is None
+
+    def _scores_path(self, record: Mapping[str, Any]) -> Path:
+        return self.record_path(record).with_suffix(".npz")
+
+    def _scores_content(self, record: Mapping[str, Any]) -> bytes | None:
+        """Return the file beside a record; None where there is none, or where its hash shows another one."""
+        path = self._scores_path(record)
+        if not path.exists():
+            return None
         try:
             content = read_file(path, LARGEST_SCORES)
             expected = record.get("scores_sha256")
             if expected is not None and hashlib.sha256(content).hexdigest() != expected:
                 raise ValueError("they are not those of the record (their hash does not fit)")
-            return _unpacked(content)
         except _BROKEN_SCORES as error:
-            with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
-                quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
-            return {}
+            self._set_aside_scores(record, error)
+            return None
+        return content
+
+    def _set_aside_scores(self, record: Mapping[str, Any], error: Exception) -> None:
+        path = self._scores_path(record)
+        with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
+            quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
     def find_done_elsewhere(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return a finished record of the same name, made where the framework was there, or None."""

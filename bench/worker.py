@@ -395,12 +395,17 @@ def _fit_or_why_not(
         return dict.fromkeys(fit_keys(group), error)
 
 
+def bound_memory(options: Options) -> None:
+    """Bound the address space of this process, a worker of its own, where the options ask for it."""
+    if options.memory_mib is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
+
+
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
     os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
     locks.die_with_parent()
-    if options.memory_mib is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
+    bound_memory(options)
     try:
         work(cells, options, connection.send)
         connection.send({"kind": "end"})

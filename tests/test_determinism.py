@@ -119,9 +119,10 @@ def test_reports_that_cannot_be_trusted_are_named(tmp_path):
     path = files.write(tmp_path, made("mlp"))
     path.write_text(path.read_text().replace("true", "false", 1))
     (tmp_path / "determinism" / "other.json").write_text("[]")
+    (tmp_path / "determinism" / "nested.json").write_text("[" * 100_000)
     records, problems = files.read_all(tmp_path)
     assert records == []
-    assert len(problems) == 2
+    assert len(problems) == 3
     assert "mlp.json was changed after it was written" in problems[0]
 
 

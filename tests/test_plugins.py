@@ -126,9 +126,11 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
         file.write_text("")
     for suffix in (".py", ".toml"):
         shutil.copy(EXAMPLES / f"mc_dropout{suffix}", package / f"theirs{suffix}")
-    (tmp_path / "their_bad").mkdir()
-    (tmp_path / "their_bad" / "__init__.py").write_text("1 / 0")
+    for name, code in {"their_bad": "1 / 0", "their_end": "raise SystemExit('all ends here')"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(code)
     values = {"theirs": "their_package.approaches", "gone": "no_such_package", "bad": "their_bad.approaches"}
+    values["end"] = "their_end.approaches"
     points = [metadata.EntryPoint(name, value, plugins.GROUP) for name, value in values.items()]
     monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: points if group == plugins.GROUP else [])
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -137,6 +139,7 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
     found = {each.name: each.error for each in broken()}
     assert "no_such_package is no package" in found["gone"]
     assert "ZeroDivisionError" in found["bad"]
+    assert "all ends here" in found["end"]
 
 
 def test_run_trains_it_in_a_process_of_its_own(folder, tmp_path, capsys, monkeypatch):
@@ -216,6 +219,19 @@ def test_a_planted_mistake_is_found_and_explained(mistake, folder, capsys):
     if mistake == "raises":
         assert "ZeroDivisionError" in failed["rebuild"]["detail"]
         assert "mine.py:" in failed["rebuild"]["detail"]
+
+
+def test_a_fit_that_raises_is_one_failure_not_all(folder, capsys):
+    code = (folder / "mine.py").read_text()
+    right = "def fit(self, train: Split, task: Task, ctx: Context)"
+    assert right in code
+    head, rest = code.split(right, 1)
+    signature, body = rest.split(":\n", 1)
+    (folder / "mine.py").write_text(f"{head}{right}{signature}:\n        1 / 0\n{body}")
+    assert main(["check-approach", "mine", "--json"]) == FAILED
+    lines = json.loads(capsys.readouterr().out)
+    assert {(line["name"], line["outcome"]) for line in lines} == {("fit", "failed")}
+    assert "ZeroDivisionError" in lines[0]["detail"]
 
 
 @pytest.mark.parametrize("given", ["nonsense", "nowhere/none.py", "."])

@@ -402,3 +402,29 @@ def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
     assert [(show.ink(image), *image.size) for image in images] == [
         (image["ink"], image["width"], image["height"]) for image in known
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--figure", "FOLDER.png"], "is a folder; give a file"),
+        (["--figure", "FILE/x.png"], "cannot write"),
+        (["--recipe", "nosuch"], "no approach has a recipe 'nosuch'"),
+        (["--recipe", "corrected"], "--all --recipe corrected"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_any_answer(arguments, message, store, three, tmp_path, capsys):
+    put(store, "mlp", mlp())
+    (tmp_path / "FOLDER.png").mkdir()
+    (tmp_path / "FILE").write_text("")
+    given = [str(tmp_path / each) if each.startswith("F") else each for each in arguments]
+    code, out, err = call(capsys, three, *given, "--results", store.root)
+    assert (code, out) == (USAGE, "")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_no_name_is_no_picture(capsys):
+    code, _, err = call(capsys, "")
+    assert (code, err.count("\n")) == (USAGE, 1)
+    assert "an empty name was given" in err

@@ -324,6 +324,18 @@ def test_blank_pages_are_blank(pixels):
         seen(np.repeat(pixels[..., None], 3, axis=2))
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
+    """Ink with soft edges: what is nearly white is no hole in a black page."""
+    paper = Image.fromarray(GREY).convert(mode)
+    key = 255 if mode == "L" else (255, 255, 255)
+    plain = stored(tmp_path, paper, "plain.png")
+    keyed = stored(tmp_path, paper, "keyed.png", transparency=key)
+    with Image.open(tmp_path / "keyed.png") as image:
+        assert image.info["transparency"] == key
+    np.testing.assert_array_equal(plain.pixels, keyed.pixels)
+
+
 def test_transparent_all_over_is_blank(tmp_path):
     with pytest.raises(UnusableImage, match="blank"):
         stored(tmp_path, Image.new("RGBA", (40, 40), (0, 0, 0, 0)))

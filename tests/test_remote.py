@@ -3,20 +3,24 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from bench import plugins, registry, worker
 from bench.cli import main
 from bench.errors import BenchError, ConfigError, OutOfTime, StoreError, WorkerCrashed
 from bench.plan import Selection, cells
+from bench.remote import __main__ as remote
 from bench.remote import jobs, opening
 from bench.remote.child import in_child
 from bench.remote.parcels import deliver, outgoing
@@ -25,6 +29,7 @@ from bench.runner import run
 from bench.store import Store
 from bench.worker import Options
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMOKE = cells(Selection(approaches=("mlp",), recipes=("published",), profile="smoke"))
 
 
@@ -121,6 +126,52 @@ def test_an_interpreter_that_is_not_there():
         listen("/no/python")
 
 
+WAITS = (
+    "import os, subprocess as s, sys;"
+    "child = s.Popen([sys.executable, '-m', 'bench.remote', str(os.getpid())], stdout=s.DEVNULL);"
+    "print(child.pid, flush=True); child.wait()"
+)
+
+
+def test_a_child_ends_with_the_process_that_started_it():
+    """Its input stays open, here, so that only the end of its parent can tell it."""
+    parent = subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with parent:
+        child = int(parent.stdout.readline())
+        assert is_running(child)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 20
+        while is_running(child) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not is_running(child)
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch):
+    for suffix in (".py", ".toml"):
+        shutil.copy(EXAMPLES / f"mc_dropout{suffix}", tmp_path / f"mine{suffix}")
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
+    registry._look.cache_clear()
+    (cell,) = cells(Selection(approaches=("mine",), recipes=("published",), protocols=("common",), profile="smoke"))
+    job = jobs.work_job([cell], Options(str(tmp_path / "results"), memory_mib=123.0))
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    registry._look.cache_clear()
+    bounds, done = [], []
+    monkeypatch.setattr(worker, "bound_memory", lambda options: bounds.append(options.memory_mib))
+    monkeypatch.setattr(worker, "work", lambda todo, options, send: done.extend(todo))
+    remote._do(job, lambda event: None)
+    registry._look.cache_clear()
+    assert (bounds, done) == ([123.0], [cell])
+
+
 # a job and its files
 
 
@@ -169,6 +220,22 @@ def parcel(store, chosen):
             if each.exists():
                 files[each.relative_to(store.root).as_posix()] = each.read_bytes()
     return group, files
+
+
+@pytest.mark.parametrize("damage", ["its beginning", "its owner"])
+def test_a_posterior_that_cannot_be_trusted_stays_here_and_is_set_aside(damage, inline, tmp_path):
+    chosen, store = inline
+    group = [cell for cell in chosen if cell.approach == "mlp"]
+    target = Store(tmp_path)
+    path, other = (target.fit_path(key, "posterior") for key in (group[0].fit_key, "0" * 64))
+    tensors, info = store.read_tensors(store.fit_path(group[0].fit_key, "posterior"))
+    target.write_tensors(path, tensors, info if damage == "its beginning" else {**info, "fit_key": other.parent.name})
+    if damage == "its beginning":
+        path.write_bytes(b"MARK" + path.read_bytes()[4:])
+    content = path.read_bytes()
+    assert outgoing(target, group) == {}
+    (kept,) = [each for each in (tmp_path / "quarantine").iterdir() if each.name != "reasons.txt"]
+    assert kept.read_bytes() == content
 
 
 def test_a_parcel_brings_everything_and_nothing_else(inline, tmp_path):

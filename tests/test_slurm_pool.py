@@ -67,6 +67,7 @@ def test_parameters_are_numbers_or_words():
     assert parameters(["timeout_min=60", "slurm_partition=gpu"]) == {"timeout_min": 60, "slurm_partition": "gpu"}
     with pytest.raises(ConfigError, match="timeout_min=60"):
         parameters(["gpu"])
+    assert parameters(["nice=-5"]) == {"nice": -5}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,8 @@ def test_parameters_are_numbers_or_words():
     [
         ("slurm", [], "executor 'slurm' cannot be used"),
         ("slurm-local", ["no_such=1"], "executor 'slurm-local' cannot be used"),
+        ("slurm-local", ["timeout_min=abc"], "executor 'slurm-local' cannot be used"),
+        ("slurm-local", ["timeout_min=²"], "executor 'slurm-local' cannot be used"),
         ("process", ["timeout_min=1"], "--slurm is for the executors slurm, slurm-local, slurm-debug"),
     ],
 )

@@ -127,6 +127,26 @@ def test_other_conditions_are_another_cell(tmp_path, condition):
     assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"})) is None
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_has_not_is_no_null(word, tmp_path):
+    """The hash is of null in the place of what is no number; a record says null itself."""
+    path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
+    path.write_text(path.read_text().replace("null", word))
+    with pytest.raises(StoreError, match=f"'{word}' is no number of JSON"):
+        read_record(path)
+
+
+def test_damaged_scores_are_told_from_absent_ones(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    found = store.find(record())
+    assert not store.lacks_its_scores(found)
+    path.write_bytes(path.read_bytes()[:100])
+    assert store.lacks_its_scores(found)
+    assert [kept.suffix for kept in set_aside(tmp_path)] == [".npz"]
+    assert not store.lacks_its_scores(found)  # now there are none, as in a clone
+
+
 def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")

@@ -45,6 +45,9 @@ REMEDIES = {
 }
 
 
+FIT = "fit trains on a few rows and returns a posterior"
+
+
 @dataclass(frozen=True)
 class Line:
     """One check of one recipe."""
@@ -107,11 +110,25 @@ def check_approach(name: str, contract: bool = True, audit: bool = True) -> Iter
     for recipe in entry.recipes:
         if contract:
             subject = Subject(name, recipe)
+            broken = _broken_fit(subject, recipe)
+            if broken is not None:
+                yield broken
+                continue
             for check in CHECKS:
                 yield _contract(check, subject, recipe)
         if audit:
             for finding in audit_approach(name, recipe):
                 yield _audit(finding, recipe)
+
+
+def _broken_fit(subject: Subject, recipe: str) -> Line | None:
+    """Return the one line of an approach whose fit raises, of which no check can say anything else."""
+    try:
+        subject.fit()
+    except Exception as error:  # noqa: BLE001 - whatever another's code raises is a failed check with its reason
+        detail = f"{_reason(error, subject.name)} (asked: {FIT})"
+        return Line("contract", "fit", recipe, "failed", detail, "mend that first; all other checks need a fit")
+    return None
 
 
 def _contract(check: Callable[[Subject], None], subject: Subject, recipe: str) -> Line:

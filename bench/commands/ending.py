@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from bench.commands.options import place_options
 from bench.progress import duration, is_screen, outcome_text, screen_size
 from bench.runner import Result
 
@@ -37,8 +38,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     lines = _reasons(bad, width)
     count = f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call"
     lines.append(f"{count}, in {duration(seconds)}")
-    place = [*_unless("results", arguments.results, "--results"), *_unless("full", arguments.profile, "--profile")]
-    place += [*_unless("cpu", arguments.device, "--device"), *_unless("float32", arguments.precision, "--precision")]
+    place = place_options(arguments)
     if not bad:
         return [*lines, f"next: {_command('verdict', *place)}"]
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
@@ -65,10 +65,6 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[str]:
         rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
         lines.append(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons")
     return lines
-
-
-def _unless(usual: str, given: object, option: str) -> list[str]:
-    return [] if str(given) == usual else [option, str(given)]
 
 
 def _chosen(arguments: argparse.Namespace) -> list[str]:

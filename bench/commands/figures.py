@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place, folder, names
+from bench.commands.options import INCOMPLETE, add_place, check_records, folder, names
 from bench.errors import ConfigError, unknown_name
 
 
@@ -33,8 +33,9 @@ def add(commands: Any) -> None:
 def _figures(arguments: argparse.Namespace) -> int:
     from bench.figures.catalogue import FORMATS, survey, write
     from bench.figures.source import Source
+    from bench.sealed import check_writable
 
-    check_place(arguments)
+    check_records(arguments)
     for form in arguments.format:
         if form not in FORMATS:
             raise unknown_name("format", form, FORMATS)
@@ -56,7 +57,9 @@ def _figures(arguments: argparse.Namespace) -> int:
             print(f"{item.group:<14} {item.name}: not drawn: {item.reason}")
         return 0
     chosen = [figure for figure in found if not wanted or figure.name in wanted]
-    for path in write(chosen, arguments.to or folder(arguments, "figures"), arguments.format):
+    place = arguments.to or folder(arguments, "figures")
+    check_writable(place)
+    for path in write(chosen, place, arguments.format):
         print(path)
     if not wanted:
         for item in absent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ def seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"seed {min(numbers)} is negative; give seeds from 0")
     if max(numbers) > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
-    return tuple(dict.fromkeys(numbers))
+    twice = [number for number in numbers if numbers.count(number) > 1]
+    if twice:
+        raise argparse.ArgumentTypeError(f"seed {twice[0]} is given twice; give each once")
+    return tuple(numbers)
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -131,6 +135,20 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def place_options(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that lead another command to the same records."""
+    return [
+        *_unless("results", arguments.results, "--results"),
+        *_unless("full", arguments.profile, "--profile"),
+        *_unless("cpu", arguments.device, "--device"),
+        *_unless("float32", arguments.precision, "--precision"),
+    ]
+
+
+def _unless(usual: str, given: object, option: str) -> list[str]:
+    return [] if str(given) == usual else [option, str(given)]
+
+
 def folder(arguments: argparse.Namespace, kind: str) -> Path:
     """Return where what is made from the chosen records goes: each set of conditions has a folder of its own."""
     parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
@@ -143,7 +161,7 @@ def folder(arguments: argparse.Namespace, kind: str) -> Path:
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose cells."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
-    parser.add_argument("--all", action="store_true", help="every approach of the documents")
+    parser.add_argument("--all", action="store_true", help="every approach, also those from outside")
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
@@ -188,7 +206,7 @@ def _is_elsewhere(arguments: argparse.Namespace) -> bool:
 
 
 def _check_device_name(name: str) -> None:
-    if name != "cpu" and (name.split(":")[0] != "cuda" or not all(part.isdigit() for part in name.split(":")[1:])):
+    if name != "cpu" and not re.fullmatch(r"cuda(:[0-9]{1,4})?", name):
         raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
 
 
@@ -205,8 +223,16 @@ def check_device(name: str) -> None:
 
 
 def check_place(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError on an unknown profile or precision."""
+    """Raise ConfigError on an unknown profile, device or precision."""
+    _check_device_name(arguments.device)
     if arguments.profile not in PROFILES:
         raise unknown_name("profile", arguments.profile, PROFILES)
     if arguments.precision not in PRECISIONS:
         raise unknown_name("precision", arguments.precision, PRECISIONS)
+
+
+def check_records(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError where no records can be read: an unknown place, or no results folder."""
+    check_place(arguments)
+    if not arguments.results.is_dir():
+        raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.commands.options import USAGE
+from bench.commands.options import USAGE, add_approach_path
 from bench.errors import BenchError, ConfigError, UnusableImage
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Declare the commands of this file."""
     predict = commands.add_parser("predict", help='pictures of digits, answered: the digit, or "I don\'t know"')
-    predict.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="PNG or JPEG of one digit")
+    predict.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")
     predict.add_argument("--approach", action="append", default=[], metavar="NAME", help="who answers (default: all)")
     predict.add_argument("--all", action="store_true", help="every trained approach, side by side")
     predict.add_argument(
         "--recipe", action="append", default=[], help="that they were trained by, also several (default: published)"
     )
+    add_approach_path(predict)
     predict.add_argument("--draws", type=int, default=100, metavar="N", help="of the posterior (default: 100)")
     predict.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
     predict.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
@@ -34,6 +35,12 @@ def add(commands: Any) -> None:
     predict.add_argument("--profile", default="full", help="that they were trained with (default: full)")
     predict.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
     predict.set_defaults(action=_predict)
+
+
+def _picture(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name was given; give a PNG or JPEG")
+    return Path(text)
 
 
 def _predict(arguments: argparse.Namespace) -> int:

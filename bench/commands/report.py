@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place, names
+from bench.commands.options import INCOMPLETE, add_place, check_records, names
 from bench.errors import ConfigError, unknown_name
 
 
@@ -33,7 +33,7 @@ def _report(arguments: argparse.Namespace) -> int:
     from bench.report.page.content import collect
     from bench.sealed import check_writable
 
-    check_place(arguments)
+    check_records(arguments)
     for form in arguments.format:
         if form not in FORMS:
             raise unknown_name("format", form, FORMS)

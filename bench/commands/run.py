@@ -17,6 +17,7 @@ from bench import environment
 from bench.commands.ending import ending, screen
 from bench.commands.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
 from bench.commands.table import print_tables
+from bench.errors import ConfigError
 from bench.plan import Cell, Estimate, estimate
 from bench.progress import JsonLines, Progress, duration
 from bench.registry import source_files
@@ -74,6 +75,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from bench.runner import run
     from bench.worker import Options
 
+    if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
+        raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
+    if arguments.data_dir is not None and not arguments.data_dir.is_dir():
+        raise ConfigError(f"--data-dir {arguments.data_dir} is no folder; give one with the data sets, or none")
     chosen = select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()

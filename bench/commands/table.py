@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place, folder
+from bench.commands.options import INCOMPLETE, add_place, check_records, folder, place_options
 from bench.errors import ConfigError, unknown_name
 from bench.registry import manifests
 from bench.store import Store
@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
 def _table(arguments: argparse.Namespace) -> int:
     from bench.report import tables
 
-    check_place(arguments)
+    check_records(arguments)
     store = Store(arguments.results)
     made, problems = _make_tables(arguments, store)
     if arguments.name == "throughput" and arguments.name not in made:
@@ -62,7 +62,7 @@ def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width
         print(f"warning: {problem}", file=sys.stderr)
     if write:
         tables.write_tables(made, folder(arguments, "tables"))
-    print(tables.terminal_summary(made, width, rows))
+    print(tables.terminal_summary(made, width, rows, place_options(arguments)))
 
 
 def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from bench.commands.options import INCOMPLETE, add_place, check_place
+from bench.commands.options import INCOMPLETE, add_place, check_records
 from bench.errors import ConfigError, unknown_name
 from bench.store import Store
 
@@ -28,7 +28,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     from bench.report import tables
     from bench.report.verdicts import as_json, explain, summary_table, verdicts_table
 
-    check_place(arguments)
+    check_records(arguments)
     records, problems = Store(arguments.results).all_records()
     device = arguments.device.split(":")[0]
     chosen = tables.select(records, arguments.profile, device, arguments.precision)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.canonical import digest
 from bench.errors import StoreError
-from bench.store import write_atomically
+from bench.sealed import has_seal, read_json, write_atomically
 
 SCHEMA = 1
 FIELDS = ("schema", "approach", "outcome", "reason", "conditions", "provenance")
@@ -34,12 +33,9 @@ def read_all(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+    record = read_json(path, "report")
     if not isinstance(record, dict) or any(field not in record for field in FIELDS) or record["schema"] != SCHEMA:
         raise StoreError(f"{path} is no report of this version; make it again with python -m bench determinism --write")
-    if record.get("sha256") != digest({key: value for key, value in record.items() if key != "sha256"}):
+    if not has_seal(record):
         raise StoreError(f"{path} was changed after it was written (its hash does not fit)")
     return record

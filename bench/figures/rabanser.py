@@ -92,7 +92,8 @@ def _density(source: Source) -> Figure | Absent:
             return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
     reason = (
         "no record holds a weight, only the fitted posterior does, and none is under fits/ of this results folder "
-        f"(git keeps no fits); python -m bench run {APPROACH} --results DIR makes one in another folder"
+        "(git keeps no fits), nor a reading of it under readings/; python -m bench ladder "
+        f"{APPROACH} --run --results DIR makes both in another folder"
     )
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 

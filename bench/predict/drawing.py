@@ -14,6 +14,7 @@ from bench.metrics.draws import QUANTILES
 from bench.predict.normalise import Normalised
 from bench.predict.predictor import Answer
 from bench.predict.rules import QUANTILE_RULES
+from bench.sealed import check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -27,11 +28,14 @@ SPREAD = (10, 90)  # percentiles of the draws that a line spans
 
 
 def check_figure(path: Path, n_images: int) -> None:
-    """Raise ConfigError if a figure of so many pictures cannot be written to this file."""
+    """Raise ConfigError or StoreError if a figure of so many pictures cannot be written to this file."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"figure '{path}' has no ending that is known; give one of {', '.join(FORMATS)}")
     if n_images > MOST_IMAGES:
         raise ConfigError(f"{n_images} pictures are too many for one figure; give at most {MOST_IMAGES}")
+    if path.is_dir():
+        raise ConfigError(f"--figure {path} is a folder; give a file")
+    check_writable(path.parent)
 
 
 def draw(images: Sequence[Normalised], answers: Sequence[Sequence[Answer]]) -> Drawing:

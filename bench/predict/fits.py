@@ -91,6 +91,8 @@ def choose(
             raise unknown_name("classifier of digits", name, classifiers())
         for recipe in recipes:
             resolve(manifest(name), recipe)
+    if not approaches:
+        _check_recipes(recipes)
     there = fitted(store)
     right = [fit for fit in there if fit.profile == budget and seed in (None, fit.seed)]
     chosen = []
@@ -105,6 +107,19 @@ def choose(
     return chosen
 
 
+def _check_recipes(recipes: Sequence[str]) -> None:
+    """Raise ConfigError for a recipe that no approach has."""
+    for recipe in recipes:
+        errors = []
+        for entry in classifiers().values():
+            try:
+                resolve(entry, recipe)
+            except ConfigError as error:
+                errors.append(error)
+        if len(errors) == len(classifiers()):
+            raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
+
+
 def _not_there(
     store: Store, there: Sequence[Fitted], name: str, recipe: str, budget: str, seed: int | None
 ) -> ConfigError:
@@ -114,7 +129,7 @@ def _not_there(
     has = "; there is " + ", ".join(dict.fromkeys(f"{f.label} ({f.profile}, seed {f.seed})" for f in others[:4]))
     options = "".join(
         [
-            f" --recipe {recipe}" if name else "",
+            f" --recipe {recipe}" if name or recipe != "published" else "",
             "" if budget == "full" else f" --profile {budget}",
             "" if seed is None else f" --seeds {seed},",
         ]

@@ -83,7 +83,8 @@ def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
     if image.mode.startswith("I"):  # grey of 16 bits
         grey = np.asarray(image.convert("F").reduce(factor), np.float32) / DEEP
         return np.repeat(grey.clip(0, 1)[..., None], 3, axis=2), None
-    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+    # One colour that stands for nothing (grey, RGB) is that of the page: what is nearly it belongs to the ink's edge.
+    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or (image.mode == "P" and "transparency" in image.info):
         # RGBa is multiplied by the opacity, so that the colours of what cannot be seen do not bleed into averages.
         samples = np.asarray(image.convert("RGBA").convert("RGBa").reduce(factor), np.float32) / 255
         opacity = samples[..., 3]

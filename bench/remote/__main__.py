@@ -1,6 +1,7 @@
-"""`python -m bench.remote`: do the one job of standard input, telling of it in JSON lines on standard output.
+"""`python -m bench.remote [OWNER]`: do the one job of standard input, telling of it in JSON lines on standard output.
 
-Started by `bench.remote.child`. The last line is {"kind": "end"}; {"kind": "refused"} says why nothing more comes.
+It ends with the process of the number OWNER (default: its parent). Started by `bench.remote.child`. The last line is
+{"kind": "end"}; {"kind": "refused"} says why nothing more comes.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ import json
 import os
 import socket
 import sys
+import threading
+import time
 from typing import Any, TextIO
 
+from bench import plugins
 from bench.errors import BenchError, StoreError
 
 ORPHANED = 1
+WATCH_S = 0.25
 
 
 def main() -> None:
     """Do the job; why it was not done is an event, and what became of its cells is in their records."""
     lines = _own_output()
+    owner = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
+    threading.Thread(target=_die_with, args=(owner,), daemon=True, name="die with owner").start()
 
     def send(event: dict[str, Any]) -> None:
         try:
@@ -37,6 +44,27 @@ def main() -> None:
         send({"kind": "refused", "reason": f"{type(error).__name__}: {error}".splitlines()[0]})
     else:
         send({"kind": "end"})
+
+
+def _die_with(owner: int) -> None:
+    """End this process as soon as the one that holds the lock of its fit is gone.
+
+    The parent may be another: a script in the place of an interpreter.
+    """
+    parent = os.getppid()
+    while os.getppid() == parent and _exists(owner):
+        time.sleep(WATCH_S)
+    os._exit(ORPHANED)
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is there, and another's
+        return True
+    return True
 
 
 def _own_output() -> TextIO:
@@ -61,9 +89,20 @@ def _do(job: dict[str, Any], send: Any) -> None:
         send({"kind": "cells", "cells": jobs.plain_cells(found)})
         return
     from bench.contexts import OrphanedError
-    from bench.worker import work
+    from bench.registry import manifests
+    from bench.worker import bound_memory, work
 
     todo, options = jobs.cells_of(job["cells"]), jobs.options_of(job["options"])
+    for place in filter(
+        os.path.exists, options.approaches.split(os.pathsep)
+    ):  # of the caller, where this machine has it
+        plugins.add_to_path(place)
+    bound_memory(options)
+    if todo[0].approach not in manifests():
+        raise BenchError(
+            f"approach '{todo[0].approach}' is not known on {socket.gethostname()}; install its package there, or "
+            f"start the workers with {plugins.VARIABLE}"
+        )
     jobs.check(job["expected"], jobs.here(todo[0].approach, jobs.data_folder(options)))
     try:
         work(todo, options, send)

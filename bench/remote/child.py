@@ -44,7 +44,7 @@ def in_child(
     with tempfile.TemporaryFile() as said:
         try:
             process = subprocess.Popen(
-                [python, "-m", "bench.remote"],
+                [python, "-m", "bench.remote", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -131,6 +131,7 @@ def connect(address: str, gpu: bool = False, workers: int | None = None) -> Dask
         ConfigError: it does not answer, or a worker has other code than this machine.
     """
     _configure()
+    _silence()
     try:
         client = Client(f"tcp://{address}", timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -156,7 +157,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
         devices: identifiers of GPUs; one worker for each, that sees no other.
     """
     _configure()
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a worker's death is told of by the run itself
+    _silence()
     shared = {"host": "127.0.0.1", "dashboard": False}
     common = {**shared, "nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
     one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
@@ -169,6 +170,11 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     )
     client = Client(cluster, timeout=CONNECT_S, set_as_default=False)
     return DaskPool(client, gpu=bool(devices), on_close=cluster.close)
+
+
+def _silence() -> None:
+    """Leave it to the run to tell of workers that die and of a scheduler that does not answer."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
 def _configure() -> None:

@@ -7,6 +7,7 @@ run.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -70,7 +71,7 @@ class SlurmPool:
             gpus = {"gpus_per_node": 1} if gpu else {}
             usual = {"name": "bnn-bench", "cpus_per_task": threads, "timeout_min": MINUTES, **gpus}
             self._executor.update_parameters(**{**usual, **(parameters or {})})
-        except (RuntimeError, ValueError, TypeError, NameError) as error:
+        except (RuntimeError, ValueError, TypeError, NameError, AssertionError) as error:
             self.close()
             raise ConfigError(f"executor '{name}' cannot be used: {error}".splitlines()[0]) from error
 
@@ -143,5 +144,5 @@ def parameters(given: Iterable[str]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name.isidentifier():
             raise ConfigError(f"parameter '{text}' has no name and value; give one such as timeout_min=60")
-        found[name] = int(value) if value.isdigit() else value
+        found[name] = int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -97,10 +98,13 @@ def _raw(cell: Any) -> list[Any]:
     return [repr(cell.sample.mean), "" if cell.sample.sd is None else repr(cell.sample.sd), cell.sample.n]
 
 
-def terminal_summary(tables: Mapping[str, Table], width: int = 100, rows: int | None = None) -> str:
+def terminal_summary(
+    tables: Mapping[str, Table], width: int = 100, rows: int | None = None, options: Sequence[str] = ()
+) -> str:
     """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, then differences give way.
 
-    Where there are so few `rows` that not all notes fit, those that do not are left out, and a line says so.
+    Where there are so few `rows` that not all notes fit, those that do not are left out, and a line says which command,
+    with the `options` that say where the records are, shows them.
     """
     accuracy = tables["accuracy"]
     labels = gap_labels(accuracy.frame)
@@ -116,7 +120,7 @@ def terminal_summary(tables: Mapping[str, Table], width: int = 100, rows: int | 
     last = _wrapped(tables["claims"].brief, width)
     if rows is not None and len(head) + sum(map(len, notes)) + len(last) > rows:
         notes = _fitting(notes, rows - len(head) - len(last) - 1)
-        last.append("more notes: python -m bench table accuracy")
+        last.append(f"more notes: {shlex.join(['python', '-m', 'bench', 'table', 'accuracy', *options])}")
     return "\n".join([*head, *itertools.chain(*notes), *last])
 
 

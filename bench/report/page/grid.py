@@ -115,10 +115,11 @@ def _shown(cell: Any, text: str, links: Links, is_verdict: bool) -> Shown:
 
 
 def _is_numeric(cells: Sequence[Any]) -> bool:
-    """Return whether a column is sorted by its numbers and aligned to the right: it holds nothing else but gaps."""
+    """Return whether a column is sorted by its numbers and aligned to the right: most of what is no gap begins so."""
     filled = [cell for cell in cells if not isinstance(cell, Missing) and str(cell) != "-"]
-    return bool(filled) and all(isinstance(cell, Cell | Number) or _leads_with_number(str(cell)) for cell in filled)
+    numbers = [cell for cell in filled if isinstance(cell, Cell | Number) or _leads_with_number(str(cell))]
+    return 2 * len(numbers) > len(filled)
 
 
 def _leads_with_number(text: str) -> bool:
-    return bool(re.match(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?$", text))
+    return bool(re.match(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)", text))

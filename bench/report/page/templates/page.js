@@ -95,7 +95,7 @@
 
   function theme() {
     const button = document.getElementById("theme");
-        const order = ["", "light", "dark"];
+    const order = ["", "light", "dark"];
     function apply(value) {
       document.documentElement.dataset.theme = value;
       button.textContent = `Theme: ${value || "auto"}`;
