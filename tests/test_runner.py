@@ -1,5 +1,6 @@
 """Real runs of real approaches with two steps an epoch: what is done twice, killed, broken or missing."""
 
+import io
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from bench.data import data_hashes
@@ -87,6 +89,21 @@ def test_a_deleted_record_is_measured_again_without_training(tmp_path):
     _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
     assert "epoch" not in watcher.kinds
     assert json.loads(path.read_text())["metrics"] == before
+
+
+def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
+    smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
+    (path,) = tmp_path.glob("records/mlp/*.npz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    ((again,), watcher) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
+    assert (again.outcome, again.was_there) == ("done", False)
+    assert "epoch" not in watcher.kinds  # the fit was kept
+    with np.load(io.BytesIO(whole)) as before, np.load(path) as after:
+        assert {name: array.tolist() for name, array in before.items()} == {
+            name: array.tolist() for name, array in after.items()
+        }
+    assert [kept.read_bytes() for kept in tmp_path.glob("quarantine/*.npz")] == [whole[:100]]
 
 
 def test_a_failing_cell_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
