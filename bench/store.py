@@ -115,11 +115,16 @@ class Store:
             return {}
 
     def lacks_its_scores(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the file beside a record is not the one that was written with it; it is set aside.
+        """Return whether the file beside a record is not the one that was written with it; both are set aside.
 
         No file is no fault: a clone has those of one seed only.
         """
-        return self._scores_path(record).exists() and self._scores_content(record) is None
+        if not self._scores_path(record).exists() or self._scores_content(record) is not None:
+            return False
+        path = self.record_path(record)
+        with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
+            quarantine.set_aside(self.root, path, f"record {path} goes with its scores, to be made again")
+        return True
 
     def _scores_path(self, record: Mapping[str, Any]) -> Path:
         return self.record_path(record).with_suffix(".npz")

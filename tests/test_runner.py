@@ -100,10 +100,9 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
     assert (again.outcome, again.was_there) == ("done", False)
     assert "epoch" not in watcher.kinds  # the fit was kept
     with np.load(io.BytesIO(whole)) as before, np.load(path) as after:
-        assert {name: array.tolist() for name, array in before.items()} == {
-            name: array.tolist() for name, array in after.items()
-        }
+        np.testing.assert_equal(dict(after.items()), dict(before.items()))
     assert [kept.read_bytes() for kept in tmp_path.glob("quarantine/*.npz")] == [whole[:100]]
+    assert len(list(tmp_path.glob("quarantine/*.json"))) == 1  # the record itself is intact, and kept too
 
 
 def test_a_failing_cell_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
