@@ -126,6 +126,18 @@ def test_a_name_of_a_column_sorts_up_down_and_back(opened):
     assert column(opened, "table-accuracy", 5) == before
 
 
+def test_a_column_with_a_word_among_its_numbers_sorts_by_the_numbers(opened):
+    heads = opened.find_elements("css selector", "#table-verdicts-feldman2018 th")
+    place = [head.text.split()[0] for head in heads].index("margin")
+    before = column(opened, "table-verdicts-feldman2018", place)
+    assert "digits" in before  # the margin of what is computed
+    heads[place].find_element("css selector", "button").send_keys(Keys.ENTER)
+    after = column(opened, "table-verdicts-feldman2018", place)
+    n_numbers = sum(text[0].isdigit() for text in before)
+    assert [float(text) for text in after[:n_numbers]] == sorted(float(text) for text in before if text[0].isdigit())
+    assert not any(text[0].isdigit() for text in after[n_numbers:])
+
+
 def test_the_filter_keeps_the_rows_with_all_words(opened):
     field = opened.find_element("css selector", "#table-detection input")
     assert "Out-of-distribution detection" in field.accessible_name

@@ -60,6 +60,7 @@ def plant(names: Sequence[str] = tuple(OUTCOMES), disks: bool = True) -> Planted
         if disks:
             _full_disk(folder, found)
             _no_permission(folder, found)
+        found.ends = {what: (outcome, reason.replace(name, "...")) for what, (outcome, reason) in found.ends.items()}
     found.seconds = time.perf_counter() - begin
     return found
 
