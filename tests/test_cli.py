@@ -32,7 +32,7 @@ def lines(capsys):
         (["figures", "--device", "tpu", "--list"], "known: cpu, cuda"),
         (["run", "mlp", "--data-dir", "/no/folder"], "--data-dir /no/folder is no folder"),
         (["run", "mlp", "--executor", "inline", "--time-limit", "3"], "need a process for each fit"),
-        (["run", "mlp", "--seeds", "0,0"], "given twice"),
+        (["run", "mlp", "--seeds", "0,0"], "name one twice"),
         (["verdict", "--results", "/no/folder"], "--results /no/folder is no folder"),
         (["report", "--results", "/no/folder"], "--results /no/folder is no folder"),
         (["status", "mlp", "--results", "a" * 300], "File name too long"),

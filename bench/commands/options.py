@@ -40,9 +40,8 @@ def seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"seed {min(numbers)} is negative; give seeds from 0")
     if max(numbers) > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
-    twice = [number for number in numbers if numbers.count(number) > 1]
-    if twice:
-        raise argparse.ArgumentTypeError(f"seed {twice[0]} is given twice; give each once")
+    if len(set(numbers)) < len(numbers):
+        raise argparse.ArgumentTypeError(f"seeds '{text}' name one twice; give each once")
     return tuple(numbers)
 
 
