@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from bench.cli import main
 from bench.figures import catalogue, votes
 from bench.figures.figure import FIELD
 from bench.figures.source import Source
-from bench.figures.style import WIDTH
+from bench.figures.style import WIDTH, style
 from bench.ladder.readers import VERSION
 from bench.ladder.readings import folder
 from bench.store import Store, seal
@@ -56,6 +57,17 @@ def test_equal_records_make_equal_files(root, found, tmp_path, name, form):
     first = next(figure for figure in found if figure.name == name)
     second = next(figure for figure in catalogue.figures(again) if figure.name == name)
     assert catalogue.render(first, form) == catalogue.render(second, form)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize("form", catalogue.FORMATS)
+def test_a_layout_made_once_is_that_which_matplotlib_makes(found, name, form):
+    figure = next(figure for figure in found if figure.name == name)
+    plain = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "png": {"Software": None}}[form]
+    with style():
+        figure.draw().savefig(plain, format=form, metadata=metadata)
+    assert catalogue.render(figure, form) == plain.getvalue()
 
 
 def test_png_has_the_resolution_of_print(found):

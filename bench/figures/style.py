@@ -16,6 +16,7 @@ FAINT = "#BBBBBB"  # what is there for comparison
 INK = "#333333"
 WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
 SMALL = 7.0  # smallest text, points
+SVG_DPI = 72  # in which matplotlib writes SVG, whose units are points
 
 _FIXED = {
     "dropout_fcn": 0,
@@ -97,12 +98,22 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Any:
     return Drawing(figsize=(width, height), layout="constrained")
 
 
-def printed(drawing: Any, form: str, **settings: Any) -> bytes:
+def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    `settings` are those of `savefig`, as `dpi`.
+    The layout is made first, by the sizes that texts have in this format and, for PNG, at these dots per inch:
+    `savefig` would draw everything once more to make it.
     """
-    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    is_vector = form == "svg"
+    drawing.dpi = SVG_DPI if is_vector else dpi
+    (FigureCanvasSVG if is_vector else FigureCanvasAgg)(drawing)
+    engine = drawing.get_layout_engine()
+    if engine is not None:
+        engine.execute(drawing)
+        drawing.set_layout_engine("none")
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format=form, metadata=metadata, **settings)
+    drawing.savefig(buffer, format=form, metadata={"Date": None} if is_vector else {"Software": None}, dpi=drawing.dpi)
     return buffer.getvalue()

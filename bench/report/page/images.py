@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from threadpoolctl import threadpool_limits
+
 from bench.figures.style import printed, style
 from bench.report.page.links import anchor
 
@@ -34,8 +36,12 @@ class Image:
 
 
 def embed(figures: Iterable[Figure]) -> list[Image]:
-    """Draw figures; equal records give equal bytes."""
-    return [_embed(figure) for figure in figures]
+    """Draw figures; equal records give equal bytes.
+
+    On one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 that drawings are made of.
+    """
+    with threadpool_limits(1):
+        return [_embed(figure) for figure in figures]
 
 
 def _embed(figure: Figure) -> Image:
