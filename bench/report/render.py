@@ -119,8 +119,9 @@ def terminal_summary(
     notes = [_wrapped(note, width) for note in (accuracy.brief, *accuracy.notes)]
     last = _wrapped(tables["claims"].brief, width)
     if rows is not None and len(head) + sum(map(len, notes)) + len(last) > rows:
-        notes = _fitting(notes, rows - len(head) - len(last) - 1)
-        last.append(f"more notes: {shlex.join(['python', '-m', 'bench', 'table', 'accuracy', *options])}")
+        more = _wrapped(f"more notes: {shlex.join(['python', '-m', 'bench', 'table', 'accuracy', *options])}", width)
+        notes = _fitting(notes, rows - len(head) - len(last) - len(more))
+        last += more
     return "\n".join([*head, *itertools.chain(*notes), *last])
 
 
