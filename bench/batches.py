@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bench.canonical import digest
 from bench.plan import Cell
@@ -53,3 +54,21 @@ def checkpoint_key(group: Sequence[Cell]) -> str:
     """Return under which key a group's checkpoint lies: that of its fit, or one of all its seeds."""
     keys = fit_keys(group)
     return digest(sorted(keys)) if group[0].batched else keys[0]
+
+
+def is_posterior_of(info: Mapping[str, Any], fit_key: str) -> bool:
+    """Return whether a kept posterior, by what it says of itself, is of this fit."""
+    return bool(info["fit_key"] == fit_key)
+
+
+def is_checkpoint_of(info: Mapping[str, Any], fit_keys: Mapping[str, str], source: str) -> bool:
+    """Return whether a checkpoint is of these fits and of this code: half a fit of each is a fit of neither.
+
+    Args:
+        info: what the checkpoint says of itself.
+        fit_keys: of the seeds, by the names of their contexts.
+        source: hash of the approach's source.
+    """
+    fits, seeds = info["fit_keys"], info["seeds"]
+    same = all(fits.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
+    return same and fits.keys() == seeds.keys() and bool(info["source_sha256"] == source)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bench import environment, timing
+from bench.batches import is_checkpoint_of
 from bench.errors import BenchError, Diverged, StoreError
 from bench.interface import Context, Posterior
 from bench.plan import Cell
@@ -28,19 +29,6 @@ CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
 
 class OrphanedError(BenchError):
     """The process that asked for this work is gone."""
-
-
-def is_checkpoint_of(info: Mapping[str, Any], fit_keys: Mapping[str, str], source: str) -> bool:
-    """Return whether a checkpoint is of these fits and of this code: half a fit of each is a fit of neither.
-
-    Args:
-        info: what the checkpoint says of itself.
-        fit_keys: of the seeds, by the names of their contexts.
-        source: hash of the approach's source.
-    """
-    fits, seeds = info["fit_keys"], info["seeds"]
-    same = all(fits.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
-    return same and fits.keys() == seeds.keys() and bool(info["source_sha256"] == source)
 
 
 class Fitting:

@@ -57,7 +57,7 @@ def existing(cell: Cell, store: Store) -> dict[str, Any] | None:
         found = store.find(cell.twin().naming()) or found
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming())
-    if found is not None and store.lacks_its_scores(found):
+    if found is not None and store.set_aside_if_scores_are_damaged(found):
         return None  # measured again, from the fit where it is kept
     return found
 

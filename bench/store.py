@@ -114,7 +114,7 @@ class Store:
             self._set_aside_scores(record, error)
             return {}
 
-    def lacks_its_scores(self, record: Mapping[str, Any]) -> bool:
+    def set_aside_if_scores_are_damaged(self, record: Mapping[str, Any]) -> bool:
         """Return whether the file beside a record is not the one that was written with it; both are set aside.
 
         No file is no fault: a clone has those of one seed only.

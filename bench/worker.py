@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bench import environment, locks, plugins, timing
-from bench.batches import checkpoint_key, fit_keys
+from bench.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
 from bench.data import data_hashes, load_shared, load_split, toy_split
 from bench.data.fingerprint import split_hash
@@ -107,7 +107,7 @@ def fit(
 def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return the cell's fitted posterior and what is said of it; one of another fit is set aside."""
     path = store.fit_path(cell.fit_key, "posterior")
-    return store.read_tensors(path, lambda info: bool(info["fit_key"] == cell.fit_key))
+    return store.read_tensors(path, lambda info: is_posterior_of(info, cell.fit_key))
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:

@@ -146,6 +146,13 @@ def assert_drawn(figure: Figure) -> None:
     assert "<text" in content, figure.name  # text stays text
 
 
+def filled(root: Path) -> Path:
+    """Write records of every approach under a folder, and one fit, and return the folder."""
+    fill(root)
+    add_fit(root)
+    return root
+
+
 def add_fit(root: Path, approach: str = "mxnet_bbb", seed: int = 0) -> None:
     """Write a fitted posterior of means and standard deviations."""
     store = Store(root)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bench.cli import main
-from bench.commands.options import INCOMPLETE, USAGE
+from bench.commands.options import INCOMPLETE, USAGE, seeds
 
 
 def lines(capsys):
@@ -33,6 +33,8 @@ def lines(capsys):
         (["run", "mlp", "--data-dir", "/no/folder"], "--data-dir /no/folder is no folder"),
         (["run", "mlp", "--executor", "inline", "--time-limit", "3"], "need a process for each fit"),
         (["run", "mlp", "--seeds", "0,0"], "name one twice"),
+        (["run", "mlp", "--seeds", ","], "no numbers"),
+        (["run", "mlp", "--seeds", "4,,"], "no numbers"),
         (["verdict", "--results", "/no/folder"], "--results /no/folder is no folder"),
         (["report", "--results", "/no/folder"], "--results /no/folder is no folder"),
         (["status", "mlp", "--results", "a" * 300], "File name too long"),
@@ -66,6 +68,11 @@ def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, caps
     assert main(arguments) == USAGE
     assert re.search(message, lines(capsys)[-1])
     assert len(lines(capsys)) <= 1
+
+
+@pytest.mark.parametrize(("text", "expected"), [("3", (0, 1, 2)), ("0,4,7", (0, 4, 7)), ("4,", (4,))])
+def test_seeds_are_a_count_or_a_list(text, expected):
+    assert seeds(text) == expected
 
 
 def test_run_ends_with_tables_and_code_0(tmp_path, capsys):

@@ -10,13 +10,13 @@ import struct
 from pathlib import Path
 
 import pytest
-from figure_records import add_fit, fill
+from figure_records import fill, filled
 
 from bench.cli import main
 from bench.figures import catalogue, votes
 from bench.figures.figure import FIELD
 from bench.figures.source import Source
-from bench.figures.style import WIDTH, style
+from bench.figures.style import WIDTH, printed, style
 from bench.ladder.readers import VERSION
 from bench.ladder.readings import folder
 from bench.store import Store, seal
@@ -28,10 +28,7 @@ CHEAP = ("accuracy", "rabanser2017-weight-density", "rabanser2017-accuracy")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    fill(folder)
-    add_fit(folder)
-    return folder
+    return filled(tmp_path_factory.mktemp("results"))
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +65,17 @@ def test_a_layout_made_once_is_that_which_matplotlib_makes(found, name, form):
     with style():
         figure.draw().savefig(plain, format=form, metadata=metadata)
     assert catalogue.render(figure, form) == plain.getvalue()
+
+
+def test_a_drawing_printed_twice_is_laid_out_for_each_format(found):
+    figure = next(figure for figure in found if figure.name == "accuracy")
+    with style():
+        drawing = figure.draw()
+        engine = drawing.get_layout_engine()
+        printed(drawing, "svg")
+        assert drawing.get_layout_engine() is engine  # so that the next format, of other sizes of text, uses it
+        printed(drawing, "png")
+        assert drawing.get_layout_engine() is engine
 
 
 def test_png_has_the_resolution_of_print(found):

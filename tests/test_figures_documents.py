@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from figure_records import add_fit, assert_drawn, fill
+from figure_records import assert_drawn, fill, filled
 
 from bench.figures import catalogue
 from bench.figures.figure import FIELD
@@ -11,10 +11,7 @@ from bench.figures.figure import FIELD
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    fill(folder)
-    add_fit(folder)
-    return folder
+    return filled(tmp_path_factory.mktemp("results"))
 
 
 def test_every_figure_of_a_document_is_drawn(root):

@@ -140,13 +140,13 @@ def test_damaged_scores_are_told_from_absent_ones(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     found = store.find(record())
-    assert not store.lacks_its_scores(found)
+    assert not store.set_aside_if_scores_are_damaged(found)
     path.write_bytes(path.read_bytes()[:100])
-    assert store.lacks_its_scores(found)
+    assert store.set_aside_if_scores_are_damaged(found)
     assert sorted(kept.suffix for kept in set_aside(tmp_path)) == [".json", ".npz"]
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     path.unlink()
-    assert not store.lacks_its_scores(store.find(record()))  # as in a clone
+    assert not store.set_aside_if_scores_are_damaged(store.find(record()))  # as in a clone
 
 
 def test_scores_come_back_and_damaged_ones_are_none(tmp_path):

@@ -25,11 +25,13 @@ MOST_THREADS = 1024
 
 
 def seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that an option names: a count, or a list."""
+    """Return the seeds that an option names: a count, or a list, which may end with a comma so that one can be one."""
     try:
-        numbers = [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"seeds '{text}' are no numbers; give a count (3) or a list (0,4,7)") from None
+        raise argparse.ArgumentTypeError(
+            f"seeds '{text}' are no numbers; give a count (3) or a list (0,4,7; one seed: 4,)"
+        ) from None
     if len(numbers) == 1 and "," not in text:
         if numbers[0] < 1:
             raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is below 1; give a count such as 3")
@@ -163,7 +165,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every approach, also those from outside")
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
-    parser.add_argument("--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7)")
+    parser.add_argument(
+        "--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7; one seed: 4,)"
+    )
     parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
     parser.add_argument(
         "--interpreter",

@@ -53,5 +53,11 @@ def find(manifest: Manifest, file: DataFile, data_dir: Path | None) -> Path:
 
 def missing(manifest: Manifest, what: str, places: Sequence[Path]) -> DataMissing:
     """Make the error for a data set that is not there."""
-    looked = " or ".join(str(place) for place in places)
+    looked = " or ".join(_shown(place) for place in places)
     return DataMissing(f"data set '{manifest.name}' is not there: no {what} in {looked}; to get it: {manifest.how}")
+
+
+def _shown(place: Path) -> str:
+    """Return a place as it is told: of the repository from its top, since records keep these words."""
+    top = Path(__file__).resolve().parents[2]
+    return str(place.relative_to(top) if place.is_relative_to(top) else place)

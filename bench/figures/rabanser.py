@@ -19,7 +19,6 @@ from bench.metrics.arrays import FloatArray
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
-N_PIXELS = 784
 
 
 def make(source: Source) -> Iterator[Figure | Absent]:
@@ -101,10 +100,10 @@ def _density(source: Source) -> Figure | Absent:
 def _read(source: Source, record: Record) -> _Density | None:
     """Return the moments that a reading of the fit has."""
     for reading in read_all(source.store)[0]:
-        pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
-        if reading["fit_key"] == record["fit_key"] and all(None not in pair for pair in pairs):
-            mu, sigma = np.array(pairs, dtype=np.float64).T
-            return _Density(mu, sigma)
+        if reading["fit_key"] == record["fit_key"]:
+            pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
+            if all(None not in pair for pair in pairs):
+                return _Density(*np.array(pairs, dtype=np.float64).T)
     return None
 
 
@@ -115,7 +114,7 @@ def _fitted(source: Source, record: Record) -> _Density | None:
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
     mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
-    places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < min(len(mu), N_PIXELS)]
+    places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < len(mu)]
     return _Density(mu[places], sigma[places])
 
 

@@ -116,4 +116,6 @@ def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
         drawing.set_layout_engine("none")
     buffer = io.BytesIO()
     drawing.savefig(buffer, format=form, metadata={"Date": None} if is_vector else {"Software": None}, dpi=drawing.dpi)
+    if engine is not None:
+        drawing.set_layout_engine(engine)  # another format has other sizes
     return buffer.getvalue()

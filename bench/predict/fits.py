@@ -110,14 +110,16 @@ def choose(
 def _check_recipes(recipes: Sequence[str]) -> None:
     """Raise ConfigError for a recipe that no approach has."""
     for recipe in recipes:
-        errors = []
-        for entry in classifiers().values():
-            try:
-                resolve(entry, recipe)
-            except ConfigError as error:
-                errors.append(error)
-        if len(errors) == len(classifiers()):
+        if not any(_has(entry, recipe) for entry in classifiers().values()):
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
+
+
+def _has(entry: Manifest, recipe: str) -> bool:
+    try:
+        resolve(entry, recipe)
+    except ConfigError:
+        return False
+    return True
 
 
 def _not_there(

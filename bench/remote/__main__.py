@@ -93,10 +93,9 @@ def _do(job: dict[str, Any], send: Any) -> None:
     from bench.worker import bound_memory, work
 
     todo, options = jobs.cells_of(job["cells"]), jobs.options_of(job["options"])
-    for place in filter(
-        os.path.exists, options.approaches.split(os.pathsep)
-    ):  # of the caller, where this machine has it
-        plugins.add_to_path(place)
+    for place in options.approaches.split(os.pathsep):
+        if os.path.exists(place):  # the caller's, where this machine has it too
+            plugins.add_to_path(place)
     bound_memory(options)
     if todo[0].approach not in manifests():
         raise BenchError(

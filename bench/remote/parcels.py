@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.batches import checkpoint_key, fit_keys
-from bench.contexts import is_checkpoint_of
+from bench.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.environment import source_hash
 from bench.plan import Cell
 from bench.registry import source_files
@@ -23,21 +22,17 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
     """
     by_seed = {str(cell.seed): cell.fit_key for cell in cells}
     source = source_hash(source_files(cells[0].approach))
-    belongs: dict[Path, Callable[[dict[str, Any]], bool]] = {
-        store.fit_path(key, "posterior"): partial(_is_posterior_of, key) for key in fit_keys(cells)
+    *posteriors, checkpoint = _fit_paths(store, cells)
+    found = {
+        path: store.read_tensors(path, partial(is_posterior_of, fit_key=key))
+        for path, key in zip(posteriors, fit_keys(cells), strict=True)
     }
-    belongs[store.fit_path(checkpoint_key(cells), "checkpoint")] = partial(
-        is_checkpoint_of, fit_keys=by_seed, source=source
-    )
+    found[checkpoint] = store.read_tensors(checkpoint, partial(is_checkpoint_of, fit_keys=by_seed, source=source))
     return {
         path.relative_to(store.root).as_posix(): path.read_bytes()
-        for path, is_ours in belongs.items()
-        if store.read_tensors(path, is_ours) is not None
+        for path, tensors in found.items()
+        if tensors is not None
     }
-
-
-def _is_posterior_of(fit_key: str, info: Mapping[str, Any]) -> bool:
-    return bool(info["fit_key"] == fit_key)
 
 
 def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:

@@ -40,7 +40,7 @@ OTHERS = (
         "as the document prints it",
         "lower",
         "the loss of an epoch while it trains: of one step; sum of the batch means; per training image; moving average "
-        "of the batches. pyro_hidden_layer's is minus the KL, so that lower is not better",
+        "of the batches. pyro_hidden_layer's as published has minus the KL in it, so that lower is not better",
         "the documents' training loops",
     ),
     (
