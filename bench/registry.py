@@ -10,6 +10,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,6 +42,10 @@ ORDER = (
 
 TASKS = ("mnist", "toy")
 CAPABILITIES = ("weights", "masked", "mean_network", "log_density_ratio", "fit_many")
+
+_PARSING = threading.Lock()
+"""CPython 3.11 counts how deep `ast` recurses once for all threads (python/cpython issue 106905): two that parse at the
+same time make each other fail with a SystemError, and a pool asks for the sources of its fits in many threads."""
 
 
 @dataclass(frozen=True)
@@ -287,9 +292,11 @@ def source_files(name: str) -> list[Path]:
 
 def _nodes(path: Path) -> Iterator[ast.AST]:
     try:
-        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        with _PARSING:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError):  # importing it says so, in the record of its cells
         return
+    yield from ast.walk(tree)
 
 
 def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
