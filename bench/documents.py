@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.errors import ConfigError, DataMissing, unknown_name
 from bench.interface import Posterior, Split
 from bench.measuring import Measurement, categorical, draws_of, gaussian, predict_split

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.canonical import digest
-from bench.data import data_hashes
+from bench.data.manifest import data_hashes
 from bench.errors import BenchError, ConfigError, MissingFramework, unknown_name
-from bench.metrics import METRICS_VERSION
+from bench.metrics.table import METRICS_VERSION
 from bench.precision import check_precision
 from bench.recipes import Profile, build, profile, resolve
 from bench.registry import Manifest, manifest, manifests

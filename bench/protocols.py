@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench import timing
-from bench.data import OOD_NAMES, load_ood, load_split, toy_split
+from bench.data.manifest import OOD_NAMES
+from bench.data.splits import load_ood, load_split, toy_split
 from bench.errors import DataMissing, Unsupported
 from bench.interface import Posterior, Split
 from bench.measuring import (
@@ -26,8 +27,9 @@ from bench.measuring import (
     on_device,
     predict_split,
 )
-from bench.metrics import evaluate_classification, evaluate_mean_network, evaluate_ood, regression
+from bench.metrics import regression
 from bench.metrics.draws import VOTE_DRAWS, DrawSummary
+from bench.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.metrics.refusal import MEDIAN_RULE
 from bench.recipes import Profile

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.errors import BrokenApproach, ConfigError, unknown_name
-from bench.interface import Approach
 from bench.registry import Manifest, load_class
+
+if TYPE_CHECKING:
+    from bench.interface import Approach
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench import plugins
 from bench.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
-from bench.interface import Approach
 from bench.plugins import Source
+
+if TYPE_CHECKING:
+    from bench.interface import Approach
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -251,6 +253,8 @@ def load_class(name: str) -> type[Approach]:
         BrokenApproach: it is from outside, and its file cannot be imported or lacks the class.
         ConfigError: the file of one of this suite lacks the class that the manifest names.
     """
+    from bench.interface import Approach
+
     entry = manifest(name)
     reason = entry.missing_framework()
     if reason:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bench.batches import arrange, fit_keys
-from bench.data import list_datasets
+from bench.data.inventory import list_datasets
 from bench.errors import OutOfTime, StoreError, WorkerCrashed
 from bench.executors import run_group
 from bench.locks import Busy

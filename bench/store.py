@@ -16,14 +16,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from filelock import FileLock
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as safetensors_bytes
 
 from bench import locks, quarantine
 from bench.canonical import canonical
@@ -32,6 +30,9 @@ from bench.errors import DataCorrupt, StoreError
 from bench.sealed import SCHEMA, check_writable, read_record, seal, sweep, write_atomically
 
 __all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal", "write_atomically"]
+
+if TYPE_CHECKING:
+    import torch
 
 CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
@@ -212,10 +213,12 @@ class Store:
 
     def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: Mapping[str, Any]) -> None:
         """Write tensors with a JSON description, sealed by a hash over both."""
+        from safetensors.torch import save
+
         ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         text = canonical(info)
         metadata = {"info": text, "sha256": tensor_hash(ready, text)}
-        write_atomically(path, safetensors_bytes(ready, metadata=metadata))
+        write_atomically(path, save(ready, metadata=metadata))
 
     def read_tensors(
         self, path: Path, belongs: Callable[[dict[str, Any]], bool] | None = None
@@ -260,6 +263,7 @@ def _line(error: BaseException) -> str:
 
 def tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     """Return the SHA-256 over names, types, shapes and bytes of tensors, and their description."""
+    import torch  # here: most commands read records alone
 
     def parts() -> Iterator[Any]:
         for name in sorted(tensors):

@@ -11,7 +11,7 @@ from functools import cache
 
 import torch
 
-from bench.precision import matrix_products
+from bench.products import matrix_products
 
 RATE_SIZE, RATE_REPEATS, RATE_LIMIT_S = 1024, 8, 0.2
 

@@ -21,14 +21,15 @@ from torch import Tensor
 from bench import environment, locks, plugins, timing
 from bench.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.contexts import Fitting, Measure, OrphanedError, RunContext, Send
-from bench.data import data_hashes, load_shared, load_split, toy_split
 from bench.data.fingerprint import split_hash
+from bench.data.manifest import data_hashes
+from bench.data.splits import load_shared, load_split, toy_split
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measuring import Measurement
 from bench.plan import Cell
-from bench.precision import BY_ROUNDING, matrix_products, products_by
+from bench.products import BY_ROUNDING, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest, source_files
 from bench.store import SCHEMA, Store

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 
-import torch
-from torch import Tensor
+import numpy as np
 
 MU, RHO = 0.5, 2.0
 X, Y = 2.0, 3.0
@@ -30,29 +29,44 @@ def worked_example(epsilon: float = 1.9070345) -> dict[str, float]:
     Returns:
         w; log_q, log_prior, log_likelihood and loss in nats; mu_grad, rho_grad; new_mu, new_rho.
     """
-    mu = torch.tensor(MU, requires_grad=True)
-    rho = torch.tensor(RHO, requires_grad=True)
-    sigma = torch.log(1 + torch.exp(rho))
-    w = mu + sigma * torch.tensor(epsilon)
-    log_q = _log_density(w, mu, sigma)
-    log_prior = _log_density(w, torch.tensor(0.0), torch.tensor(PRIOR_STD))
-    log_likelihood = _log_density(torch.tensor(Y), w * X, torch.tensor(NOISE_STD))
-    loss = log_q - log_prior - log_likelihood
-    mu_grad, rho_grad = torch.autograd.grad(loss, (mu, rho))
+    mu, rho, e, x, y, noise, prior, rate, one = map(
+        np.float32, (MU, RHO, epsilon, X, Y, NOISE_STD, PRIOR_STD, LEARNING_RATE, 1)
+    )
+    sigma = _log(one + _exp(rho))
+    w = mu + sigma * e
+    error = y - w * x
+    log_q = _log_density(w - mu, sigma)
+    log_prior = _log_density(w, prior)
+    log_likelihood = _log_density(error, noise)
+    # Along w = mu + sigma e the density q depends on sigma alone: log q = -log sigma - e^2 / 2 + constant.
+    mu_grad = w / (prior * prior) - x * error / (noise * noise)
+    rho_grad = (e * mu_grad - one / sigma) / (one + _exp(-rho))  # d sigma / d rho = 1 / (1 + e^-rho)
     values = {
         "w": w,
         "log_q": log_q,
         "log_prior": log_prior,
         "log_likelihood": log_likelihood,
-        "loss": loss,
+        "loss": log_q - log_prior - log_likelihood,
         "mu_grad": mu_grad,
         "rho_grad": rho_grad,
-        "new_mu": mu - LEARNING_RATE * mu_grad,
-        "new_rho": rho - LEARNING_RATE * rho_grad,
+        "new_mu": mu - rate * mu_grad,
+        "new_rho": rho - rate * rho_grad,
     }
-    return {name: value.item() for name, value in values.items()}
+    return {name: float(value) for name, value in values.items()}
 
 
-def _log_density(value: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Return log N(value | mean, std^2), nats."""
-    return -((value - mean) ** 2) / (2 * std**2) - std.log() - math.log(2 * math.pi) / 2
+def _log_density(distance: np.float32, std: np.float32) -> np.float32:
+    """Return log N(mean + distance | mean, std^2), nats."""
+    two = np.float32(2)  # NumPy 1 makes float64 of a float32 and a Python number
+    half_log_2pi = np.float32(math.log(2 * math.pi) / 2)
+    return np.float32(-(distance * distance) / (two * (std * std)) - _log(std) - half_log_2pi)
+
+
+def _exp(value: np.float32) -> np.float32:
+    """Return the exponential rounded correctly, which NumPy's own of single precision is not."""
+    return np.float32(math.exp(value))
+
+
+def _log(value: np.float32) -> np.float32:
+    """Return the logarithm rounded correctly."""
+    return np.float32(math.log(value))

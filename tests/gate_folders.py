@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
-from bench.data import data_hashes, load_split
 from bench.data.fingerprint import split_hash
+from bench.data.manifest import data_hashes
+from bench.data.splits import load_split
 from bench.gate.config import load_gate
 from bench.gate.fresh import AGAIN, blind_cells
 from bench.store import Store

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -73,6 +75,30 @@ def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, caps
 @pytest.mark.parametrize(("text", "expected"), [("3", (0, 1, 2)), ("0,4,7", (0, 4, 7)), ("4,", (4,))])
 def test_seeds_are_a_count_or_a_list(text, expected):
     assert seeds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["list"],
+        ["data", "list"],
+        ["verdict"],
+        ["table", "accuracy"],
+        ["ladder", "linear_bbb"],
+        ["report", "--no-figures"],
+    ],
+    ids=" ".join,
+)
+def test_reading_needs_no_framework(arguments, tmp_path):
+    """Nobody waits seconds for PyTorch to see a table: None in `sys.modules` makes importing it an error."""
+    output = ["--output", str(tmp_path / "page.html")] if arguments[0] == "report" else []
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'pyro', 'mxnet', 'scipy.stats']);"
+        f"from bench.cli import main; sys.exit(main({[*arguments, *output]!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_run_ends_with_tables_and_code_0(tmp_path, capsys):

@@ -15,10 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import data
+from bench.data.fetching import fetch
 from bench.data.idx import read_idx
-from bench.data.manifest import datasets_folder, manifest
+from bench.data.inventory import list_datasets, verify
+from bench.data.manifest import DATASET_NAMES, data_hashes, datasets_folder, manifest
 from bench.data.notmnist import COPY_VARIABLE
+from bench.data.splits import load_ood, load_split, toy_split
 from bench.errors import ConfigError
 from bench.streams import generator
 
@@ -33,7 +35,7 @@ def raw_mnist(name):
 
 @pytest.fixture(scope="module")
 def train60k():
-    return data.load_split("train60k", 0)
+    return load_split("train60k", 0)
 
 
 # Splits
@@ -48,7 +50,7 @@ def test_official_files_row_by_row(train60k):
     assert train60k.rows.tolist() == list(range(60000))
     # The first labels as printed in every MNIST tutorial.
     assert train60k.y[:5].tolist() == [5, 0, 4, 1, 9]
-    test10k = data.load_split("test10k", 0)
+    test10k = load_split("test10k", 0)
     assert test10k.y[:5].tolist() == [7, 2, 1, 0, 4]
     assert test10k.y.dtype == torch.int64
     assert len(test10k) == 10000
@@ -57,7 +59,7 @@ def test_official_files_row_by_row(train60k):
 def test_class_counts_of_the_official_files(train60k):
     # Counts of the digits 0-9 in the training and test file, as the MNIST literature lists them.
     assert torch.bincount(train60k.y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    test = torch.bincount(data.load_split("test10k", 0).y).tolist()
+    test = torch.bincount(load_split("test10k", 0).y).tolist()
     assert test == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
@@ -70,7 +72,7 @@ def test_the_two_parts_of_the_training_file_are_those_of_random_split(train60k):
     # alsibahi2019 draws them with random_split; ours are that function's parts under the split stream, in its order.
     parts = torch.utils.data.random_split(range(60000), (50_000, 10_000), generator=generator(3, "split"))
     for name, part in zip(("train50k", "heldout10k-of-train"), parts, strict=True):
-        split = data.load_split(name, 3)
+        split = load_split(name, 3)
         assert split.name == name
         assert split.rows.tolist() == list(part.indices)
         some = torch.arange(0, len(split), 997)
@@ -79,12 +81,12 @@ def test_the_two_parts_of_the_training_file_are_those_of_random_split(train60k):
 
 
 def test_the_two_parts_cover_the_training_file_once():
-    rows = torch.cat([data.load_split(name, 11).rows for name in ("train50k", "heldout10k-of-train")])
+    rows = torch.cat([load_split(name, 11).rows for name in ("train50k", "heldout10k-of-train")])
     assert torch.equal(rows.sort().values, torch.arange(60000))
 
 
 def test_the_split_belongs_to_the_seed():
-    first, again, other = (data.load_split("heldout10k-of-train", seed).rows for seed in (0, 0, 1))
+    first, again, other = (load_split("heldout10k-of-train", seed).rows for seed in (0, 0, 1))
     assert torch.equal(first, again)
     # Two independent draws of 10,000 of 60,000 share 1,667 rows on average with standard deviation 34; 6 of them = 200.
     shared = len(set(first.tolist()) & set(other.tolist()))
@@ -92,7 +94,7 @@ def test_the_split_belongs_to_the_seed():
 
 
 def test_what_a_caller_does_to_its_tensors_stays_with_it():
-    for load in (lambda: data.load_split("test10k", 0), lambda: data.load_ood("letters", 0)):
+    for load in (lambda: load_split("test10k", 0), lambda: load_ood("letters", 0)):
         spoilt, expected = load(), load()
         spoilt.x.zero_()
         spoilt.y.fill_(3)
@@ -101,10 +103,10 @@ def test_what_a_caller_does_to_its_tensors_stays_with_it():
 
 
 def test_a_file_is_decoded_once_a_process(monkeypatch):
-    data.load_split("test10k", 0)
+    load_split("test10k", 0)
     calls = []
     monkeypatch.setattr("bench.data.splits.read_idx", lambda *given: calls.append(given) or read_idx(*given))
-    data.load_split("test10k", 1)
+    load_split("test10k", 1)
     assert not calls
 
 
@@ -113,7 +115,7 @@ def test_a_file_is_decoded_once_a_process(monkeypatch):
 
 @pytest.mark.parametrize(("name", "n"), [("noise_gaussian", 1000), ("noise_uniform", 100), ("letters", 1000)])
 def test_ood_sets_have_no_class(name, n):
-    split = data.load_ood(name, 0)
+    split = load_ood(name, 0)
     assert split.name == name
     assert split.x.shape == (n, 784)
     assert split.x.dtype == torch.float32
@@ -124,7 +126,7 @@ def test_ood_sets_have_no_class(name, n):
 
 
 def test_gaussian_noise_is_standard_normal_and_not_clipped():
-    x = data.load_ood("noise_gaussian", 0).x.double()
+    x = load_ood("noise_gaussian", 0).x.double()
     n = x.numel()  # 784,000 numbers: standard errors 1/sqrt(n) of the mean and sqrt(2/n) of the variance
     assert abs(x.mean()) < 5 / n**0.5
     assert abs(x.var() - 1) < 5 * (2 / n) ** 0.5
@@ -134,7 +136,7 @@ def test_gaussian_noise_is_standard_normal_and_not_clipped():
 
 
 def test_uniform_noise_is_uniform():
-    x = data.load_ood("noise_uniform", 0).x.double()
+    x = load_ood("noise_uniform", 0).x.double()
     n = x.numel()  # 78,400 numbers; a uniform number has mean 1/2 and variance 1/12
     assert x.min() >= 0
     assert x.max() < 1
@@ -147,22 +149,22 @@ def test_uniform_noise_is_uniform():
 @given(seed=st.integers(0, 2**31), other=st.integers(0, 2**31))
 def test_every_seed_draws_its_own_noise(seed, other):
     for name in ("noise_gaussian", "noise_uniform"):
-        mine = data.load_ood(name, seed).x
-        assert torch.equal(mine, data.load_ood(name, seed).x)
-        assert torch.equal(mine, data.load_ood(name, other).x) == (seed == other)
+        mine = load_ood(name, seed).x
+        assert torch.equal(mine, load_ood(name, seed).x)
+        assert torch.equal(mine, load_ood(name, other).x) == (seed == other)
 
 
 def test_fashion_is_not_mnist():
-    fashion = data.load_ood("fashion_mnist", 0)
+    fashion = load_ood("fashion_mnist", 0)
     assert fashion.x.shape == (10000, 784)
     assert (fashion.y == -1).all()
     # Clothes cover far more of the picture than strokes: the training files' means are 0.286 and 0.131.
-    assert fashion.x.mean() > 2 * data.load_split("test10k", 0).x.mean()
+    assert fashion.x.mean() > 2 * load_split("test10k", 0).x.mean()
 
 
 @pytest.mark.skipif(not os.environ.get(COPY_VARIABLE), reason="BNN_BENCH_NOTMNIST names no local copy")
 def test_the_459_letters_of_the_document():
-    split = data.load_ood("notmnist459", 0)
+    split = load_ood("notmnist459", 0)
     assert split.x.shape == (459, 784)
     assert (split.y == -1).all()
     # White on black as MNIST, so that a frame of the picture is mostly dark.
@@ -214,7 +216,7 @@ def test_the_tool_draws_the_committed_letters():
 
 
 def test_toy_points_by_hand():
-    split = data.toy_split()
+    split = toy_split()
     # -x^4 + 3 x^2 + 1: at 2: -16 + 12 + 1 = -3; at 1.8: -10.4976 + 9.72 + 1 = 0.2224; at 1: -1 + 3 + 1 = 3.
     assert split.y.shape == (6, 1)
     torch.testing.assert_close(split.y.flatten(), torch.tensor([-3, 0.2224, 3, 3, 0.2224, -3]), rtol=0, atol=1e-5)
@@ -227,16 +229,16 @@ def test_toy_points_by_hand():
 
 
 def test_hashes_are_those_of_the_decompressed_bytes():
-    hashes = data.data_hashes()
+    hashes = data_hashes()
     assert hashes["mnist/t10k-images"] == hashlib.sha256(raw_mnist("t10k-images-idx3")).hexdigest()
     assert hashes["mnist/t10k-labels"] == hashlib.sha256(raw_mnist("t10k-labels-idx1")).hexdigest()
     assert len(hashes) == len(set(hashes.values())) == 10  # 4 of MNIST, 2 of each other set of files
 
 
 def test_every_manifest_is_listed():
-    rows = data.list_datasets()
-    assert [row.name for row in rows] == list(data.DATASET_NAMES)
-    assert {path.stem for path in datasets_folder().glob("*.toml")} == set(data.DATASET_NAMES)
+    rows = list_datasets()
+    assert [row.name for row in rows] == list(DATASET_NAMES)
+    assert {path.stem for path in datasets_folder().glob("*.toml")} == set(DATASET_NAMES)
     assert [row.name for row in rows if row.optional] == ["notmnist459"]
     for row in rows:
         assert row.present or row.optional
@@ -247,8 +249,8 @@ def test_every_manifest_is_listed():
 
 
 def test_everything_in_the_repository_is_intact():
-    checks = data.verify()
-    assert {check.name for check in checks} == set(data.DATASET_NAMES)
+    checks = verify()
+    assert {check.name for check in checks} == set(DATASET_NAMES)
     assert [check for check in checks if not check.ok and not (check.missing and check.optional)] == []
 
 
@@ -259,14 +261,15 @@ def test_no_load_uses_the_network(monkeypatch):
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     for name in ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters"):
-        data.load_ood(name, 0)
-    data.load_split("test10k", 0)
-    data.list_datasets()
+        load_ood(name, 0)
+    load_split("test10k", 0)
+    list_datasets()
 
 
 def test_importing_and_loading_needs_no_torchvision_and_no_image_library():
     code = (
-        "import sys, bench.data; bench.data.load_split('test10k', 0); print({'torchvision', 'PIL'} & set(sys.modules))"
+        "import sys\nfrom bench.data.splits import load_split\n"
+        "load_split('test10k', 0); print({'torchvision', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
@@ -277,11 +280,11 @@ def test_importing_and_loading_needs_no_torchvision_and_no_image_library():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: data.load_split("test10K", 0), "did you mean 'test10k'"),
-        (lambda: data.load_ood("fashion", 0), "did you mean 'fashion_mnist'"),
-        (lambda: data.load_ood("mnist", 0), "unknown out-of-distribution set"),
-        (lambda: data.verify(["letter"]), "did you mean 'letters'"),
-        (lambda: data.fetch("emnist"), "unknown data set"),
+        (lambda: load_split("test10K", 0), "did you mean 'test10k'"),
+        (lambda: load_ood("fashion", 0), "did you mean 'fashion_mnist'"),
+        (lambda: load_ood("mnist", 0), "unknown out-of-distribution set"),
+        (lambda: verify(["letter"]), "did you mean 'letters'"),
+        (lambda: fetch("emnist"), "unknown data set"),
     ],
 )
 def test_unknown_names_are_refused_with_the_nearest(call, words):

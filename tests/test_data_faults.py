@@ -23,10 +23,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bench import data
 from bench.data import fetching, files, notmnist, torchvision_shim
+from bench.data.fetching import fetch
 from bench.data.idx import decode_idx, read_idx
+from bench.data.inventory import list_datasets, verify
 from bench.data.manifest import datasets_folder, manifest
+from bench.data.splits import load_ood, load_split
 from bench.errors import BenchError, ConfigError, DataCorrupt, DataMissing, MissingFramework
 
 FUZZ = settings(max_examples=150, deadline=None, derandomize=True)
@@ -125,11 +127,11 @@ def result_or_line(function, *given, **named):
 
 
 def fashion(data_dir=None):
-    return data.load_ood("fashion_mnist", 0, data_dir)
+    return load_ood("fashion_mnist", 0, data_dir)
 
 
 def letters(data_dir=None):
-    return data.load_ood("notmnist459", 0, data_dir)
+    return load_ood("notmnist459", 0, data_dir)
 
 
 def is_eleven(split):
@@ -269,7 +271,7 @@ def test_a_file_without_permission_says_so(folder, monkeypatch):
     with pytest.raises(DataCorrupt) as caught:
         fashion()
     assert one_line(caught, str(path), "Permission denied", "HOW TO GET IT")
-    assert [check.problem for check in data.verify(["fashion_mnist"]) if "Permission denied" in check.problem]
+    assert [check.problem for check in verify(["fashion_mnist"]) if "Permission denied" in check.problem]
 
 
 def test_a_file_that_changes_after_it_was_read_is_checked_again(folder):
@@ -310,7 +312,7 @@ def test_a_given_folder_that_is_none_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     for wrong in (tmp_path / "file", tmp_path / "nothing"):
         with pytest.raises(ConfigError) as caught:
-            data.load_split("test10k", 0, wrong)
+            load_split("test10k", 0, wrong)
         assert one_line(caught, str(wrong), "is not a folder")
 
 
@@ -320,14 +322,14 @@ def test_a_missing_set_says_how_to_get_it(folder):
         fashion()
     assert one_line(caught, "fashion_mnist", "images.gz", str(folder), "HOW TO GET IT")
     with pytest.raises(DataMissing) as caught:
-        data.load_split("test10k", 0)
+        load_split("test10k", 0)
     assert one_line(caught, "mnist", "python -m bench data fetch mnist")
 
 
 def test_a_data_folder_without_manifests_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
-        data.list_datasets()
+        list_datasets()
     assert one_line(caught, f"BNN_BENCH_DATA={tmp_path}", "no mnist.toml")
 
 
@@ -338,13 +340,13 @@ def test_a_data_folder_without_manifests_is_refused(tmp_path, monkeypatch):
 def test_a_broken_manifest_is_one_line(folder, text):
     (folder / "letters.toml").write_text(text, errors="surrogateescape")
     with pytest.raises(ConfigError) as caught:
-        data.load_ood("letters", 0)
+        load_ood("letters", 0)
     assert one_line(caught, "letters.toml", "restore it")
 
 
 def test_lists_and_checks_go_on_over_faults(folder):
     put_fashion(folder / "fashion_mnist", labels=b"")
-    rows = {row.name: row for row in data.list_datasets()}
+    rows = {row.name: row for row in list_datasets()}
     assert {name: row.present for name, row in rows.items()} == {
         "mnist": False,
         "noise_gaussian": True,
@@ -353,7 +355,7 @@ def test_lists_and_checks_go_on_over_faults(folder):
         "letters": False,
         "notmnist459": False,
     }
-    checks = {(check.name, check.file): check for check in data.verify()}
+    checks = {(check.name, check.file): check for check in verify()}
     assert checks["fashion_mnist", "t10k-images"].ok
     broken = checks["fashion_mnist", "t10k-labels"]
     assert (broken.ok, broken.missing, broken.optional) == (False, False, False)
@@ -391,7 +393,7 @@ def test_letters_from_every_form_are_the_same(folder, tmp_path, monkeypatch):
     mine.mkdir(parents=True)
     shutil.copy(zipped, mine / "2496246.zip")
     assert is_eleven(letters(tmp_path / "mine"))
-    assert next(row for row in data.list_datasets(tmp_path / "mine") if row.optional).where == str(mine / "2496246.zip")
+    assert next(row for row in list_datasets(tmp_path / "mine") if row.optional).where == str(mine / "2496246.zip")
 
 
 def test_absent_letters_say_exactly_how_to_get_them(monkeypatch, tmp_path):
@@ -581,7 +583,7 @@ def test_a_fetch_tries_mirrors_again_until_the_content_is_right(folder, serve):
     images, labels = gzip.compress(IMAGES, mtime=0), gzip.compress(LABELS, mtime=0)
     shutil.rmtree(folder / "fashion_mnist")
     server = serve({"images.gz": [503, images[:-5], images], "labels.gz": labels})
-    assert data.fetch("fashion_mnist") == [folder / "fashion_mnist" / f"{name}.gz" for name in ("images", "labels")]
+    assert fetch("fashion_mnist") == [folder / "fashion_mnist" / f"{name}.gz" for name in ("images", "labels")]
     # Three attempts at two mirrors for the images, the first attempt's two mirrors for the labels.
     assert server.asked == ["/down/images.gz", "/images.gz"] * 3 + ["/down/labels.gz", "/labels.gz"]
     assert (folder / "fashion_mnist" / "images.gz").read_bytes() == images
@@ -591,7 +593,7 @@ def test_a_fetch_tries_mirrors_again_until_the_content_is_right(folder, serve):
 def test_what_is_intact_is_not_fetched_and_what_is_broken_is_replaced(folder, serve):
     server = serve({"labels.gz": gzip.compress(LABELS)})
     put_fashion(folder / "fashion_mnist", labels=b"broken")
-    data.fetch("fashion_mnist")
+    fetch("fashion_mnist")
     assert server.asked == ["/down/labels.gz", "/labels.gz"]
     assert fashion().x.shape == (2, 784)
     (aside,) = (folder / "fashion_mnist").glob("labels.gz.*.untrusted")
@@ -605,7 +607,7 @@ def test_a_bad_download_leaves_nothing_behind(folder, serve, answer):
     shutil.rmtree(folder / "fashion_mnist")
     serve({"images.gz": answer})
     with pytest.raises(DataMissing) as caught:
-        data.fetch("fashion_mnist")
+        fetch("fashion_mnist")
     assert one_line(caught, "3 attempts", "images.gz", "--from PATH")
     assert not (folder / "fashion_mnist").exists()
 
@@ -618,7 +620,7 @@ def test_a_download_that_drips_ends(folder, serve, monkeypatch):
     serve({"images.gz": b"drip", "down/images.gz": b"drip"})
     start = time.monotonic()
     with pytest.raises(DataMissing, match="not finished within"):
-        data.fetch("fashion_mnist")
+        fetch("fashion_mnist")
     assert time.monotonic() - start < 5
 
 
@@ -627,12 +629,12 @@ def test_a_slow_download_ends(folder, serve, monkeypatch):
     shutil.rmtree(folder / "fashion_mnist")
     serve({"images.gz": gzip.compress(IMAGES)})
     with pytest.raises(DataMissing, match="not finished within"):
-        data.fetch("fashion_mnist")
+        fetch("fashion_mnist")
 
 
 def test_without_a_network_a_fetch_is_one_line(folder):
     with pytest.raises(DataMissing) as caught:  # nothing listens at the manifest's address
-        data.fetch("notmnist459")
+        fetch("notmnist459")
     assert one_line(caught, "Connection refused", "--from PATH")
     assert not (folder / "notmnist459").exists()
 
@@ -643,30 +645,30 @@ def test_the_public_archive_is_fetched_decoded_and_stored(folder, serve):
     (folder / "notmnist459.toml").write_text(
         text.replace("http://127.0.0.1:9/nothing-listens-here.zip", server.address + "a.zip")
     )
-    (stored,) = data.fetch("notmnist459")
+    (stored,) = fetch("notmnist459")
     assert stored == folder / "notmnist459" / "notmnist459.npz"
     assert is_eleven(letters())
     with np.load(stored, allow_pickle=False) as arrays:  # what others can read too
         assert arrays["images"].tobytes() == LETTER_PIXELS
         assert arrays["labels"].tobytes() == LETTER_LABELS
-    assert data.fetch("notmnist459") == [stored]
+    assert fetch("notmnist459") == [stored]
     assert server.asked == ["/a.zip"]
 
 
 def test_a_local_copy_needs_no_network(folder, tmp_path):
     shutil.move(folder / "fashion_mnist", tmp_path / "copy")
-    data.fetch("fashion_mnist", source=tmp_path / "copy")
+    fetch("fashion_mnist", source=tmp_path / "copy")
     assert fashion().x.shape == (2, 784)
 
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "images").write_bytes(IMAGES)
     (tmp_path / "plain" / "labels").write_bytes(LABELS)
-    paths = data.fetch("fashion_mnist", dest=tmp_path / "other", source=tmp_path / "plain")
+    paths = fetch("fashion_mnist", dest=tmp_path / "other", source=tmp_path / "plain")
     assert [path.parent for path in paths] == [tmp_path / "other" / "fashion_mnist"] * 2
     assert np.array_equal(read_idx(paths[0], PIXELS.shape, sha256(IMAGES)), PIXELS)
 
     (tmp_path / "letters.zip").write_bytes(archive(public_archive()))
-    data.fetch("notmnist459", source=tmp_path / "letters.zip")
+    fetch("notmnist459", source=tmp_path / "letters.zip")
     assert is_eleven(letters())
 
 
@@ -674,25 +676,25 @@ def test_a_bad_local_copy_is_refused(folder, tmp_path):
     shutil.rmtree(folder / "fashion_mnist")
     for name in ("fashion_mnist", "notmnist459"):
         with pytest.raises(ConfigError, match="does not exist"):
-            data.fetch(name, source=tmp_path / "nothing")
+            fetch(name, source=tmp_path / "nothing")
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(DataMissing) as caught:
-            data.fetch(name, source=tmp_path / "empty")
+            fetch(name, source=tmp_path / "empty")
         assert one_line(caught, str(tmp_path / "empty"))
     put_fashion(tmp_path / "bad", images=gzip.compress(IMAGES[:-1] + b"?"))
     with pytest.raises(DataCorrupt) as caught:
-        data.fetch("fashion_mnist", source=tmp_path / "bad")
+        fetch("fashion_mnist", source=tmp_path / "bad")
     assert one_line(caught, "SHA-256", "another copy")
     assert not (folder / "fashion_mnist").exists()
 
 
 def test_a_generated_set_has_nothing_to_fetch(folder):
-    assert data.fetch("noise_gaussian") == []
+    assert fetch("noise_gaussian") == []
 
 
 def test_a_set_without_a_public_address_says_how_to_get_it(folder):
     with pytest.raises(DataMissing) as caught:
-        data.fetch("letters")
+        fetch("letters")
     assert one_line(caught, "tools/make_letters.py")
 
 
@@ -709,7 +711,7 @@ def test_what_cannot_be_written_is_one_line_and_leaves_no_part(folder, tmp_path,
     else:
         target.write_bytes(b"")
     with pytest.raises(ConfigError) as caught:
-        data.fetch("fashion_mnist", source=tmp_path / "copy")
+        fetch("fashion_mnist", source=tmp_path / "copy")
     assert one_line(caught, str(target), "cannot be written", "No space left" if fault == "disk full" else "exists")
     assert fault != "disk full" or list(target.iterdir()) == []
 
@@ -735,7 +737,7 @@ def test_without_torchvision_the_mirrors_are_unknown_and_all_else_works(folder, 
     assert fashion().x.shape == (2, 784)
     shutil.rmtree(folder / "fashion_mnist")
     with pytest.raises(MissingFramework) as caught:
-        data.fetch("fashion_mnist")
+        fetch("fashion_mnist")
     assert one_line(caught, "bnn-uncertainty-bench[torchvision]", "--from")
 
 

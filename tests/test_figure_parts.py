@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from bench.claims import Sample, load_claims
 from bench.figures import draw_counts, forest
-from bench.figures.detection import roc
+from bench.figures.detection import LOWEST_RATE, roc, thinned
 from bench.figures.layout import mosaic, spread
 from bench.figures.style import COLOURS, look
 from bench.figures.training import quantity
@@ -48,6 +48,19 @@ def test_area_under_the_drawn_curve_is_the_metric(inside, outside):
     # Ties are flagged together, so that the straight lines between thresholds give them one half: the trapezoid rule.
     area = float(((true[1:] + true[:-1]) / 2 * np.diff(false)).sum())
     assert area == pytest.approx(auroc(inside, outside))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.floats(-2, 2))
+def test_a_thinned_curve_is_the_same_to_a_cell(seed, cells, shift):
+    generator = np.random.default_rng(seed)
+    false, true = roc(generator.normal(size=3000), generator.normal(shift, size=400))
+    few, high = thinned(false, true, cells)
+    assert (few[-1], high[-1]) == (1, 1)
+    assert len(few) <= 4 * cells + 2  # a rising curve crosses at most 2 cells - 1 of them, two points in each
+    wide = np.log(1 / LOWEST_RATE) / cells
+    for x, y in zip(false[false >= LOWEST_RATE], true[false >= LOWEST_RATE], strict=True):
+        assert np.any((np.abs(np.log(few / x)) <= wide * 1.000001) & (np.abs(high - y) <= 1.000001 / cells))
+    assert set(zip(few, high, strict=True)) <= set(zip(false, true, strict=True))
 
 
 def test_one_network_has_no_mutual_information_and_many_of_one_mind_neither():

@@ -17,7 +17,8 @@ from torch.distributions import Normal, kl_divergence
 from bench.errors import ConfigError, ContractViolation, Unsupported
 from bench.interface import Gaussian
 from bench.measuring import BLOCK_NUMBERS, block_rows
-from bench.metrics import evaluate_classification, reduce_draws
+from bench.metrics.draws import reduce_draws
+from bench.metrics.evaluate import evaluate_classification
 from bench.streams import normals_
 from implementations._kernels import gaussian_posterior as kernel
 from implementations._kernels.gaussian_posterior import (

@@ -6,7 +6,7 @@ import importlib
 import pytest
 import torch
 
-from bench.data import load_shared, load_split
+from bench.data.splits import load_shared, load_split
 from bench.interface import Split, Task
 from bench.registry import load_class
 from bench.testing import CheckContext

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.metrics import classification, draws, evaluate_classification, ood
+from bench.metrics import classification, draws, ood
 from bench.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
+from bench.metrics.evaluate import evaluate_classification
 from bench.metrics.refusal import RefusalRule, risk_coverage
 
 settings.register_profile("metrics", max_examples=40, deadline=None, derandomize=True, database=None)

@@ -10,7 +10,8 @@ import torch
 
 from bench.errors import ConfigError
 from bench.interface import Marginal
-from bench.metrics import published, reduce_draws
+from bench.metrics import published
+from bench.metrics.draws import reduce_draws
 from bench.metrics.published import PrintedShare
 
 

@@ -13,7 +13,9 @@ from sklearn.metrics import average_precision_score, brier_score_loss, log_loss,
 
 from bench.data.torchvision_shim import import_datasets
 from bench.errors import MissingFramework
-from bench.metrics import classification, draw_hits, evaluate_classification, ood, reduce_draws
+from bench.metrics import classification, ood
+from bench.metrics.draws import draw_hits, reduce_draws
+from bench.metrics.evaluate import evaluate_classification
 from bench.metrics.refusal import risk_coverage
 
 SEEDS = range(3)

@@ -12,15 +12,9 @@ import torch
 
 from bench.errors import ConfigError
 from bench.interface import Noise
-from bench.metrics import (
-    METRICS,
-    draw_hits,
-    evaluate_classification,
-    evaluate_mean_network,
-    evaluate_ood,
-    reduce_draws,
-)
-from bench.metrics.table import _SPECS, Need
+from bench.metrics.draws import draw_hits, reduce_draws
+from bench.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
+from bench.metrics.table import _SPECS, METRICS, Need
 
 IN_DISTRIBUTION = {
     *("accuracy", "nll", "brier", "ece", "ece_equal_mass"),

@@ -11,12 +11,12 @@ from bench.cli import main
 from bench.commands.options import INCOMPLETE
 from bench.errors import ConfigError
 from bench.plan import Selection, cells
-from bench.precision import (
+from bench.precision import check_precision
+from bench.products import (
     BY_ONEDNN,
     BY_ROUNDING,
     BY_TENSOR_CORES,
     RoundedOperands,
-    check_precision,
     matrix_products,
     products_by,
 )

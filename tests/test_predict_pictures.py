@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.errors import UnusableImage
 from bench.predict import reading
 from bench.predict.normalise import EDGE, centred, fit_box, from_picture, normalise

@@ -7,7 +7,7 @@ import torch
 
 from bench import documents, protocols
 from bench.claims import load_claims, measured_key
-from bench.data import OOD_NAMES
+from bench.data.manifest import OOD_NAMES
 from bench.documents import protocol_of
 from bench.errors import ConfigError, ContractViolation, DataMissing
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split

@@ -16,8 +16,9 @@ from bench.errors import BenchError
 from bench.interface import Categorical, Posterior
 from bench.ladder.definition import ladder
 from bench.ladder.readers import READERS, geometric, parse, read_keys
-from bench.ladder.readings import keys_of, read_all, read_missing
+from bench.ladder.readings import keys_of, read_all
 from bench.ladder.rungs import MEASURING
+from bench.ladder.taking import read_missing
 from bench.metrics.draws import reduce_draws
 from bench.protocols import Common
 from bench.recipes import profile

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from bench.data import data_hashes
+from bench.data.manifest import data_hashes
 from bench.plan import Selection, cells
 from bench.registry import manifests
 from bench.runner import existing, is_final, is_stale, run

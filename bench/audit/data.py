@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from bench.audit.findings import Finding
-from bench.data import OOD_NAMES, load_ood, load_split
+from bench.data.manifest import OOD_NAMES
+from bench.data.splits import load_ood, load_split
 from bench.errors import DataMissing
 from bench.interface import Split
 

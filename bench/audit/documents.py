@@ -122,8 +122,6 @@ def declared(entry: Manifest, recipe: Recipe) -> dict[str, str]:
 
 def audit_documents(documents: Sequence[str], records: Iterable[Mapping[str, Any]], run: bool = True) -> list[Finding]:
     """Return one finding for each rule and document; `run` also runs the checks that show the mistakes."""
-    from bench.audit.shown import show
-
     everything = list(records)
     found = []
     for fact in facts():
@@ -134,6 +132,8 @@ def audit_documents(documents: Sequence[str], records: Iterable[Mapping[str, Any
         measured: Mapping[str, float] = {}
         subject = fact.document
         if fact.shown and run:
+            from bench.audit.shown import show  # here: it needs the frameworks, what was read does not
+
             shown = show(fact.shown)
             detail += f"; {'shown by' if shown.outcome == 'found' else shown.outcome} {fact.shown}: {shown.detail}"
             measured = shown.measured

@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench import data
 from bench.commands.options import INCOMPLETE
+from bench.data.fetching import fetch
+from bench.data.inventory import list_datasets, verify
 
 
 def add(commands: Any) -> None:
@@ -29,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _data_list(arguments: argparse.Namespace) -> int:
-    rows = [dataclasses.asdict(row) for row in data.list_datasets(arguments.data_dir)]
+    rows = [dataclasses.asdict(row) for row in list_datasets(arguments.data_dir)]
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return 0
@@ -43,16 +44,16 @@ def _data_list(arguments: argparse.Namespace) -> int:
 
 
 def _data_verify(arguments: argparse.Namespace) -> int:
-    checks = data.verify(arguments.names or None, arguments.data_dir)
+    checks = verify(arguments.names or None, arguments.data_dir)
     for check in checks:
         print(f"{'ok  ' if check.ok else 'FAIL'} {check.name} {check.file} {check.problem}".rstrip())
     return 0 if all(check.ok or (check.missing and check.optional) for check in checks) else INCOMPLETE
 
 
 def _data_fetch(arguments: argparse.Namespace) -> int:
-    absent = [row.name for row in data.list_datasets(arguments.data_dir) if not row.present]
+    absent = [row.name for row in list_datasets(arguments.data_dir) if not row.present]
     for name in arguments.names or absent:
-        for path in data.fetch(name, arguments.data_dir, arguments.source):
+        for path in fetch(name, arguments.data_dir, arguments.source):
             print(f"{name}: {path}")
     return 0
 

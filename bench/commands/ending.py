@@ -6,10 +6,13 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bench.commands.options import place_options
 from bench.progress import duration, is_screen, outcome_text, screen_size
-from bench.runner import Result
+
+if TYPE_CHECKING:
+    from bench.runner import Result
 
 MOST_REASONS = 2
 WIDTH, LEAST_WIDTH = 100, 60  # of what is written where nobody says how wide it is; below the other, text is cut

@@ -58,8 +58,8 @@ def _ladder(arguments: argparse.Namespace) -> int:
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
     from bench.commands.training import train
-    from bench.ladder.readings import read_missing
     from bench.ladder.selection import cells_of
+    from bench.ladder.taking import read_missing
     from bench.plan import Selection
 
     check_device(arguments.device)

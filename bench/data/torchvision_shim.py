@@ -12,10 +12,12 @@ import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
-
-import torch
+from typing import TYPE_CHECKING
 
 from bench.errors import MissingFramework
+
+if TYPE_CHECKING:
+    import torch
 
 OPERATORS = ("nms", "qnms")
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
@@ -43,6 +45,8 @@ def import_datasets() -> ModuleType:
 
 @functools.cache  # an operator can be declared once only, and lives as long as the returned library
 def _declare_missing_operators(package: Path) -> torch.library.Library | None:
+    import torch  # here: whoever fetches nothing does without
+
     for library in package.glob("_C.*"):
         try:
             torch.ops.load_library(library)  # type: ignore[no-untyped-call]

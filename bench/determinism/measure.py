@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench import environment
-from bench.data import load_split, toy_split
+from bench.data.splits import load_split, toy_split
 from bench.determinism.files import SCHEMA
 from bench.errors import BenchError, Unsupported
 from bench.executors import process_context

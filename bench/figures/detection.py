@@ -28,6 +28,7 @@ SETS = {
 }
 SCORE = "predictive_entropy"
 BINS = 20
+EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
 Scores = Mapping[str, Mapping[str, NDArray[Any]]]  # approach -> data set -> entropy of each row, nats
@@ -85,6 +86,20 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
     return rate(inside), rate(outside)
 
 
+def thinned(false: FloatArray, true: FloatArray, cells: int = 150) -> tuple[FloatArray, FloatArray]:
+    """Return the points of a curve that can be told apart: the first and the last in each cell of a grid.
+
+    The grid has `cells` a side, from `LOWEST_RATE` to 1 on a logarithmic axis and from 0 to 1 on a plain one.
+    """
+    shown = false >= LOWEST_RATE
+    false, true = false[shown], true[shown]
+    across = np.floor(np.log(false / LOWEST_RATE) / -math.log(LOWEST_RATE) * cells)
+    cell = across * (cells + 1) + np.floor(true * cells)
+    new = np.diff(cell, prepend=-1.0) != 0
+    kept = new | np.append(new[1:], True)
+    return false[kept], true[kept]
+
+
 @dataclass(frozen=True)
 class _Roc:
     scores: Scores
@@ -108,9 +123,8 @@ class _Roc:
         approaches = [name for name in self.scores if which in self.scores[name]]
         for name in approaches:
             mine = look(name, self.names)
-            false, true = roc(self.scores[name]["mnist"], self.scores[name][which])
-            shown = false >= LOWEST_RATE
-            axes.plot(false[shown], true[shown], color=mine.colour, linestyle=mine.line, linewidth=1.3)
+            false, true = thinned(*roc(self.scores[name]["mnist"], self.scores[name][which]))
+            axes.plot(false, true, color=mine.colour, linestyle=mine.line, linewidth=1.3)
         ranked = sorted(approaches, key=lambda name: -(self.areas[name, which] or 0.0))
         for place, name in enumerate(ranked):
             mine, area = look(name, self.names), self.areas[name, which]
@@ -142,6 +156,7 @@ class _Entropy:
         with style():
             drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
             axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
+            _share_scales(axes[0, 0])
             for row, (name, found) in enumerate(self.scores.items()):
                 for column, which in enumerate(sets):
                     self._panel(axes[row, column], name, found, which)
@@ -155,16 +170,19 @@ class _Entropy:
             return drawing
 
     def _panel(self, axes: Any, name: str, found: Mapping[str, NDArray[Any]], which: str) -> None:
-        edges = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
-        axes.stairs(_shares(found["mnist"], edges), edges, fill=True, color=FAINT, baseline=1e-5)
+        axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)
         if which in found:
             colour = look(name, self.names).colour
-            axes.stairs(_shares(found[which], edges), edges, color=colour, linewidth=1.3, baseline=1e-5)
-        axes.set_yscale("log")
-        axes.set_ylim(1e-4, 1)
-        axes.set_yticks([1e-4, 1e-2, 1])
-        axes.minorticks_off()
-        axes.set_xlim(0, edges[-1])
+            axes.stairs(_shares(found[which], EDGES), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
+
+
+def _share_scales(axes: Any) -> None:
+    """Set the scales of all panels through one: each that sets them sets them in all 30."""
+    axes.set_yscale("log")
+    axes.set_ylim(1e-4, 1)
+    axes.set_yticks([1e-4, 1e-2, 1])
+    axes.minorticks_off()
+    axes.set_xlim(0, EDGES[-1])
 
 
 def _shares(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.errors import BenchError
 from bench.figures.figure import Absent, Figure
 from bench.figures.layout import mosaic

@@ -91,7 +91,8 @@ class Source:
 
 def images(name: str, seed: int) -> NDArray[Any] | str:
     """Return the pixels of a data set [N, 28, 28] in [0, 1], or why it is not there; noise may lie outside."""
-    from bench.data import OOD_NAMES, load_ood, load_split
+    from bench.data.manifest import OOD_NAMES
+    from bench.data.splits import load_ood, load_split
 
     try:
         split = load_ood(name, seed) if name in OOD_NAMES else load_split(name, seed)

@@ -70,6 +70,7 @@ def style() -> Iterator[None]:
         "axes.spines.top": False,
         "axes.titlelocation": "left",
         "axes.titlesize": 8.5,
+        "axes.titley": 1.0,  # where it is anyway, unless ticks are above: looking for them takes an eighth of the time
         "figure.constrained_layout.w_pad": 0.12,  # inches: in SVG the viewer's font may be wider than the one measured
         "figure.dpi": 100,
         "figure.facecolor": "white",
@@ -110,6 +111,7 @@ def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
     is_vector = form == "svg"
     drawing.dpi = SVG_DPI if is_vector else dpi
     (FigureCanvasSVG if is_vector else FigureCanvasAgg)(drawing)
+    place_empty_labels(drawing)
     engine = drawing.get_layout_engine()
     if engine is not None:
         engine.execute(drawing)
@@ -119,3 +121,11 @@ def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
     if engine is not None:
         drawing.set_layout_engine(engine)  # another format has other sizes
     return buffer.getvalue()
+
+
+def place_empty_labels(drawing: Any) -> None:
+    """Put the label of an axis that has none inside it: its place would be measured from all ticks, again and again."""
+    for axes in drawing.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if not axis.get_label_text():
+                axis.set_label_coords(0.5, 0.5)

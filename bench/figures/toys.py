@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.claims import Record
-from bench.data import toy_split
+from bench.data.splits import toy_split
 from bench.figures.figure import Absent, Figure
 from bench.figures.source import Source
 from bench.figures.style import INK, REPORTED, WIDTH, canvas, look, style

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bench.claims import WORKED_EXAMPLE, Record, load_claims, match
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.gate.checks import FAIL, MISSING, PASS, Check
 from bench.gate.config import Gate
 from bench.gate.exact import TEST_SPLIT

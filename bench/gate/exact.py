@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.claims import Gap, Record
-from bench.data import data_hashes, load_split
 from bench.data.fingerprint import split_hash
+from bench.data.manifest import data_hashes
+from bench.data.splits import load_split
 from bench.errors import BenchError
 from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check
 from bench.gate.config import Gate, GatedCell

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bench import contexts, worker
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.errors import unknown_name
 from bench.interface import Approach, Posterior, Split, Task
 

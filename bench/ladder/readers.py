@@ -7,6 +7,8 @@ refusal_rate@T, selective_accuracy@T               of the median rule of chopra2
 pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
 that the prediction uses removed, lowest score first
 weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
+
+When a definition changes, raise `bench.ladder.readings.VERSION`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from bench.metrics.pruning import prune
 from bench.metrics.refusal import MEDIAN_RULE, RefusalRule
 from bench.protocols import N_CLASSES, Common
 
-VERSION = 1  # raise when a definition changes
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"
 WEIGHTS, MOMENTS = "weights", ("mean", "std")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Labels = IntArray | Tensor  # int64 [N], classes 0 .. K-1
+Labels: TypeAlias = "IntArray | Tensor"  # int64 [N], classes 0 .. K-1
 
 
 def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
@@ -22,7 +24,7 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     Raises:
         ConfigError: there are no rows, not one label for each row, or a label is none of the classes.
     """
-    given: npt.NDArray[Any] = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    given = _in_memory(labels)
     if n_rows == 0:
         raise ConfigError("a metric was asked for 0 rows; it needs at least one: check the data set")
     if given.shape != (n_rows,):
@@ -37,4 +39,9 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
 
 def as_float(values: FloatArray | Tensor) -> FloatArray:
     """Return float64 values in memory of the CPU."""
-    return np.asarray(values.cpu().numpy() if isinstance(values, Tensor) else values, dtype=np.float64)
+    return _in_memory(values).astype(np.float64, copy=False)
+
+
+def _in_memory(values: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
+    """Return an array in memory of the CPU; of a tensor too, without importing its library."""
+    return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())

@@ -13,6 +13,7 @@ from bench.metrics.disagreement import disagreement_rate
 from bench.metrics.draws import DrawSummary
 from bench.metrics.published import geometric_entropy
 from bench.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
+from bench.metrics.table import SCORES
 
 Values = dict[str, float]
 Missing = dict[str, str]  # metric -> reason
@@ -96,7 +97,7 @@ def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Val
     found = _label_free(ood_summary)
     found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())
     inside, outside = ood.scores(in_summary), ood.scores(ood_summary)
-    for score in ood.SCORES:
+    for score in SCORES:
         found[f"auroc_{score}"] = ood.auroc(inside[score], outside[score])
         found[f"aupr_{score}"] = ood.aupr(inside[score], outside[score])
         found[f"fpr95_{score}"] = ood.fpr_at_tpr(inside[score], outside[score])

@@ -14,8 +14,6 @@ from bench.metrics.arrays import FloatArray, IntArray
 from bench.metrics.classification import entropies
 from bench.metrics.draws import DrawSummary
 
-SCORES = ("predictive_entropy", "mutual_information", "max_probability")
-
 
 def scores(summary: DrawSummary) -> dict[str, FloatArray]:
     """Return the value of every score in `SCORES` for each row, [N]."""

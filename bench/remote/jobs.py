@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.data import data_hashes, list_datasets
+from bench.data.inventory import list_datasets
+from bench.data.manifest import data_hashes
 from bench.environment import harness_hash, source_hash
 from bench.errors import ConfigError
 from bench.plan import PROTOCOL_VERSION, Cell, Selection

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bench.precision import matrix_products
+from bench.products import matrix_products
 from bench.timing import Stopwatch
 
 WARM_UP = 1  # rounds that are not counted

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from bench import environment
-from bench.data import load_split
+from bench.data.splits import load_split
 from bench.errors import ConfigError, MissingFramework, Unsupported, unknown_name
 from bench.interface import Posterior, Split, Task
 from bench.measuring import draws_of
-from bench.precision import BY_ROUNDING, check_precision, matrix_products, products_by
+from bench.precision import check_precision
+from bench.products import BY_ROUNDING, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest
 from bench.registry import source_files as approach_files

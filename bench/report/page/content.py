@@ -52,7 +52,6 @@ def collect(
     root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32", with_figures: bool = True
 ) -> Content:
     """Read a results folder; raises ConfigError if the claims or the list of their documents cannot be read."""
-    from bench.figures.catalogue import figures
     from bench.registry import manifests
     from bench.store import Store
     from bench.throughput import files
@@ -77,11 +76,17 @@ def collect(
         verdicts=verdicts,
         tables=made,
         documents=load_documents(),
-        figures=figures(root, profile, kind, precision) if with_figures else (),
+        figures=_figures(root, profile, kind, precision) if with_figures else (),
         audits=_audits(chosen),
         ladders=ladders,
         faults=trials,
     )
+
+
+def _figures(*place: Any) -> Sequence[Figure]:
+    from bench.figures.catalogue import figures  # here: pictures of images need PyTorch, tables do not
+
+    return figures(*place)
 
 
 def _audits(records: Sequence[Record]) -> dict[str, list[Table]]:
