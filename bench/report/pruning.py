@@ -30,6 +30,7 @@ MEASURED = {
     "kept": "kept weights",
     "bytes": "bytes",
 }
+NOT_REPORTED: list[Entry] = [Missing(ABSENT)] * 3
 NO_PRUNING = Gap("n/a", "the record has no pruning curve")
 
 
@@ -39,8 +40,9 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     for approach in results.classifiers():
         for recipe in results.recipes(approach):
             rows += _rows(results, claims, approach, recipe)
-    columns = ["approach", "recipe", "score", "network", "removed", *MEASURED.values(), "kept by layer"]
-    columns += ["reported", "published x published", "difference"]
+    accuracy, *others = MEASURED.values()
+    columns = ["approach", "recipe", "score", "network", "removed", accuracy]
+    columns += ["reported", "published x published", "difference", *others, "kept by layer"]
     caption = (
         "Weights removed in order of the score, lowest first, their noise with them: |mu|/sigma, or |w| for a "
         "network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL in nats "
@@ -56,15 +58,15 @@ def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str)
     curves = [record["arrays"]["pruning"] for record in records if "pruning" in record.get("arrays", {})]
     if not curves:
         why = Cell(gather(records, _no_curve))
-        return [[approach, recipe, "-", "-", "-", *[why] * len(MEASURED), "-", *[Missing(ABSENT)] * 3]]
+        return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
     score = " / ".join(sorted({curve["score"] for curve in curves}))
     levels = {(row["network"] != MEAN, row["network"], row["fraction"]) for curve in curves for row in curve["rows"]}
     rows = []
     for draws, network, fraction in sorted(levels):
-        row: list[Any] = [approach, recipe, score, network, f"{fraction:g}"]
-        row += [_cell(records, network, fraction, name) for name in MEASURED]
-        row.append(_layers(records, network, fraction))
-        rows.append(row + ([Missing(ABSENT)] * 3 if draws else _beside(results, claims, approach, recipe, fraction)))
+        accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
+        beside = NOT_REPORTED if draws else _beside(results, claims, approach, recipe, fraction)
+        layers = _layers(records, network, fraction)
+        rows.append([approach, recipe, score, network, f"{fraction:g}", accuracy, *beside, *others, layers])
     return rows
 
 
@@ -106,6 +108,6 @@ def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: st
     ending = f"/pruned_accuracy@{fraction:g}"
     own = [claim for claim in claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
     if recipe != "published" or not own:
-        return [Missing(ABSENT)] * 3
+        return NOT_REPORTED
     shown, compared = at_end(own[0], results.cell(approach, recipe, "published"))
     return [reported(own[0]), Cell(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]

@@ -49,13 +49,14 @@ def provenance_table(records: Iterable[Record]) -> Table:
         groups.setdefault(_origin(record.get("provenance", {})), []).append(record)
     rows = []
     for origin, made in sorted(groups.items()):
-        days = sorted(measured(record) for record in made)
+        minutes = sorted(measured(record)[:16].replace("T", " ") for record in made)
         sources = tuple(sorted(str(record["key"]) for record in made))
-        rows.append([Linked(str(len(made)), sources), *origin, days[0], days[-1]])
-    columns = ["records", "machine", "threads", "versions", "code", "data", "first", "last"]
+        *conditions, data = origin
+        rows.append([Linked(str(len(made)), sources), *conditions, minutes[0], minutes[-1], data])
+    columns = ["records", "machine", "threads", "versions", "code", "first", "last", "data"]
     caption = (
         "One line for each combination. Code: commit; data: the first digits of the hash of each file that was read. "
-        "First, last: when the records were measured."
+        "First, last: when the records were measured, by universal time."
     )
     return make_table("provenance", "Machines, versions, code and data", caption, columns, rows, [])
 

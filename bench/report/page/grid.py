@@ -59,6 +59,10 @@ class Grid:
     rows: tuple[tuple[Shown, ...], ...]
     notes: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()  # form and address of the same table as a file
+    lines: tuple[str, ...] = (
+        "kept by layer",
+        "data",
+    )  # lists, not folded: rows would be tall
 
 
 def tone(outcome: str) -> str:
