@@ -145,6 +145,14 @@ def test_status_says_what_is_missing(tmp_path, capsys):
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done"]
 
 
+def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(tmp_path, capsys):
+    folder = ["--results", str(tmp_path)]
+    main(["run", "mlp", "--recipe", "corrected", "--profile", "smoke", *folder, "--executor", "inline", "--quiet"])
+    capsys.readouterr()
+    assert main(["plan", "mlp", "linear_bbb", *folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
+
+
 def test_plan_for_machines(tmp_path, capsys):
     assert main(["plan", "mlp", "--results", str(tmp_path), "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,19 +122,27 @@ def _run(arguments: argparse.Namespace) -> int:
 def estimates(
     chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
 ) -> dict[str, Estimate]:
-    """Return by key what cells, fitted either way, are expected to cost here."""
+    """Return by key what cells, fitted either way, are expected to cost here.
+
+    By a folder's own records where they tell; else also by those that come with the repository.
+    """
     import torch
 
     from bench.timing import matmul_rate
 
-    known = [*records, *_committed(records)]
+    known = [*records, *_committed()]
     rate = None
     is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
     if is_here and any("matmul_rate" in record["provenance"] for record in known):
         rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
+
+    def expected(cell: Cell) -> Estimate:
+        own = estimate(cell, records, rate, sources[cell.approach])
+        return estimate(cell, known, rate, sources[cell.approach]) if None in (own.fit_s, own.measure_s) else own
+
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: estimate(cell, known, rate, sources[cell.approach]) for cell in both}
+    return {cell.key: expected(cell) for cell in both}
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
@@ -145,10 +154,9 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
-def _committed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records that come with the repository, to learn costs from where a results folder is new."""
-    if records:
-        return []
+@cache
+def _committed() -> list[dict[str, Any]]:
+    """Return the records that come with the repository, to learn costs from where a results folder tells none."""
     folder = Path(__file__).resolve().parents[2] / "results"
     return Store(folder).all_records()[0]
 
