@@ -177,7 +177,7 @@ class _Entropy:
 
 
 def _share_scales(axes: Any) -> None:
-    """Set the scales of all panels through one: each that sets them sets them in all 30."""
+    """Set the scales of all panels through one: to set them in one sets them in all."""
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1)
     axes.set_yticks([1e-4, 1e-2, 1])

@@ -73,8 +73,10 @@ class _Reliability:
                     if records:
                         self._points(axes, approach, recipe, records)
                         error = metrics_of(records, "mnist/ece").mean
-                        lines += [] if error is None else [f"{GLYPHS[recipe]} {recipe}: ECE {100 * error:.2f} %"]
-                axes.text(0.03, 0.97, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=SMALL)
+                        lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
+                axes.text(
+                    0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL
+                )
                 axes.set_title(approach, color=look(approach, self.names).colour)
                 axes.set_xlim(0, 1.03)
                 axes.set_ylim(0, 1.03)
