@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +100,7 @@ class Sample:
         """Return the mean over seeds, None without any."""
         return statistics.fmean(self.values) if self.values else None
 
-    @property
+    @cached_property  # exact fractions, asked for by every form of a table
     def sd(self) -> float | None:
         """Return the standard deviation over seeds (n - 1 below), None for fewer than two."""
         return statistics.stdev(self.values) if self.n > 1 else None

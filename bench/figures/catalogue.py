@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.claims import Record
 from bench.figures import (
     accuracy,
     answers,
@@ -55,9 +56,15 @@ def survey(source: Source) -> tuple[list[Figure], list[Absent]]:
     return drawable, [item for item in found if isinstance(item, Absent)]
 
 
-def figures(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> list[Figure]:
-    """Return the figures that the records of a folder can make; see `survey`."""
-    return survey(Source(root, profile, device, precision))[0]
+def figures(
+    root: Path,
+    profile: str = "full",
+    device: str = "cpu",
+    precision: str = "float32",
+    records: Sequence[Record] | None = None,
+) -> list[Figure]:
+    """Return the figures that the records of a folder can make, read where they are not given; see `survey`."""
+    return survey(Source(root, profile, device, precision, records))[0]
 
 
 def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:

@@ -139,7 +139,7 @@ class _Roc:
                 clip_on=False,
             )
             axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
-        axes.set_xscale("log")
+        axes.set_xscale("log", subs=[])
         axes.set_xlim(LOWEST_RATE, 1)
         axes.set_ylim(0, 1.01)
         axes.set_title(SETS[which])

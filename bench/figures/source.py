@@ -21,11 +21,13 @@ from bench.store import Store
 class Source:
     """Records by cell, their per-row scores and the verdicts, each read when first asked for."""
 
-    def __init__(self, root: Path, profile: str, device: str, precision: str) -> None:
-        """Read the records of a results folder; raises nothing where there are none."""
+    def __init__(
+        self, root: Path, profile: str, device: str, precision: str, records: Sequence[Record] | None = None
+    ) -> None:
+        """Take the records of a results folder, or read them where they are not given; raises nothing for none."""
         self.store = Store(root)
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
-        records, problems = self.store.all_records()
+        records, problems = self.store.all_records() if records is None else (records, [])
         self.problems = [problem.reason for problem in problems]  # files that are no records
         self.results = Results(select(records, profile, self.device, precision), manifests())
         self._scores: dict[str, Mapping[str, NDArray[Any]]] = {}

@@ -76,7 +76,7 @@ def collect(
         verdicts=verdicts,
         tables=made,
         documents=load_documents(),
-        figures=_figures(root, profile, kind, precision) if with_figures else (),
+        figures=_figures(root, profile, kind, precision, records) if with_figures else (),
         audits=_audits(chosen),
         ladders=ladders,
         faults=trials,
