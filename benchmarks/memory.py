@@ -12,13 +12,9 @@ import time
 from pathlib import Path
 
 from bench.data.splits import load_split
-from bench.errors import BenchError
 from bench.faults.processes import memory_mib
-from bench.interface import Posterior
 from bench.measuring import draws_of, first_rows, predict_split
-from bench.predict.fits import TASK, Fitted, choose
-from bench.recipes import build, profile, resolve
-from bench.registry import manifest
+from bench.predict.fits import choose, rebuilt
 from bench.store import Store
 
 N_CLASSES = 10
@@ -39,21 +35,13 @@ def main() -> None:
 def one(folder: str, approach: str, draws: str, images: str) -> None:
     """Print the line of one posterior."""
     (fit,) = choose(Store(Path(folder)), [approach])
-    posterior = _whole(Store(Path(folder)), fit)
+    posterior = rebuilt(Store(Path(folder)), fit)
     split = first_rows(load_split("test10k", 0), int(images))
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1), N_CLASSES)
     before, start = memory_mib("VmRSS"), time.perf_counter()
     predict_split(posterior, split, draws_of(posterior, int(draws)), N_CLASSES)
     above, seconds = memory_mib() - before, time.perf_counter() - start
     sys.stdout.write(f"{approach:18}  {posterior.noise:7}  {before:4.0f} MiB  {above:4.0f} MiB  {seconds:.0f} s\n")
-
-
-def _whole(store: Store, fit: Fitted) -> Posterior:
-    kept = store.read_tensors(store.fit_path(fit.fit_key, "posterior"))
-    if kept is None:
-        raise BenchError(f"the posterior of {fit.label} cannot be trusted")
-    approach = build(manifest(fit.approach), resolve(manifest(fit.approach), fit.recipe), profile(fit.profile))
-    return approach.rebuild(kept[0], TASK, fit.seed)
 
 
 if __name__ == "__main__":

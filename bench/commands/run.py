@@ -130,16 +130,16 @@ def estimates(
 
     from bench.timing import matmul_rate
 
-    known = [*records, *_committed()]
-    rate = None
     is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
-    if is_here and any("matmul_rate" in record["provenance"] for record in known):
-        rate = matmul_rate(torch.device(chosen[0].device), threads or torch.get_num_threads())
+    device = torch.device(chosen[0].device)
+    rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
 
     def expected(cell: Cell) -> Estimate:
         own = estimate(cell, records, rate, sources[cell.approach])
-        return estimate(cell, known, rate, sources[cell.approach]) if None in (own.fit_s, own.measure_s) else own
+        if None not in (own.fit_s, own.measure_s):
+            return own
+        return estimate(cell, [*records, *_committed()], rate, sources[cell.approach])
 
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
     return {cell.key: expected(cell) for cell in both}

@@ -70,7 +70,7 @@ def style() -> Iterator[None]:
         "axes.spines.top": False,
         "axes.titlelocation": "left",
         "axes.titlesize": 8.5,
-        "axes.titley": 1.0,  # where it is anyway, unless ticks are above: looking for them takes an eighth of the time
+        "axes.titley": 1.0,  # where it is anyway: no ticks are above, which would be looked for in every panel
         "figure.constrained_layout.w_pad": 0.12,  # inches: in SVG the viewer's font may be wider than the one measured
         "figure.dpi": 100,
         "figure.facecolor": "white",

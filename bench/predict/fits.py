@@ -145,6 +145,17 @@ def _not_there(
     )
 
 
+def rebuilt(store: Store, fit: Fitted) -> Posterior:
+    """Return the posterior of a fit as its approach made it; raises StoreError if its file cannot be trusted."""
+    entry = manifest(fit.approach)
+    approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
+    path = store.fit_path(fit.fit_key, "posterior")
+    kept = store.read_tensors(path)
+    if kept is None or kept[1].get("fit_key") != fit.fit_key:
+        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
+    return approach.rebuild(kept[0], TASK, fit.seed)
+
+
 def load(store: Store, fit: Fitted) -> Posterior:
     """Return the posterior of a fit, after a trial, as one that predicts each row by itself: no answer needs more.
 
@@ -152,19 +163,13 @@ def load(store: Store, fit: Fitted) -> Posterior:
         StoreError: its file cannot be trusted (it is then set aside), or does not fit today's code.
         MissingFramework: what the approach needs is not installed.
     """
-    entry = manifest(fit.approach)
-    approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
-    path = store.fit_path(fit.fit_key, "posterior")
-    kept = store.read_tensors(path)
-    if kept is None or kept[1].get("fit_key") != fit.fit_key:
-        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
     try:
-        posterior = approach.rebuild(kept[0], TASK, fit.seed).per_row()
+        posterior = rebuilt(store, fit).per_row()
         categorical(posterior, torch.zeros(1, TASK.n_inputs), range(1), torch.zeros(1, dtype=torch.int64))
         return posterior
     except (KeyError, IndexError, RuntimeError, ValueError, ContractViolation) as error:
         reason = " ".join(str(error).split())
         raise StoreError(
-            f"posterior {path} does not fit today's {fit.approach} ({reason}); "
+            f"posterior {store.fit_path(fit.fit_key, 'posterior')} does not fit today's {fit.approach} ({reason}); "
             f"`python -m bench run {fit.approach} --results my-results` trains it anew"
         ) from error

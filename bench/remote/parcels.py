@@ -22,16 +22,12 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
     """
     by_seed = {str(cell.seed): cell.fit_key for cell in cells}
     source = source_hash(source_files(cells[0].approach))
-    *posteriors, checkpoint = _fit_paths(store, cells)
-    found = {
-        path: store.read_tensors(path, partial(is_posterior_of, fit_key=key))
-        for path, key in zip(posteriors, fit_keys(cells), strict=True)
-    }
-    found[checkpoint] = store.read_tensors(checkpoint, partial(is_checkpoint_of, fit_keys=by_seed, source=source))
+    checks = [partial(is_posterior_of, fit_key=key) for key in fit_keys(cells)]
+    checks.append(partial(is_checkpoint_of, fit_keys=by_seed, source=source))
     return {
         path.relative_to(store.root).as_posix(): path.read_bytes()
-        for path, tensors in found.items()
-        if tensors is not None
+        for path, is_ours in zip(_fit_paths(store, cells), checks, strict=True)
+        if store.read_tensors(path, is_ours) is not None
     }
 
 

@@ -83,10 +83,10 @@ def collect(
     )
 
 
-def _figures(*place: Any) -> Sequence[Figure]:
+def _figures(root: Path, profile: str, device: str, precision: str, records: Sequence[Record]) -> Sequence[Figure]:
     from bench.figures.catalogue import figures  # here: pictures of images need PyTorch, tables do not
 
-    return figures(*place)
+    return figures(root, profile, device, precision, records)
 
 
 def _audits(records: Sequence[Record]) -> dict[str, list[Table]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from markupsafe import Markup, escape
 
@@ -59,10 +59,7 @@ class Grid:
     rows: tuple[tuple[Shown, ...], ...]
     notes: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()  # form and address of the same table as a file
-    lines: tuple[str, ...] = (
-        "kept by layer",
-        "data",
-    )  # lists, not folded: rows would be tall
+    unfolded: ClassVar = ("kept by layer", "data")  # columns of lists, in one line: folded, rows would be tall
 
 
 def tone(outcome: str) -> str:

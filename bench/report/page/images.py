@@ -17,7 +17,7 @@ from bench.report.page.links import anchor
 if TYPE_CHECKING:
     from bench.figures.figure import Figure
 
-LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels, which then take less
+LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
 PIXELS_PER_INCH = 144
 PLAIN = " !$'()*+,-./:;=?@[]^_`{|}~"  # in an address inside quotation marks; not \" & < > # %
 CSS_PIXELS_PER_INCH = 96
