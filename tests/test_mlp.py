@@ -60,6 +60,17 @@ def test_twenty_steps_equal_autograd_and_torch_adam(activation):
             assert torch.allclose(parameter.data, value, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("activation", [*PLAIN_ACTIVATIONS])
+def test_prediction_in_blocks_is_the_plain_network_in_double_precision(activation, monkeypatch):
+    monkeypatch.setattr(_dense, "ROWS_AT_A_TIME", 7)
+    flat = _dense.linear_init(LAYOUT, generator(1, "init")).double()
+    rows = made_up(45)
+    posterior = _dense.DensePosterior(LAYOUT, flat, _dense.ACTIVATIONS[activation], "classification")
+    expected = torch.log_softmax(plain_network(flat, activation)(rows.x.double()), 1).detach()
+    for draw in posterior.predict(rows.x, range(2), rows.rows).log_probs:
+        torch.testing.assert_close(draw, expected, rtol=1e-12, atol=1e-12)
+
+
 def plain_fit(recipe, train, seed, divisor):
     """The document's loop with a decay that works, on our streams: final weights and batch losses of each epoch."""
     net = plain_network(_dense.linear_init(LAYOUT, generator(seed, "init")))

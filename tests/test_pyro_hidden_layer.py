@@ -14,6 +14,7 @@ from pyro import poutine  # noqa: E402 - after the skip
 from pyro.contrib.bnn import HiddenLayer  # noqa: E402
 from pyro.infer import SVI  # noqa: E402
 from pyros_noise import PyrosNoise  # noqa: E402
+from torch.distributions import Normal, kl_divergence  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.errors import ConfigError, ContractViolation  # noqa: E402
@@ -23,6 +24,7 @@ from bench.testing import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
+from implementations._kernels.loops import loops_for  # noqa: E402 - after the check that Pyro is there
 from implementations._kernels.sums import sum_of_logs  # noqa: E402 - after the check that Pyro is there
 from implementations._pyro import isolated, minibatches, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
@@ -129,6 +131,41 @@ def test_fused_layer_has_autograds_values_and_gradients(float64, kl_weight):
     assert losses[1] == pytest.approx(losses[0], rel=1e-12)
     for plain, fused in zip(*gradients, strict=True):
         assert torch.allclose(plain, fused, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kl_weight", [-0.3, 0.7])
+@given(st.integers(0, 999))
+def test_compiled_layer_has_the_plain_values_and_gradients_in_double_precision(kl_weight, seed):
+    source = torch.Generator().manual_seed(seed)
+    tensors = [torch.randn(shape, generator=source) for shape in ((6, 7), (7, 9), (7, 9))]
+    noise, weights_of_sum = (torch.randn(6, 9, generator=source) for _ in range(2))
+    dropout, floor = torch.tensor(0.4), 0.01
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [value.to(dtype, copy=True).requires_grad_() for value in (*tensors, dropout)]
+        x, mean, log_excess, factor = leaves
+        if dtype == torch.float32:
+            assert loops_for(mean) is not None
+            weights = Weights.of(mean, log_excess, floor, factor)
+            layer = FusedHiddenLayer(
+                *leaves,
+                weights,
+                non_linearity=torch.tanh,
+                KL_factor=1.0,
+                include_hidden_bias=False,
+                normals=lambda empty: empty.copy_(noise),
+            )
+            activation = layer.rsample()
+            kl = -layer.log_prob(activation)
+        else:
+            std = factor * (floor + log_excess.exp())
+            activation = torch.tanh(x @ mean + (x.square() @ std.square()).sqrt() * noise.to(dtype))
+            kl = kl_divergence(Normal(mean, std), Normal(torch.zeros_like(mean), torch.ones_like(std))).sum()
+        ((activation * weights_of_sum).sum() + kl_weight * kl).backward()
+        results.append([value.detach().double() for value in (activation, kl, *(leaf.grad for leaf in leaves))])
+    for fast, plain in zip(*results, strict=True):
+        # a part in 1e5 of the largest entry: sums of products of both signs lose the digits of their parts
+        assert (fast - plain).abs().max() <= 1e-5 * (1 + plain.abs().max())
 
 
 def test_fused_layer_refuses_what_it_would_get_wrong():
@@ -316,24 +353,23 @@ def made_up_posterior(seed=0):
 
 def test_prediction_is_pyros_layers_with_the_rows_noise(monkeypatch):
     posterior, rows = made_up_posterior(seed=9), made_up(7)
-    weights = posterior.weights()
+    weights = {name: (marginal.mean.double(), marginal.std.double()) for name, marginal in posterior.weights().items()}
     predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
     for index, draw in enumerate(range(3, 5)):
-        noise = iter(row_noise(9, draw, rows.rows, 3 * N_HIDDEN + 10).split([N_HIDDEN] * 3 + [10], dim=1))
-        value = rows.x
+        noise = iter(row_noise(9, draw, rows.rows, 3 * N_HIDDEN + 10).double().split([N_HIDDEN] * 3 + [10], dim=1))
+        value = rows.x.double()
         for name in approach.LAYERS:
             last = name == "a4"
             layer = HiddenLayer(
                 value,
-                weights[name].mean,
-                weights[name].std,
+                *weights[name],
                 non_linearity=approach.LOG_SOFTMAX if last else functional.leaky_relu,
                 include_hidden_bias=not last,
             )
             with monkeypatch.context() as patch:
                 patch.setattr(torch, "randn", lambda *_: next(noise))  # noqa: B023 - used at once
                 value = layer.rsample()
-        assert torch.allclose(predicted[index], value, atol=1e-5)
+        assert torch.allclose(predicted[index].double(), value, atol=1e-5)
 
 
 @settings(max_examples=20)

@@ -79,6 +79,29 @@ def test_gaussian_weights_are_normals(seed, rho):
         assert torch.allclose(plain, ours, rtol=1e-9, atol=1e-9)
 
 
+@given(st.integers(0, 999), st.floats(-5, 5))
+def test_compiled_draws_have_the_plain_values_and_gradients_in_double_precision(seed, rho):
+    source = torch.Generator().manual_seed(seed)
+    mu, spread, noise, weights_of_sum = (torch.randn(7, 5, generator=source) for _ in range(4))
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [value.to(dtype, copy=True).requires_grad_() for value in (mu, spread + rho)]
+        ours = dtype == torch.float32
+        q = GaussianWeights(*leaves, lambda empty: empty.copy_(noise)) if ours else None
+        if q is None:
+            sigma = softplus(leaves[1], threshold=100)
+            w = leaves[0] + sigma * noise.to(dtype)
+            log_q = (Normal(0, 1).log_prob(noise.to(dtype)) - sigma.log()).sum()  # log q of mu + sigma eps
+        else:
+            w = q.rsample()
+            assert type(w.grad_fn).__name__ == "_DrawInOnePassBackward"
+            log_q = q.log_prob(w)
+        ((w * weights_of_sum).sum() + 0.7 * log_q).backward()
+        results.append([value.detach().double() for value in (w, log_q, *(leaf.grad for leaf in leaves))])
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
+
+
 def test_prior_draws_are_standard_normals():
     torch.manual_seed(1)
     draws = StandardNormalWeights(torch.Size([40, 50])).rsample(torch.Size([10]))
@@ -212,7 +235,9 @@ def test_prediction_is_the_documents_network_with_drawn_weights():
             normal = noise[start : start + parameter.numel()].view_as(parameter)
             parameter.data.copy_(marginal.mean + marginal.std * normal)
             start += parameter.numel()
-        assert torch.allclose(predicted[index], torch.log_softmax(net(rows.x), 1), atol=1e-5)
+        in_double = torch.log_softmax(net.double()(rows.x.double()), 1)
+        assert torch.allclose(predicted[index].double(), in_double, atol=1e-5)
+        net.float()
 
 
 # --- the document's prediction loops -------------------------------------------------------------------------------
