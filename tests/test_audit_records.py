@@ -63,7 +63,11 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     store = Store(tmp_path)
     two = [record("mlp", seed=seed) for seed in (0, 1)]
     assert _of(audit_records(two[:1], store), "one-seed").outcome == "fails"
-    assert _of(audit_records(two, store), "one-seed").outcome == "passes"
+    finding = _of(audit_records(two, store), "one-seed")
+    assert finding.outcome == "passes"
+    assert finding.detail == "2 seeds or more in all 1 cells; less than the 5 of a verdict in 1"
+    five = [record("mlp", seed=seed) for seed in range(5)]
+    assert _of(audit_records(five, store), "one-seed").detail.endswith("less than the 5 of a verdict in 0")
     mixed = [*two, record("mlp", recipe="corrected")]
     finding = _of(audit_records(mixed, store), "one-seed")
     assert finding.outcome == "fails"
@@ -130,7 +134,7 @@ def test_the_command(tmp_path, capsys):
     assert "attached-mu" in out
     Store(tmp_path).write(record("mlp"))
     assert main(["audit", "records", "--rule", "one-seed", *place]) == FAILED
-    assert "to do: run five seeds" in capsys.readouterr().out
+    assert "to do: run two seeds" in capsys.readouterr().out
     assert main(["audit", "--rules", *place]) == 0
     for arguments in (["nothing"], ["--rule", "kl-scael"], ["--document", "feldman"], ["data", "--rule", "kl-scale"]):
         assert main(["audit", *arguments, *place]) == USAGE

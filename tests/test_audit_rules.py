@@ -4,15 +4,22 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from synthetic import record
 
 from bench.audit import documents, shown
-from bench.audit.documents import DOCUMENTS, Effect, Fact, audit_documents, declared, facts, parse
+from bench.audit.documents import DOCUMENTS, Fact, audit_documents, declared, facts, parse
+from bench.audit.effects import RungNumber, effect_of, rung_of
 from bench.audit.findings import Finding
 from bench.audit.rules import RULES
 from bench.audit.table import BEGIN, END, rules_table
 from bench.errors import ConfigError
+from bench.ladder.effects import Numbers
+from bench.ladder.rungs import ALONE, CUMULATIVE
 from bench.recipes import resolve
 from bench.registry import manifest, manifests
+from bench.report.records import Results
+
+NOTHING = Numbers(Results([], manifests()), [])
 
 
 def test_every_rule_is_judged_in_every_document():
@@ -34,8 +41,9 @@ def test_facts_name_what_there_is():
             assert known[fact.approach].document == fact.document
         if fact.removed_by:
             assert fact.removed_by in known[fact.approach].changes
-        if fact.effect is not None and fact.effect.change:
-            assert fact.effect.change in known[fact.approach].changes
+        if fact.effect is not None:
+            assert fact.outcome == "found"
+            assert rung_of(fact.approach, fact.effect).name == fact.effect.rung
         if fact.shown:
             assert fact.shown in shown.names()
     assert {fact.shown for fact in facts() if fact.shown} == set(shown.names())
@@ -66,7 +74,7 @@ def test_a_check_that_shows_nothing_says_so(monkeypatch):
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     shown.show.cache_clear()
     try:
-        (finding,) = audit_documents(["feldman2018"], [])
+        (finding,) = audit_documents(["feldman2018"], NOTHING)
     finally:
         shown.show.cache_clear()
     assert finding.detail.startswith("what was read is not what running shows")
@@ -74,26 +82,64 @@ def test_a_check_that_shows_nothing_says_so(monkeypatch):
     assert finding.subject == "documents.toml on feldman2018"
 
 
-def test_an_effect_is_read_from_the_records(monkeypatch):
-    places = (("published", "published", "a/b"), ("published", "common", "c"))
-    fact = Fact("feldman2018", "log-average", "found", "what", "where", "", "linear_bbb", "", Effect(places=places))
+def cell(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
+    """Records, or readings, of linear_bbb with one number, by seed."""
+    return [
+        record("linear_bbb", recipe, protocol, seed=seed, fit_key=f"{recipe} {seed}", metrics={metric: value})
+        for seed, value in by_seed.items()
+    ]
+
+
+def numbers(records, readings=()):
+    return Numbers(Results(records, manifests()), readings)
+
+
+def test_an_effect_is_the_paired_difference_of_a_rung():
+    # after - before: .02, .03, .04 over seeds 1-3; mean .03, sd .01, t(2, .975) = 4.303: 4.303 x .01 / sqrt 3 = .0248.
+    # Seeds 0 and 4 have one end only; the means of all would differ by .935 - .865 = .07.
+    before = cell("published", {0: 0.50, 1: 0.90, 2: 0.91, 3: 0.92})
+    after = cell("published+attached-mu", {1: 0.92, 2: 0.94, 3: 0.96, 4: 0.99})
+    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    text = effect_of("linear_bbb", wanted, numbers([*before, *after]))
+    assert text.startswith("ladder linear_bbb, rung attached-mu (alone: ")
+    assert text.endswith(", mnist accuracy: +0.0300 [+0.0052, +0.0548] (fraction; 3 seeds)")
+    one = effect_of("linear_bbb", wanted, numbers([*before[1:2], *after[:1]]))
+    assert one.endswith(": +0.0200 (fraction; 1 seed, no interval)")
+
+
+def test_an_effect_comes_from_readings_where_the_rung_does():
+    # nats: .9 - .7 and .8 - .6, mean .2 without spread
+    key = "noise_gaussian/{}geometric_entropy"
+    records = cell("published", {0: 0.7, 1: 0.6}, metric=key.format(""))
+    readings = cell("published", {0: 0.9, 1: 0.8}, "reading", key.format("normalised_"))
+    wanted = RungNumber("normalised", "noise_gaussian", "entropy")
+    text = effect_of("linear_bbb", wanted, numbers(records, readings))
+    assert text.endswith("noise_gaussian entropy: +0.2000 [+0.2000, +0.2000] (nats per row; 2 seeds)")
+    assert "not read: `python -m bench ladder linear_bbb --run" in effect_of("linear_bbb", wanted, numbers(records))
+
+
+def test_an_effect_without_records_says_what_makes_it(monkeypatch):
+    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "", "linear_bbb", "", wanted)
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
+    (finding,) = audit_documents(["feldman2018"], NOTHING, run=False)
+    assert finding.effect.endswith(
+        "not run: `python -m bench run linear_bbb --recipe published --protocol common --seeds 3` measures it"
+    )
 
-    def record(protocol, seed, metric, value):
-        return {
-            "approach": "linear_bbb",
-            "recipe": "published",
-            "protocol": protocol,
-            "seed": seed,
-            "outcome": "done",
-            "metrics": {metric: value},
-        }
 
-    records = [record("published", 0, "a/b", 0.5), record("published", 1, "a/b", 0.7), record("common", 0, "c", 0.9)]
-    (finding,) = audit_documents(["feldman2018"], records, run=False)
-    assert finding.effect == "linear_bbb 0.6 (n=2) published: a/b -> 0.9 (n=1) common: c"
-    (finding,) = audit_documents(["feldman2018"], [], run=False)
-    assert finding.effect.count("no record") == 2
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (RungNumber("atached-mu", "mnist", "accuracy"), "did you mean 'attached-mu'"),
+        (RungNumber("attached-mu", "mnist", "accuracy"), "give one of alone, cumulative"),
+        (RungNumber("normalised", "noise_gaussian", "entropy", CUMULATIVE), "give one of measuring"),
+        (RungNumber("normalised", "noise_gaussian", "auroc"), "number of rung normalised of linear_bbb"),
+    ],
+)
+def test_an_effect_that_is_no_number_of_the_ladder_is_refused(wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        rung_of("linear_bbb", wanted)
 
 
 def test_a_correction_takes_the_rule_off_the_list_of_known_ones():
@@ -111,6 +157,9 @@ def test_a_correction_takes_the_rule_off_the_list_of_known_ones():
         declared(dataclasses.replace(mine, known={"kl-scael": "x"}), resolve(mine, "published"))
 
 
+GOOD = '[[fact]]\ndocument = "feldman2018"\nrule = "kl-scale"\noutcome = "found"\nwhat = "x"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -119,6 +168,7 @@ def test_a_correction_takes_the_rule_off_the_list_of_known_ones():
         ('[absent.feldman2018]\nkl-scael = "x"', "did you mean 'kl-scale'"),
         ('[absent.feldman2018]\nkl-scale = "x"\n[unclear.feldman2018]\nkl-scale = "y"', "twice"),
         ('[[fact]]\nrule = "kl-scale"\nwhy = "x"', "kl-scale is at fault"),
+        (f"{GOOD}effect = {{ change = 'attached-mu' }}", "kl-scale is at fault"),
     ],
 )
 def test_a_file_of_facts_that_is_at_fault_is_refused(text, message):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from bench.audit.effects import RungNumber, effect_of
 from bench.audit.findings import Finding, Outcome
 from bench.audit.rules import RULES
 from bench.errors import ConfigError, unknown_name
+from bench.ladder.effects import Numbers
 from bench.recipes import Recipe
 from bench.registry import Manifest, manifests
 
@@ -21,7 +23,6 @@ else:
     import tomli as tomllib
 
 FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
-Place = tuple[str, str, str]  # recipe, protocol, metric
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 FILE = Path(__file__).with_name("documents.toml")
@@ -31,14 +32,6 @@ _TO_OUTCOME: dict[str, Outcome] = {
     "unclear": "not measured",
     "not applicable": "not applicable",
 }
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a mistake is worth: a change of the recipe, or two numbers of the same fits."""
-
-    change: str = ""
-    places: tuple[Place, Place] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ class Fact:
     shown: str = ""
     approach: str = ""
     removed_by: str = ""
-    effect: Effect | None = None
+    effect: RungNumber | None = None  # in the ladder of `approach`
 
 
 @cache
@@ -91,11 +84,9 @@ def parse(text: str) -> tuple[Fact, ...]:
 
 def _fact(body: Mapping[str, Any]) -> Fact:
     fields = {name: value for name, value in body.items() if name != "effect"}
-    effect = body.get("effect", {})
     try:
-        places = (tuple(effect["from"]), tuple(effect["to"])) if "from" in effect else None
-        return Fact(**fields, effect=Effect(effect.get("change", ""), places) if effect else None)
-    except (TypeError, KeyError) as error:
+        return Fact(**fields, effect=RungNumber(**body["effect"]) if "effect" in body else None)
+    except TypeError as error:
         raise ConfigError(f"{FILE.name}: a fact on {body.get('rule', '?')} is at fault: {error}") from error
 
 
@@ -120,9 +111,14 @@ def declared(entry: Manifest, recipe: Recipe) -> dict[str, str]:
     return known
 
 
-def audit_documents(documents: Sequence[str], records: Iterable[Mapping[str, Any]], run: bool = True) -> list[Finding]:
-    """Return one finding for each rule and document; `run` also runs the checks that show the mistakes."""
-    everything = list(records)
+def audit_documents(documents: Sequence[str], numbers: Numbers, run: bool = True) -> list[Finding]:
+    """Return one finding for each rule and document.
+
+    Args:
+        documents: some of `DOCUMENTS`.
+        numbers: of the ladders, which tell what a mistake is worth.
+        run: also run the checks that show the mistakes.
+    """
     found = []
     for fact in facts():
         if fact.document not in documents:
@@ -142,35 +138,9 @@ def audit_documents(documents: Sequence[str], records: Iterable[Mapping[str, Any
                 subject = f"{FILE.name} on {fact.document}"  # a fault of ours, not of the document
         elif fact.outcome == "found":
             detail += "; read, not run" if not fact.shown else f"; shown by {fact.shown}, not run now"
-        found.append(Finding(fact.rule, subject, outcome, detail, measured, _effect(fact, everything)))
+        effect = "" if fact.effect is None else effect_of(fact.approach, fact.effect, numbers)
+        found.append(Finding(fact.rule, subject, outcome, detail, measured, effect))
     return found
-
-
-def _effect(fact: Fact, records: Sequence[Mapping[str, Any]]) -> str:
-    if fact.effect is None:
-        return ""
-    if fact.effect.change:
-        return f"ladder {fact.approach}, rung {fact.effect.change}"
-    assert fact.effect.places is not None
-    shown = []
-    for recipe, protocol, metric in fact.effect.places:
-        values = _values(records, fact.approach, recipe, protocol, metric)
-        mean = f"{sum(values) / len(values):.4g} (n={len(values)})" if values else "no record"
-        shown.append(f"{mean} {protocol}: {metric}")
-    return f"{fact.approach} {' -> '.join(shown)}"
-
-
-def _values(
-    records: Sequence[Mapping[str, Any]], approach: str, recipe: str, protocol: str, metric: str
-) -> list[float]:
-    by_seed = {
-        record["seed"]: record["metrics"][metric]
-        for record in records
-        if (record["approach"], record["recipe"], record["protocol"]) == (approach, recipe, protocol)
-        and record["outcome"] == "done"
-        and record["metrics"].get(metric) is not None
-    }
-    return list(by_seed.values())
 
 
 def document_of(approach: str) -> str:

@@ -17,6 +17,7 @@ from bench.interface import Posterior, Task
 from bench.recipes import build, profile, resolve
 from bench.registry import manifests
 from bench.runner import is_stale
+from bench.stats.verdicts import ENOUGH
 from bench.store import Store
 from bench.testing import CheckContext, Subject
 
@@ -45,11 +46,12 @@ def _one_seed(name: str, records: Iterable[Record]) -> Finding:
     for record in records:
         cells.setdefault(f"{record['recipe']} x {record['protocol']}", set()).add(record["seed"])
     single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
+    few = sum(len(seeds) < ENOUGH for seeds in cells.values())
     least = min(map(len, cells.values()))
     if single:
         detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
         return Finding("one-seed", f"records of {name}", "fails", detail, {"seeds": least})
-    detail = f"{least} seeds or more in all {len(cells)} cells"
+    detail = f"{least} seeds or more in all {len(cells)} cells; less than the {ENOUGH} of a verdict in {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
 
 

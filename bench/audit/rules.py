@@ -126,7 +126,7 @@ _RULES = (
         "weak",
         "one seed",
         "a number from a single run, without a seed or a spread",
-        "run five seeds or more and report each",
+        "run two seeds or more and report each; a verdict needs five",
         ("documents", "records"),
     ),
     Rule(

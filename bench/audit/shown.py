@@ -1,8 +1,9 @@
-"""The checks that show the documents' mistakes by running our plain rewriting of their code (`benchmarks/documents`).
+"""The checks that show the documents' mistakes by running.
 
-Networks are small and data made up: what is shown is a property of the code, not of its numbers. Each check says what
-it measured, and `not found` where the code does not do what was read; one whose framework or rewriting is absent says
-so.
+What runs is our plain rewriting of their code (`benchmarks/documents`) or, for `EXPRESSIONS`, the one expression in
+question. Networks are small and data made up: what is shown is a property of the code, not of its numbers. Each check
+says what it measured, and `not found` where the code does not do what was read; one whose framework or rewriting is
+absent says so.
 """
 
 from __future__ import annotations
@@ -203,6 +204,15 @@ def _transposed_letters() -> Shown:
     return verdict(torch.equal(reached, image.T) and not torch.equal(reached, image), detail)
 
 
+EXPRESSIONS: dict[str, Callable[[], Shown]] = {
+    "geometric_entropy": _geometric_entropy,
+    "truncated_percent": _truncated_percent,
+    "first_folder": _first_folder,
+    "transposed_letters": _transposed_letters,
+}
+"""Checks that run one expression on made-up numbers, not the document's code around it."""
+
+
 def _checks() -> dict[str, Callable[[], Shown]]:
     from bench.audit.shown_frameworks import CHECKS
 
@@ -212,11 +222,8 @@ def _checks() -> dict[str, Callable[[], Shown]]:
         "detached_means": _detached_means,
         "prior_variance": _prior_variance,
         "mean_of_log_probabilities": _mean_of_log_probabilities,
-        "geometric_entropy": _geometric_entropy,
         "rebound_rate": _rebound_rate,
-        "truncated_percent": _truncated_percent,
-        "first_folder": _first_folder,
-        "transposed_letters": _transposed_letters,
+        **EXPRESSIONS,
         **CHECKS,
     }
 

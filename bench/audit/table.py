@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from bench.audit.documents import facts
+from bench.audit.documents import Fact, facts
 from bench.audit.rules import RULES
+from bench.audit.shown import EXPRESSIONS
 
 BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
 
 
 def rules_table() -> str:
-    """Return the table, with the documents that have each mistake and what shows it (* read, not run)."""
+    """Return the table, with the documents that have each mistake, and marks for how it is known."""
     lines = ["| rule | severity | mistake | it looks for | runs on | found in |", "|---|---|---|---|---|---|"]
     for rule in RULES.values():
         has = [fact for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]
-        found = [f"{fact.document}{'' if fact.shown else '*'}" for fact in has]
+        found = [fact.document + _mark(fact) for fact in has]
         where = ", ".join(place for place in rule.where if place != "documents") or "-"
         cells = [f"`{rule.id}`", rule.severity, rule.title, rule.looks_for, where, ", ".join(found) or "-"]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    note = "\\* read in the document; the others are shown by running our rewriting of its code."
-    return "\n".join([*lines, "", note])
+    notes = (
+        "\\* read in the document. + shown by running the one expression in question on made-up numbers. "
+        "The others are shown by running our rewriting of the document's code."
+    )
+    return "\n".join([*lines, "", notes])
+
+
+def _mark(fact: Fact) -> str:
+    if not fact.shown:
+        return "*"
+    return "+" if fact.shown in EXPRESSIONS else ""

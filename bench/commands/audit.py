@@ -66,8 +66,10 @@ def _findings(arguments: argparse.Namespace) -> Sequence[Any]:
     from bench.audit.documents import DOCUMENTS, audit_documents, document_of
     from bench.audit.findings import Finding
     from bench.audit.records import audit_records
+    from bench.ladder.effects import Numbers
+    from bench.ladder.readings import read_all
     from bench.registry import manifests
-    from bench.report.tables import select
+    from bench.report.records import Results, select
 
     store = Store(arguments.results)
     parts = arguments.parts or PARTS
@@ -75,7 +77,8 @@ def _findings(arguments: argparse.Namespace) -> Sequence[Any]:
     found: list[Finding] = []
     if "documents" in parts:
         documents = [arguments.document] if arguments.document else list(DOCUMENTS)
-        found += audit_documents(documents, records, run=not arguments.no_run)
+        numbers = Numbers(Results(records, manifests()), read_all(store)[0])
+        found += audit_documents(documents, numbers, run=not arguments.no_run)
     wanted = [entry for entry in manifests().values() if arguments.document in (None, entry.document)]
     if "approaches" in parts and not arguments.no_run:
         for entry in wanted:
