@@ -9,7 +9,8 @@ from bench.claims import load_claims
 from bench.cli import main
 from bench.commands.options import USAGE
 from bench.errors import ConfigError
-from bench.gate.config import load_gate
+from bench.gate.config import GATE, load_gate
+from bench.gate.samples import Folder
 from bench.registry import manifests
 
 WAIVER = '[[waiver]]\ncell = "mlp/published/common"\nuntil = 2030-01-31\nreason = "r"\n'
@@ -42,9 +43,22 @@ def test_margins_of_the_training_losses_are_those_of_the_claims():
     assert compared >= 5
 
 
+def test_seeds_that_a_waiver_names_are_those_of_the_reference_that_diverged():
+    gate = load_gate()
+    named = {waiver.cell: waiver.diverged for waiver in gate.waivers if waiver.diverged}
+    folder = Folder.read(GATE.parents[1], gate)
+    found = {
+        cell.name: tuple(record["seed"] for record in folder.cell(cell) if record["outcome"] == "diverged")
+        for cell in gate.cells
+    }
+    assert named == {cell: seeds for cell, seeds in found.items() if seeds}
+
+
 def test_a_waiver_has_a_day(tmp_path):
     (waiver,) = load_gate(gate_file(tmp_path, WAIVER)).waivers
-    assert waiver.until == datetime.date(2030, 1, 31)
+    assert (waiver.until, waiver.diverged) == (datetime.date(2030, 1, 31), ())
+    (waiver,) = load_gate(gate_file(tmp_path, WAIVER + "diverged = [6, 2]\n")).waivers
+    assert waiver.diverged == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +92,9 @@ def test_a_waiver_has_a_day(tmp_path):
         ('cells = ["mlp/published/common"]', 'cells = ["mlp"]', "names of gated cells"),
         ("[splits]", '[splits]\ntrain50k = "abc"', "64 digits"),
         ("[splits]", WAIVER.replace("2030-01-31", '"soon"') + "[splits]", "a date"),
+        ("[splits]", WAIVER + "diverged = [1000]\n[splits]", "seeds of the reference"),
+        ("[splits]", WAIVER + "diverged = 6\n[splits]", "a list of seeds"),
+        ("seeds = 2", 'may_diverge = "one in eight does"', "unknown key.*may_diverge"),
         ("[splits]", WAIVER.replace("mlp/", "mpl/") + "[splits]", "name of a gated cell"),
         ("[splits]", WAIVER.replace('reason = "r"', "") + "[splits]", "reason: nothing"),
     ],

@@ -12,8 +12,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabulate import tabulate
-
 from bench.commands.options import FAILED, INCOMPLETE
 from bench.errors import ConfigError, StoreError
 
@@ -92,16 +90,19 @@ def _narrowed(gate: Gate, approaches: list[str]) -> Gate:
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> Report:
     from bench.gate.judge import judge
+    from bench.gate.power import read_effects
 
+    effects = read_effects(arguments.effects) if arguments.effects.exists() else []
     today = datetime.datetime.now(datetime.timezone.utc).date()
     if arguments.fresh is not None:
-        return judge(gate, arguments.reference, arguments.fresh, today)
+        return judge(gate, arguments.reference, arguments.fresh, today, effects)
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
     with place as root:
         start = time.monotonic()
         _run(arguments, gate, Path(root))
         seconds = time.monotonic() - start
-        return dataclasses.replace(judge(gate, arguments.reference, Path(root), today), seconds=seconds)
+        report = judge(gate, arguments.reference, Path(root), today, effects)
+        return dataclasses.replace(report, seconds=seconds)
 
 
 def _run(arguments: argparse.Namespace, gate: Gate, root: Path) -> None:
@@ -142,7 +143,7 @@ def _exit_code(report: Report) -> int:
 
 
 def _power(arguments: argparse.Namespace, gate: Gate) -> int:
-    from bench.gate.plants import FAULTS
+    from bench.gate import power_text
     from bench.gate.power import power_table, read_effects
     from bench.gate.samples import Folder
 
@@ -150,18 +151,5 @@ def _power(arguments: argparse.Namespace, gate: Gate) -> int:
     if arguments.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     else:
-        headers = ("fault", "cell", "seen best in", "shift", "in s", "caught")
-        shown = [
-            (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}")
-            for row in rows
-        ]
-        print(tabulate(shown, headers=headers, disable_numparse=True))
-        for fault in FAULTS.values():
-            if fault.caught_by:
-                print(f"{fault.name}: always caught, by the exact check '{fault.caught_by}'")
-    without = [
-        fault.name for fault in FAULTS.values() if not fault.caught_by and fault.name not in {r.fault for r in rows}
-    ]
-    for name in without:
-        print(f"{name}: not measured yet; gate --plant {name} --save does")
-    return INCOMPLETE if without else 0
+        print("\n".join([power_text.grid(rows), *power_text.notes(rows)]))
+    return INCOMPLETE if power_text.unmeasured(rows) else 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bench.gate.config import Gate
-from bench.stats.gating import Design, false_alarm_rate
+from bench.stats.gating import Design, Diverged, false_alarm_rate
 
 State = Literal["pass", "fail", "missing", "waived", "not comparable"]
 PASS: Final = "pass"
@@ -55,6 +55,31 @@ class MetricCheck:
 
 
 @dataclass(frozen=True)
+class Caught:
+    """How surely one planted fault is caught in one cell, by the metric that sees it best."""
+
+    fault: str
+    cell: str
+    metric: str
+    shift: float
+    in_sds: float
+    power: float
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """How often unchanged code fails."""
+
+    by_metrics: float
+    by_divergence: float  # at the share of the reference's seeds that diverged
+
+    @property
+    def rate(self) -> float:
+        """Return how often it fails by either."""
+        return 1 - (1 - self.by_metrics) * (1 - self.by_divergence)
+
+
+@dataclass(frozen=True)
 class Report:
     """All that a gate found."""
 
@@ -62,6 +87,8 @@ class Report:
     metrics: tuple[MetricCheck, ...]
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
+    diverged: tuple[Diverged, ...] = ()  # of each cell where a waiver lets seeds diverge
+    caught: tuple[Caught, ...] = ()  # of each planted fault whose effect was measured
     seconds: float | None = None  # of the fresh run
 
     @property
@@ -75,15 +102,20 @@ class Report:
         return not {FAIL, MISSING} & {*self.states}
 
     @property
-    def false_alarm_rate(self) -> float | None:
-        """Return how often unchanged code fails by the gated metrics; None where none could be judged."""
+    def false_alarms(self) -> FalseAlarms | None:
+        """Return how often unchanged code fails; None where no metric could be judged."""
         designs = [check.shift.design for check in self.metrics if check.shift is not None]
-        return false_alarm_rate(designs, self.gate.alpha) if designs else None
+        if not designs:
+            return None
+        n = len(designs) + len(self.diverged)
+        return FalseAlarms(
+            false_alarm_rate(designs, self.gate.alpha, n), false_alarm_rate(self.diverged, self.gate.alpha, n)
+        )
 
 
 def excuse(gate: Gate, cell: str, why: str, today: datetime.date, without: State = MISSING) -> tuple[State, str]:
     """Return the state of a cell that gives no number: `without`, unless a waiver of the gate still names it."""
-    mine = [waiver for waiver in gate.waivers if waiver.cell == cell]
+    mine = [waiver for waiver in gate.waivers if waiver.cell == cell and not waiver.diverged]
     valid = [waiver for waiver in mine if today <= waiver.until]
     if valid:
         return WAIVED, f"{why} (waived until {valid[0].until}: {valid[0].reason})"

@@ -10,8 +10,7 @@ from bench.data.splits import load_split
 from bench.gate.checks import FAIL, MISSING, PASS, Check
 from bench.gate.config import Gate
 from bench.gate.exact import TEST_SPLIT
-from bench.gate.samples import Folder
-from bench.gate.shifts import fresh_records
+from bench.gate.samples import Folder, fresh_records
 from bench.stats.verdicts import EXACT, judge
 
 LOG_K = math.log(10)

@@ -45,7 +45,6 @@ class GatedCell:
     protocol: str
     n_seeds: int
     metrics: tuple[GatedMetric, ...]
-    may_diverge: str = ""  # why a seed of this recipe may diverge in unchanged code; '' where none may
 
     @property
     def name(self) -> str:
@@ -60,11 +59,12 @@ class GatedCell:
 
 @dataclass(frozen=True)
 class Waiver:
-    """Leave for a cell to be missing, up to and including a day."""
+    """Leave for a cell to be missing, or for some of its seeds to diverge, up to and including a day."""
 
     cell: str
     until: datetime.date
     reason: str
+    diverged: tuple[int, ...] = ()  # seeds of the reference that did, as fresh ones then may; (): may be missing
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,11 @@ class Gate:
     repeated: tuple[str, ...]  # names of cells that are trained twice with it
     splits: Mapping[str, str]  # "SPLIT/SEED", or "SPLIT" where no seed matters: SHA-256
     waivers: tuple[Waiver, ...]
+
+    @property
+    def n_tests(self) -> int:
+        """Return over how many p-values Holm's procedure runs: those of the metrics and of waived divergences."""
+        return sum(len(cell.metrics) for cell in self.cells) + sum(bool(waiver.diverged) for waiver in self.waivers)
 
     def cell(self, name: str) -> GatedCell:
         """Return a gated cell by name."""
@@ -200,7 +205,7 @@ def _gate(table: _Table) -> Gate:
         repeat_seed=repeat.whole("seed", 0),
         repeated=_known(repeat, "cells", names),
         splits=_hashes(table),
-        waivers=tuple(_waiver(row, names) for row in table.tables("waiver", [])),
+        waivers=tuple(_waiver(row, names, seeds) for row in table.tables("waiver", [])),
     )
     if gate.repeat_seed in gate.fresh_seeds:
         raise repeat.error("seed", gate.repeat_seed, "a seed of the reference, which no fresh seed is")
@@ -223,11 +228,10 @@ def _cells(row: _Table, most: int) -> list[GatedCell]:
     if not metrics or len({metric.key for metric in metrics}) < len(metrics):
         raise row.error("metrics", [metric.key for metric in metrics], "at least one metric, each once")
     recipes = row.take("recipes", list, "a list of recipes")
-    may_diverge = row.take("may_diverge", str, "why a seed of unchanged code may diverge", "")
     row.end()
     if not recipes:
         raise row.error("recipes", recipes, "at least one recipe")
-    return [GatedCell(approach, str(recipe), protocol, n_seeds, metrics, may_diverge) for recipe in recipes]
+    return [GatedCell(approach, str(recipe), protocol, n_seeds, metrics) for recipe in recipes]
 
 
 def _metric(row: _Table) -> GatedMetric:
@@ -236,8 +240,12 @@ def _metric(row: _Table) -> GatedMetric:
     return metric
 
 
-def _waiver(row: _Table, names: Sequence[str]) -> Waiver:
-    waiver = Waiver(row.text("cell"), row.take("until", datetime.date, "a date such as 2030-01-31"), row.text("reason"))
+def _waiver(row: _Table, names: Sequence[str], fresh_seeds: Sequence[int]) -> Waiver:
+    until = row.take("until", datetime.date, "a date such as 2030-01-31")
+    diverged = row.take("diverged", list, "a list of seeds", [])
+    waiver = Waiver(row.text("cell"), until, row.text("reason"), tuple(diverged))
+    if not all(isinstance(seed, int) and seed >= 0 and seed not in fresh_seeds for seed in diverged):
+        raise row.error("diverged", diverged, "seeds of the reference, which no fresh seed is")
     if isinstance(waiver.until, datetime.datetime):
         raise row.error("until", waiver.until, "a date without a time")
     if waiver.cell not in names:

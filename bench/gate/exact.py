@@ -13,8 +13,7 @@ from bench.data.splits import load_split
 from bench.errors import BenchError
 from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check
 from bench.gate.config import Gate, GatedCell
-from bench.gate.samples import Folder, key_of, read
-from bench.gate.shifts import fresh_records
+from bench.gate.samples import Folder, fresh_records, key_of, read
 from bench.registry import manifest
 
 TEST_SPLIT = "test10k"

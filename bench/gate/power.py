@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.environment import code_state, now
 from bench.errors import ConfigError
-from bench.gate.checks import Report
+from bench.gate.checks import Caught, Report
 from bench.gate.config import Gate
 from bench.gate.plants import FAULTS
 from bench.gate.samples import Folder, key_of, sample
@@ -36,18 +36,6 @@ class Effect:
 
 
 COLUMNS = tuple(field.name for field in fields(Effect))
-
-
-@dataclass(frozen=True)
-class Caught:
-    """How surely one fault is caught in one cell, by the metric that sees it best."""
-
-    fault: str
-    cell: str
-    metric: str
-    shift: float
-    in_sds: float
-    power: float
 
 
 def effects_of(fault: str, report: Report) -> list[Effect]:
@@ -105,10 +93,9 @@ def power_table(gate: Gate, reference: Folder, effects: Iterable[Effect]) -> lis
     An effect that was measured with few seeds carries their noise; the power of a shift of many standard deviations
     does not depend on it.
     """
-    n_tests = sum(len(cell.metrics) for cell in gate.cells)
     best: dict[tuple[str, str], Caught] = {}
     for effect in effects:
-        found = _caught(gate, reference, effect, gate.alpha / n_tests)
+        found = _caught(gate, reference, effect, gate.alpha / gate.n_tests)
         if found is not None:
             place = (effect.fault, effect.cell)
             best[place] = max(best.get(place, found), found, key=lambda caught: (caught.power, abs(caught.in_sds)))

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from tabulate import tabulate
 
+from bench.gate import power_text
 from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, MetricCheck, Report
 from bench.progress import duration
 from bench.report.render import escape
@@ -40,7 +41,8 @@ def text(report: Report) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
     grid = tabulate([_row(check) for check in report.metrics], headers=COLUMNS, disable_numparse=True)
     exact = tabulate([(check.name, check.text, check.state) for check in report.checks], headers=("check", "", ""))
-    parts = [grid, "", exact, "", *_facts(report), "", *_troubles(report), verdict_line(report)]
+    power = [power_text.grid(report.caught), *power_text.notes(report.caught)]
+    parts = [grid, "", exact, "", *power, "", *_facts(report), "", *_troubles(report), verdict_line(report)]
     return "\n".join(parts)
 
 
@@ -57,20 +59,24 @@ def markdown(report: Report) -> str:
         headers=("check", "", ""),
         tablefmt="pipe",
     )
+    power = power_text.grid(report.caught, "pipe")
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
-    facts = "".join(f"- {escape(line)}\n" for line in _facts(report))
-    return f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{facts}"
+    facts = "".join(f"- {escape(line)}\n" for line in [*power_text.notes(report.caught), *_facts(report)])
+    return f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}"
 
 
 def as_json(report: Report) -> dict[str, Any]:
     """Return the report as plain values."""
+    alarms = report.false_alarms
     return {
         "passed": report.passed,
         "seconds": report.seconds,
         "alpha": report.gate.alpha,
-        "false_alarm_rate": report.false_alarm_rate,
+        "false_alarm_rate": None if alarms is None else alarms.rate,
+        "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
+        "planted_faults": power_text.as_json(report.caught),
         "notes": list(report.notes),
     }
 
@@ -159,12 +165,14 @@ def _troubles(report: Report) -> list[str]:
 
 def _facts(report: Report) -> list[str]:
     """Return what a reader needs to weigh the outcome: false alarms, power, time, origin."""
-    rate = report.false_alarm_rate
+    alarms = report.false_alarms
     facts = []
-    if rate is not None:
+    if alarms is not None:
+        by_metrics = f"by the metrics in {alarms.by_metrics:.2%} (at most {report.gate.alpha:.0%})"
+        diverging = f", by seeds that diverge in {alarms.by_divergence:.2%}" if report.diverged else ""
         facts.append(
-            f"unchanged code fails by the metrics in {rate:.2%} of first runs (at most {report.gate.alpha:.0%}): the "
-            f"fresh seeds are fixed, so that an unchanged rerun on the same machine gives the same outcome"
+            f"unchanged code fails in {alarms.rate:.2%} of first runs: {by_metrics}{diverging}; the fresh seeds are "
+            f"fixed, so that an unchanged rerun on the same machine gives the same outcome"
         )
         facts.append(f"'sees at {POWER:.0%}' is the smallest shift that fails the gate with that probability")
     if report.seconds is not None:

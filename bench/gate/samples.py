@@ -37,6 +37,16 @@ class Folder:
         return sorted(found, key=lambda record: int(record["seed"]))
 
 
+def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
+    """Return the fresh records that answer today's plan of a cell; those of an older plan do not."""
+    records = fresh.cell(cell)
+    found = []
+    for planned in gate.planned(cell, gate.seeds_of(cell)):
+        keys = {planned.key, *(planned.twin_keys or ())}
+        found += [record for record in records if record["seed"] == planned.seed and record["key"] in keys]
+    return found
+
+
 def of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
     """Return the records of these seeds."""
     return [record for record in records if record["seed"] in seeds]

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.claims import Record, Sample
-from bench.gate.checks import FAIL, MISSING, PASS, MetricCheck, Shift, State, excuse
+from bench.gate.checks import FAIL, MISSING, PASS, Check, MetricCheck, Shift, State, excuse
 from bench.gate.config import Gate, GatedCell, GatedMetric
-from bench.gate.samples import Folder, key_of, of_seeds, sample
+from bench.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
+from bench.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
 from bench.stats.gating import Design
 from bench.stats.prediction import HolmStep, holm
 
@@ -24,7 +25,7 @@ class _Pair:
     metric: GatedMetric
     reference: Sample
     fresh: Sample
-    n_diverged: int  # fresh seeds that did, where the cell may
+    n_diverged: int  # fresh seeds that did, by a waiver
     problem: str  # why the reference cannot be used, or ''
 
     @property
@@ -51,41 +52,32 @@ class _Pair:
         return self.fresh.mean - self.reference.mean
 
 
-def judge_shifts(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[MetricCheck]:
-    """Return the check of every gated metric; p-values are adjusted over all that can be judged."""
-    pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh)]
-    steps = holm({pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable})
-    return [_judge(gate, pair, steps.get(pair.name), len(steps), today) for pair in pairs]
+def judge_shifts(
+    gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
+) -> tuple[list[MetricCheck], list[Check]]:
+    """Return the check of every gated metric and of the diverged seeds; p-values are adjusted over all judged."""
+    pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
+    p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
+    p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
+    steps = holm(p_values)
+    adjusted = {name: step.adjust(p_values[name]) for name, step in steps.items()}
+    metrics = [_judge(gate, pair, steps.get(pair.name), len(steps), today) for pair in pairs]
+    return metrics, [divergence_check(gate, found, adjusted.get(found.name, 1.0)) for found in diverged]
 
 
-def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
-    """Return the fresh records that answer today's plan of a cell; those of an older plan do not."""
-    records = fresh.cell(cell)
-    found = []
-    for planned in gate.planned(cell, gate.seeds_of(cell)):
-        keys = {planned.key, *(planned.twin_keys or ())}
-        found += [record for record in records if record["seed"] == planned.seed and record["key"] in keys]
-    return found
-
-
-def _pairs(gate: Gate, cell: GatedCell, reference: Sequence[Record], fresh: Folder) -> list[_Pair]:
+def _pairs(
+    gate: Gate, cell: GatedCell, reference: Sequence[Record], fresh: Folder, today: datetime.date
+) -> list[_Pair]:
+    waiver = waiver_of(gate, cell, today)
     every = fresh_records(gate, cell, fresh)
-    mine = _that_count(cell, every)
+    mine = of_fresh(waiver, every)
     found = []
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        known = sample(_that_count(cell, reference), key)
+        known = sample(of_reference(waiver, reference), key)
         problem = _unusable(gate, reference, known)
         found.append(_Pair(cell, metric, known, sample(mine, key), len(every) - len(mine), problem))
     return found
-
-
-def _that_count(cell: GatedCell, records: Sequence[Record]) -> list[Record]:
-    """Return the records, without those that diverged where the gate file says that they may.
-
-    What is compared is then what seeds that do not diverge give; at least one fresh one must not.
-    """
-    return [record for record in records if not (cell.may_diverge and record["outcome"] == "diverged")]
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
@@ -110,7 +102,7 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
         return check(MISSING, pair.problem)
     gap = pair.fresh.gap
     if pair.n_diverged == pair.cell.n_seeds:
-        return check(FAIL, f"every fresh seed diverged, though {pair.cell.may_diverge}")
+        return check(FAIL, "every fresh seed diverged")
     if gap is None and pair.n_missing:
         return check(
             *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
@@ -128,5 +120,5 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
     if outside and matters:
         return check(FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}", shift)
     words = ["beyond the interval, within the margin"] * outside
-    words += [f"{pair.n_diverged} fresh seed(s) diverged, as some may"] * bool(pair.n_diverged)
+    words += [f"{pair.n_diverged} of {pair.cell.n_seeds} fresh seeds diverged"] * bool(pair.n_diverged)
     return check(PASS, "; ".join(words), shift)
