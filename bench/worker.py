@@ -27,14 +27,13 @@ from bench.data.splits import load_shared, load_split, toy_split
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
 from bench.interface import Approach, Posterior, Split, Task
+from bench.load import OtherLoad
 from bench.measuring import Measurement
 from bench.plan import Cell
 from bench.products import BY_ROUNDING, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest, source_files
 from bench.store import SCHEMA, Store
-
-BUSY_MARGIN = 0.75  # load beyond the own threads from which timings do not count
 
 
 @dataclass(frozen=True)
@@ -141,6 +140,7 @@ def _train(
     """Train the seeds of `cells`; rows as `_load_train` returns them."""
     load_before, started = environment.load_average(), environment.now()
     _forget_peak_memory(fitting.device)
+    others = OtherLoad(fitting.threads)
     start = time.perf_counter()
     try:
         if rows is None:
@@ -151,13 +151,13 @@ def _train(
     except Diverged as error:  # every seed has, or the approach itself saw it in the only one
         reasons = [context.diverged or str(error) for context in fitting.contexts]
         return {cell.fit_key: Diverged(reason) for cell, reason in zip(cells, reasons, strict=True)}
-    wall_s = (time.perf_counter() - start) / len(cells)
+    wall_s, load = (time.perf_counter() - start) / len(cells), others.reason()
     fits: dict[str, Fit | Diverged] = {}
     for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = Diverged(context.diverged)
             continue
-        timings = _timings(approach, cell, task, fitting, context, wall_s, load_before)
+        timings = _timings(approach, cell, task, fitting, context, wall_s, load)
         for entry in context.epochs:
             entry.pop("with_measuring_s")
         info = {
@@ -182,15 +182,15 @@ def _timings(
     fitting: Fitting,
     context: RunContext,
     wall_s: float,
-    load_before: float,
+    load: str,
 ) -> dict[str, Any]:
-    """Return what one seed's training cost; of seeds trained together, its share."""
+    """Return what one seed's training cost, of seeds trained together its share; `load`: what `OtherLoad` found."""
     seconds = [entry["seconds"] for entry in context.epochs]
     trained_rows = task.n_train
     if context.steps_per_epoch is not None:
         trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
     epoch_s = statistics.median(seconds) if seconds else None
-    reason = _why_timings_do_not_count(fitting, cell, load_before)
+    reason = _why_timings_do_not_count(fitting, cell, load)
     return {
         "fit_s": sum(seconds),
         "wall_s": wall_s,
@@ -205,7 +205,7 @@ def _timings(
     }
 
 
-def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) -> str:
+def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load: str) -> str:
     reasons = []
     others = len(fitting.contexts) - 1
     if others:
@@ -217,10 +217,7 @@ def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load_before: float) 
         reasons.append(f"profile {cell.profile} runs {steps} steps an epoch")
     if products_by(cell.precision, fitting.device) == BY_ROUNDING:
         reasons.append(f"{cell.device} has no {cell.precision} products: their operands were rounded first")
-    busy = max(load_before, environment.load_average())
-    if busy > fitting.threads + BUSY_MARGIN:
-        reasons.append("other load on the machine")
-    return "; ".join(reasons)
+    return "; ".join(filter(None, [*reasons, load]))
 
 
 def _peak_memory_mib() -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from benchmarks.calibration import Calibration, ratio, read_baselines, verdict, write_baselines
+from benchmarks.calibration import THREADS, Calibration, ratio, read_baselines, verdict, write_baselines
 
 ROUNDS, WARM_UP = 15, 2
 
@@ -20,10 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep PyTorch to one thread: a second one is what other load on the machine takes first."""
+def threads() -> Iterator[None]:
+    """Keep PyTorch to the threads that the baselines are of."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     yield
     torch.set_num_threads(before)
 

@@ -1,48 +1,97 @@
-"""Memory of many draws of many images, above the model's: python -m benchmarks.memory RESULTS [DRAWS [IMAGES]].
+"""Memory of many draws of many images, above the model's: python -m benchmarks.memory FITS [--draws N] [--images N].
 
-RESULTS is a folder that keeps fits. Each posterior predicts in a process of its own: as the protocols ask it, whole
-networks where it has them, after it has predicted one image with one draw, which makes all that is made once.
+FITS is a results folder that keeps fits. Each posterior predicts in a process of its own: as the protocols ask it,
+whole networks where it has them, after it has predicted one image with one draw, which makes all that is made once.
+Writes results/tables/memory.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from bench import environment
+from bench.commands.options import count
 from bench.data.splits import load_split
+from bench.errors import BenchError
 from bench.faults.processes import memory_mib
 from bench.measuring import draws_of, first_rows, predict_split
 from bench.predict.fits import choose, rebuilt
+from bench.report.cells import WHOLE, Number, Table, make_table
+from bench.report.files import write_tables
+from bench.report.records import origin
+from bench.report.render import render
 from bench.store import Store
 
 N_CLASSES = 10
-HEAD = "approach            noise       model     above  time"
+COLUMNS = ("approach", "noise", "before, MiB", "above, MiB", "time, s")
+CAPTION = (
+    "{draws:,} draws of {images:,} test images; a network without noise has one draw. Before: memory of the process "
+    "with frameworks, data and model, after one draw of one image. Above: the process's peak less that."
+)
 
 
 def main() -> None:
-    """Print a line for each published fit that is kept."""
-    folder, *numbers = sys.argv[1:]
-    draws, images = (int(text) for text in (numbers + ["1000", "10000"][len(numbers) :]))
-    sys.stdout.write(f"{draws:,} draws of {images:,} images\n{HEAD}\n")
-    sys.stdout.flush()
-    for fit in choose(Store(Path(folder))):
-        child = [sys.executable, "-m", "benchmarks.memory", "--one", folder, fit.approach, str(draws), str(images)]
-        subprocess.run(child, check=True)
+    """Measure each published fit that is kept, write the table and print it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description="Memory of many predictions.")
+    parser.add_argument("fits", type=Path, help="results folder that keeps fits")
+    parser.add_argument("--draws", type=count, default=1000, metavar="N", help="default: 1000")
+    parser.add_argument("--images", type=count, default=10_000, metavar="N", help="default: 10000")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--one", metavar="APPROACH", help="measure this one here and print its numbers as JSON")
+    given = parser.parse_args()
+    try:
+        _measure(given)
+    except BenchError as error:
+        parser.error(str(error))
 
 
-def one(folder: str, approach: str, draws: str, images: str) -> None:
-    """Print the line of one posterior."""
-    (fit,) = choose(Store(Path(folder)), [approach])
-    posterior = rebuilt(Store(Path(folder)), fit)
-    split = first_rows(load_split("test10k", 0), int(images))
+def _measure(given: argparse.Namespace) -> None:
+    if given.one:
+        sys.stdout.write(json.dumps(one(given.fits, given.one, given.draws, given.images)))
+        return
+    made = table([_in_a_process(fit.approach, given) for fit in choose(Store(given.fits))], given.draws, given.images)
+    write_tables({made.name: made}, given.results / "tables")
+    sys.stdout.write(f"{render(made)}\n")
+
+
+def _in_a_process(approach: str, given: argparse.Namespace) -> dict[str, Any]:
+    child = [sys.executable, "-m", "benchmarks.memory", str(given.fits), "--one", approach]
+    child += ["--draws", str(given.draws), "--images", str(given.images)]
+    found: dict[str, Any] = json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
+    """Return what one posterior takes, by the names of the columns."""
+    (fit,) = choose(Store(folder), [approach])
+    posterior = rebuilt(Store(folder), fit)
+    split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1), N_CLASSES)
     before, start = memory_mib("VmRSS"), time.perf_counter()
-    predict_split(posterior, split, draws_of(posterior, int(draws)), N_CLASSES)
+    predict_split(posterior, split, draws_of(posterior, draws), N_CLASSES)
     above, seconds = memory_mib() - before, time.perf_counter() - start
-    sys.stdout.write(f"{approach:18}  {posterior.noise:7}  {before:4.0f} MiB  {above:4.0f} MiB  {seconds:.0f} s\n")
+    return dict(zip(COLUMNS, (approach, posterior.noise, before, above, seconds), strict=True))
+
+
+def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:
+    """Return the table of what `one` found."""
+    lines = [
+        [number if isinstance(number, str) else Number(number, WHOLE) for number in (each[name] for name in COLUMNS)]
+        for each in found
+    ]
+    made = {"provenance": environment.describe(torch.get_num_threads())}
+    caption = CAPTION.format(draws=draws, images=images)
+    return make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin([made]))
 
 
 if __name__ == "__main__":
-    one(*sys.argv[2:]) if sys.argv[1] == "--one" else main()
+    main()

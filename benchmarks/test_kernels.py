@@ -13,14 +13,17 @@ from bench.metrics.draws import reduce_draws
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest
 from bench.streams import row_noise
+from bench.throughput.prediction import modes
 from bench.throughput.training import Subject, short_fit
 from bench.throughput.yardsticks import names
+from benchmarks import many_seeds
 
 pytest.importorskip("pytest_benchmark")
 
 ROWS = 1024
 STEPS = {"pyro_hidden_layer": 3, "mlp": 8}  # of a kernel; the set-up of a fit is in it
 DRAWS, PREDICTED = 4, 500
+SEEDS, STEPS_TOGETHER = 4, 2
 
 
 def subject(name: str) -> Subject:
@@ -49,6 +52,24 @@ def test_prediction(name, compare):
     posterior = short_fit(made)
     x, rows = made.test.x[:PREDICTED], made.test.rows[:PREDICTED]
     compare(f"{name} prediction", lambda: posterior.predict(x, range(posterior.n_draws or DRAWS), rows))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if manifest(name).noise != "none"])
+def test_shared_prediction(name, compare):
+    """The same with one noise vector for all rows, where the posterior offers that."""
+    made = subject(name)
+    shared = modes(short_fit(made))[1:]
+    if not shared:
+        pytest.skip(f"{name} draws noise for each row")
+    x, rows = made.test.x[:PREDICTED], made.test.rows[:PREDICTED]
+    compare(f"{name} shared prediction", lambda: shared[0].predict(x, range(DRAWS), rows))
+
+
+@pytest.mark.parametrize("name", many_seeds.names())
+def test_seeds_together(name, compare):
+    """A fit of a few steps of several seeds."""
+    made = subject(name)
+    compare(f"{name} {SEEDS} seeds", lambda: many_seeds.seconds(made, range(SEEDS), STEPS_TOGETHER, epochs=1))
 
 
 def test_reduce_draws(compare):

@@ -1,11 +1,17 @@
-"""The stored baselines of our kernels: ratios, verdicts, and the file."""
+"""The stored baselines of our kernels, seeds that train together, and the table of memory."""
 
 import json
+import sys
 
 import pytest
+import torch
 
+from bench.interface import Split, Task
+from bench.registry import load_class
+from bench.report.render import markdown
+from bench.throughput.training import Subject
 from bench.throughput.yardsticks import names
-from benchmarks import calibration
+from benchmarks import calibration, many_seeds, memory
 
 
 def test_ratio_is_the_median_of_the_rounds_own():
@@ -24,13 +30,16 @@ def test_a_kernel_without_baseline_says_how_to_make_one():
     assert "--renew-baselines" in calibration.verdict("new", 1.0, {})
 
 
-def test_renewing_keeps_what_was_not_measured(tmp_path):
+def test_renewing_keeps_what_was_not_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)  # as the session has them again when it ends
     path = tmp_path / "baselines.json"
     assert calibration.read_baselines(path) == {}
     calibration.write_baselines({"a": 1.23456, "b": 2.0}, path)
     calibration.write_baselines({"b": 3.0}, path)
     assert calibration.read_baselines(path) == {"a": 1.23, "b": 3.0}
-    assert json.loads(path.read_text())["made"]["cpu"]
+    made = json.loads(path.read_text())["made"]
+    assert made["cpu"]
+    assert made["threads"] == calibration.THREADS == 1
 
 
 def test_calibration_remembers_its_seconds():
@@ -44,3 +53,58 @@ def test_calibration_remembers_its_seconds():
 def test_every_approach_with_a_yardstick_has_baselines():
     stored = calibration.read_baselines()
     assert {f"{name} {kind}" for name in names() for kind in ("training", "prediction")} <= set(stored)
+
+
+def test_seeds_together_are_counted_in_fits_alone(monkeypatch):
+    # eight seeds together take 10 s; alone each takes 2 s, so that 10 s are as long as 5 fits; then 12 s and 6
+    times = iter([10.0, *[2.0] * 8, 12.0, *[2.0] * 8])
+    asked = []
+    monkeypatch.setattr(many_seeds, "seconds", lambda subject, seeds, steps: asked.append(list(seeds)) or next(times))
+    name, n_seeds, together, _, alone, _, fits, span = many_seeds.line(None, "mlp", 8, rounds=2)
+    assert (name, n_seeds, together.value, alone.value, fits.value) == ("mlp", "8", 11.0, 16.0, 5.5)
+    assert span == "5.00 - 6.00"
+    assert asked == [list(range(8)), *([seed] for seed in range(8))] * 2
+
+
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_seconds_of_seeds_are_those_of_the_last_epoch_of_all_of_them(n_seeds, monkeypatch):
+    source = torch.Generator().manual_seed(0)
+    train = Split("train60k", torch.rand(64, 6, generator=source), torch.arange(64) % 10, torch.arange(64))
+    approach = load_class("mlp")(width=12, batch_size=8)
+    subject = Subject(approach, Task("classification", 10, 64, 6), train, train, 0, torch.device("cpu"))
+    ticks = []
+    monkeypatch.setattr(many_seeds.Stopwatch, "start", lambda self: None)
+    monkeypatch.setattr(many_seeds.Stopwatch, "stop", lambda self: ticks.append(0) or float(len(ticks)))
+    # the clock of the first seed is read first in each epoch: as reading n_seeds + 1 in the second
+    assert many_seeds.seconds(subject, range(n_seeds), steps=2) == n_seeds + 1
+    assert len(ticks) == 2 * n_seeds
+
+
+def test_every_approach_that_fits_seeds_together_is_measured():
+    assert many_seeds.names() == ["dropout_fcn", "mlp", "linear_bbb"]
+
+
+def test_the_table_of_memory_rounds_to_mebibytes():
+    found = dict(zip(memory.COLUMNS, ("mlp", "none", 512.4, 99.6, 3.2), strict=True))
+    table = memory.table([found], 1000, 10_000)
+    assert "| mlp " in markdown(table)
+    assert [cell.value for cell in table.frame.iloc[0, 2:]] == [512.4, 99.6, 3.2]
+    assert table.caption.startswith("1,000 draws of 10,000 test images")
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "message"),
+    [
+        (memory, ["nowhere"], "no"),
+        (memory, ["nowhere", "--draws", "0"], "not a count"),
+        (many_seeds, ["nope"], "unknown approach 'nope'"),
+    ],
+)
+def test_nonsense_ends_the_benchmarks_with_a_line(module, arguments, message, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())

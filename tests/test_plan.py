@@ -182,6 +182,18 @@ def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
     assert estimate(MLP, [measured()], rate=1e11).measure_s == 7.0  # a record that does not know its rate
 
 
+def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
+    """Products a hundred times as slow as here: a third of the record's time is expected, and no hundredth."""
+    busy = {
+        "timings": {**measured()["timings"], "valid": False, "reason": "trained together; other load on the machine"}
+    }
+    for rate, factor in [(1e9, 1 / 3), (0.5e11, 0.5), (1e12, 3.0)]:
+        known = measured(provenance={"matmul_rate": rate}, **busy)
+        assert estimate(MLP, [known], rate=1e11).measure_s == pytest.approx(7.0 * factor)
+    quiet = measured(provenance={"matmul_rate": 1e9})
+    assert estimate(MLP, [quiet], rate=1e11).measure_s == pytest.approx(0.07)
+
+
 def test_what_trains_nothing_costs_nothing_to_train():
     cell = cells(Selection(approaches=("uniform",)))[0]
     found = estimate(cell, [measured(None, 2.0, approach="uniform")])

@@ -13,21 +13,23 @@ from hypothesis import strategies as st
 from synthetic import manifests
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench import timing
+from bench import environment, timing
 from bench.cli import main
 from bench.commands.options import INCOMPLETE, USAGE
 from bench.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.interface import Approach, Categorical, Posterior, Split, Task
 from bench.measuring import ROW_NOISE_ROWS
+from bench.products import matrix_products
 from bench.recipes import build, profile, resolve
 from bench.registry import load_class, manifest
 from bench.report.cells import Missing, Number
 from bench.report.render import markdown
 from bench.report.tables import build_tables
 from bench.report.throughput import throughput_table
-from bench.throughput import blocks, files, measure, prediction, training, yardsticks
+from bench.throughput import blocks, files, measure, prediction, sources, training, yardsticks
 from bench.throughput.flops import prediction_flops, training_flops
 from bench.throughput.measure import Request
+from bench.throughput.targets import load_targets
 from bench.throughput.training import Subject
 from bench.throughput.yardsticks import Yardstick
 
@@ -233,6 +235,8 @@ def test_operations_of_hidden_layers():
     # the draw after the step, 2 * 648 for the weights' and 2 * 408 for the inputs' gradient.
     assert yardstick.training_flops(1) == 2 * 2 * (648 + 648 + 648 + 408)
     assert yardstick.prediction_flops(1, 100, "row") == 2 * 2 * (240 + 100 * 408)
+    # shared: the later layers are one product each, with drawn weights: 960 once and 816 for each of 100 draws
+    assert yardstick.prediction_flops(1, 100, "shared") == 960 + 100 * 816
     assert yardstick.prediction_flops(1, 1, "none") == 2 * 648
 
 
@@ -336,6 +340,81 @@ def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
     assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, 5)) == 5
 
 
+class NotingYardstick(TimedYardstick):
+    """Notes in which precision the document's code multiplies."""
+
+    def __init__(self, seen: list[tuple[str, str]]) -> None:
+        self.seen = seen
+
+    def step(self):
+        self.seen.append(("document", torch.get_float32_matmul_precision()))
+
+    def predict(self, images, n_draws):
+        self.step()
+
+
+class NotingProduct(TimedProduct):
+    def __init__(self, seen: list[tuple[str, str]]) -> None:
+        self.seen = seen
+
+    def __call__(self):
+        self.seen.append(("product", torch.get_float32_matmul_precision()))
+
+
+def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time):
+    """PyTorch's names of the two: "high" is tf32, "highest" float32."""
+    subject, seen = timed_subject(), []
+    with matrix_products("tf32", CPU):
+        training.alternate(subject, NotingYardstick(seen), NotingProduct(seen), ours=1, document=1, rounds=1)
+        assert set(seen) == {("document", "highest"), ("product", "high")}
+        seen.clear()
+        prediction.compare_prediction(
+            subject, FixedPosterior(), NotingYardstick(seen), NotingProduct(seen), rows_of(4, 4), 2, 1, 1e-9
+        )
+    assert set(seen) == {("document", "highest"), ("product", "high")}
+
+
+@pytest.mark.parametrize(
+    ("block_s", "calls"),
+    [
+        (1.0, 1 + 3),  # a call of 2 s fills a block: it has warmed up, and three rounds of one call follow
+        (6.0, 1 + 3 * (1 + 3)),  # three calls a block: a round to warm up, and three that count
+    ],
+)
+def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatch, block_s, calls):
+    made = []
+    monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
+    found = prediction.compare_prediction(
+        timed_subject(), FixedPosterior(), NotingYardstick([]), NotingProduct([]), rows_of(4, 4), 2, 3, block_s
+    )
+    assert len(made) == calls
+    assert found.ours.seconds == [2.0 * found.ours.work / (4 * 2)] * 3
+    assert len(found.document.seconds) == len(found.product.seconds) == 3
+
+
+def test_a_block_says_how_many_images_and_how_often():
+    assert measure._extent(100 * 10_000, 100, 10_000) == "100 x 10000 images"
+    assert measure._extent(3 * 100 * 128, 100, 128) == "100 x 128 images, 3 times"
+
+
+def test_the_network_of_random_module_lies_where_its_images_do():
+    """ "meta" stands for a GPU."""
+    train = rows_of(300)
+    yardstick = yardstick_of("pyro_random_module", dataclasses.replace(train, x=train.x.to("meta")))
+    assert {weight.device.type for weight in yardstick.document.net.parameters()} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", [name for name in APPROACHES if not manifest(name).cpu_float32_only])
+def test_every_yardstick_that_a_gpu_can_run_trains_and_predicts_there(name):
+    train, device = rows_of(300), torch.device("cuda")
+    moved = dataclasses.replace(train, x=train.x.to(device), y=train.y.to(device))
+    yardstick = yardstick_of(name, moved)
+    with blocks.as_documented(device), yardstick.session():
+        yardstick.step()
+        assert len(yardstick.predict(moved.x[:8], 3)) in (3, 8)  # draws, or a class for each image
+
+
 # records and the table
 
 
@@ -376,6 +455,8 @@ def test_medians_ranges_ratios_and_shares_of_a_row():
     # the rounds' own ratios are 5, 20 and 2.5, not the ratio of the medians, which happens to be 5 too
     assert (row["ratio"].value, row["ratio, range"], row["rounds"]) == (5.0, "2.50 - 20.0", "3")
     assert row["of the product rate"].value == pytest.approx(5 * 8e9 / 100e9)
+    # 8 GFLOP a step at 100 GFLOP a second are 12.5 steps a second, the document's are 1
+    assert row["ratio, products alone"].value == pytest.approx(12.5)
     assert row["overhead"].value == pytest.approx(0.02 * 5)  # 20 ms of 200 ms
     assert "794 x 794" in table.caption
     assert "made-up CPU" in table.notes[-1]
@@ -410,6 +491,52 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
     assert isinstance(table.frame["ours"][1], Number)
     assert {"skipped: mxnet_bbb needs mxnet", "!: other load on the machine"} <= set(table.notes)
     assert markdown(table)
+
+
+def test_rows_of_older_code_are_marked(monkeypatch, tmp_path):
+    def row(source):
+        record = speeds()
+        record["provenance"]["source_sha256"] = source
+        table = throughput_table([record], manifests())
+        return table.frame["what"][0], [note for note in table.notes if note.startswith("~")]
+
+    today = environment.source_hash(sources.source_files("mlp"))
+    assert row(today) == ("training step", [])
+    title, notes = row("0" * 64)
+    assert title == "training step ~"
+    assert "made by older code" in notes[0]
+    monkeypatch.setattr(sources, "REPOSITORY", tmp_path)  # an installed package cannot tell
+    assert row("0" * 64) == ("training step", [])
+
+
+def test_sources_of_a_speed_are_ours_and_the_documents():
+    found = [path.relative_to(sources.REPOSITORY).as_posix() for path in sources.source_files("mlp")]
+    assert {"implementations/mlp.py", "benchmarks/yardsticks/mlp.py", "benchmarks/documents/mlp.py"} <= set(found)
+
+
+def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
+    aims = {("mlp", "train"): 7.5, ("linear_bbb", "train"): 2.0}
+    monkeypatch.setattr("bench.report.throughput.load_targets", lambda: aims)
+    # the ratio of `speeds` is 5
+    records = [speeds(), speeds(approach="linear_bbb"), speeds(approach="dropout_fcn"), speeds(device="cuda")]
+    table = throughput_table(records, manifests())
+    rows = {(row["approach"], row["device"]): row["target"] for row in table.frame.to_dict("records")}
+    assert rows["mlp", "cpu"].value == 7.5
+    assert rows["linear_bbb", "cpu"].value == 2.0
+    assert rows["dropout_fcn", "cpu"] == rows["mlp", "cuda"] == ""
+    assert [note for note in table.notes if "target" in note] == ["Below the target: mlp, training step (5.00 of 7.5)."]
+    assert not [note for note in throughput_table(records[1:3], manifests()).notes if "target" in note]
+
+
+def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(tmp_path):
+    targets = load_targets()
+    assert {name for name, _ in targets} == set(yardsticks.names())
+    assert min(targets.values()) > 1
+    path = tmp_path / "targets.toml"
+    for text in ("[train]\nmlp = 'fast'\n[predict]", "[train]", "train = 3", "["):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"targets\.toml holds no targets"):
+            load_targets(path)
 
 
 def test_the_table_is_one_of_all_where_there_are_speeds():
@@ -488,8 +615,34 @@ def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_pa
     assert "skipped: mxnet_bbb needs mxnet" in capsys.readouterr().out
 
 
+def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, tmp_path, capsys):
+    def break_mlp(request):
+        if request.approach == "mlp":
+            raise RuntimeError("no such luck\nand more of it")
+        return subject_of(request.approach)
+
+    monkeypatch.setattr(measure, "make_subject", break_mlp)
+    arguments = ["throughput", "mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
+    assert main([*arguments, "--results", str(tmp_path)]) == INCOMPLETE
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "mlp train, cpu, float32",
+        "  RuntimeError: no such luck",
+    ]
+    assert [(r["approach"], r["outcome"]) for r in files.read_all(tmp_path)[0]] == [
+        ("linear_bbb", "done"),
+        ("mlp", "failed"),
+    ]
+
+
+@pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
+def test_what_runs_on_cpu_in_float32_only_is_skipped_elsewhere(change):
+    record = measure.measure(Request("mxnet_bbb", **change))
+    assert (record["outcome"], record["rows"]) == ("skipped", [])
+    assert record["reason"].startswith("mxnet_bbb runs on cpu in float32 only: ")
+
+
 def test_load_of_others_is_marked(small, monkeypatch):
-    monkeypatch.setattr(measure.environment, "load_average", lambda: torch.get_num_threads() + 1.0)
+    monkeypatch.setattr(measure.OtherLoad, "reason", lambda self: "other load on the machine")
     record = measure.measure(Request("mlp", rounds=1, block_s=1e-3))
     assert record["timings"] == {"valid": False, "reason": "other load on the machine"}
 
@@ -529,6 +682,7 @@ def test_without_the_repository_there_is_one_line(monkeypatch, tmp_path, capsys)
     assert "only the repository holds" in line
 
 
-def test_errors_come_back_from_the_process_of_a_measurement():
-    with pytest.raises(ConfigError, match="unknown approach 'nope'"):
-        measure._in_process(Request("nope"))
+def test_errors_of_the_process_of_a_measurement_are_its_record():
+    record = measure._in_process(Request("nope"))
+    assert record["outcome"] == "failed"
+    assert record["reason"].startswith("ConfigError: unknown approach 'nope'")

@@ -37,12 +37,12 @@ class Comparison:
 
     ours: Side
     document: Side
-    product: Side  # floating-point operations of float32 matrix products
+    product: Side  # floating-point operations of matrix products in the precision of ours
 
-    def drop_warm_up(self) -> Comparison:
+    def without_first(self, rounds: int) -> Comparison:
         """Return the comparison without its first rounds."""
         sides = (self.ours, self.document, self.product)
-        return Comparison(*(Side(side.work, side.seconds[WARM_UP:]) for side in sides))
+        return Comparison(*(Side(side.work, side.seconds[rounds:]) for side in sides))
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as a record holds them."""
@@ -51,7 +51,7 @@ class Comparison:
 
 
 class MatrixProduct:
-    """The calibration: one large float32 matrix product."""
+    """The calibration: one large product of float32 matrices, multiplied in the precision that is set around it."""
 
     def __init__(self, device: torch.device, threads: int | None = None, size: int | None = None) -> None:
         """Make the factors; `threads` are those that the machine gives, whatever a framework leaves of them."""
@@ -89,8 +89,8 @@ def fitting(seconds: float, units: int, block_s: float, most: int | None = None)
 
 
 @contextmanager
-def in_float32(device: torch.device) -> Iterator[None]:
-    """Multiply in float32 whatever is chosen for our side; tensors of code that names no device are made on this."""
+def as_documented(device: torch.device) -> Iterator[None]:
+    """Run a document's code: products in float32 whatever is chosen for ours, tensors made on the device by default."""
     with matrix_products("float32", device), nullcontext() if device.type == "cpu" else device:
         yield
 

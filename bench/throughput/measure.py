@@ -11,25 +11,26 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bench import environment
 from bench.data.splits import load_split
 from bench.errors import ConfigError, MissingFramework, Unsupported, unknown_name
 from bench.interface import Posterior, Split, Task
+from bench.load import OtherLoad
 from bench.measuring import draws_of
 from bench.precision import check_precision
 from bench.products import BY_ROUNDING, matrix_products, products_by
 from bench.recipes import build, profile, resolve
 from bench.registry import manifest
-from bench.registry import source_files as approach_files
 from bench.streams import stream_seed
 from bench.throughput import files, yardsticks
 from bench.throughput.blocks import Comparison, MatrixProduct
 from bench.throughput.prediction import compare_prediction, images_for, modes
+from bench.throughput.sources import source_files
 from bench.throughput.training import Subject, compare_training, overhead_seconds, short_fit
 from bench.throughput.yardsticks import Yardstick
-from bench.worker import BUSY_MARGIN
 
 WHATS = ("train", "predict")
 SEED = 0
@@ -110,25 +111,28 @@ def measure(request: Request) -> dict[str, Any]:
     """Return the record of a request: its rows, or why there are none."""
     if request.threads:
         torch.set_num_threads(request.threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
     torch.set_flush_denormal(True)  # as a worker does
     load_before, started, threads = environment.load_average(), environment.now(), torch.get_num_threads()
+    others = OtherLoad(threads)
     try:
         rows = _rows(request, threads)
     except (MissingFramework, Unsupported) as error:
         return _record(request, "skipped", str(error))
+    except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
+        return _record(request, "failed", f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0])
     finally:
         torch.set_flush_denormal(False)
+    load = others.reason()
     record = _record(request, "done", "")
-    load_after = environment.load_average()
-    busy = max(load_before, load_after) > threads + BUSY_MARGIN
     record["rows"] = rows
-    record["timings"] = {"valid": not busy, "reason": "other load on the machine" if busy else ""}
-    sources = [*approach_files(request.approach), *yardsticks.source_files(request.approach)]
+    record["timings"] = {"valid": not load, "reason": load}
     record["provenance"].update(
         started=started,
         threads=threads,
-        load_average=[load_before, load_after],
-        source_sha256=environment.source_hash(sources),
+        load_average=[load_before, environment.load_average()],
+        source_sha256=environment.source_hash(source_files(request.approach)),
         accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
     )
     return record
@@ -152,11 +156,12 @@ def _record(request: Request, outcome: str, reason: str) -> dict[str, Any]:
 
 
 def _rows(request: Request, threads: int) -> list[dict[str, Any]]:
+    entry = manifest(request.approach)
+    if entry.cpu_float32_only and (request.device, request.precision) != ("cpu", "float32"):
+        raise Unsupported(f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}")
     subject = make_subject(request)
     if products_by(request.precision, subject.device) == BY_ROUNDING:
         raise Unsupported(f"{request.device} has no {request.precision} products of its own whose speed could be told")
-    if request.precision != "float32" and manifest(request.approach).cpu_float32_only:
-        raise Unsupported(f"{request.approach} runs in float32 only")
     with matrix_products(request.precision, subject.device):
         return _compared(request, subject, threads)
 
@@ -218,12 +223,20 @@ def _prediction_row(
     flops = yardstick.prediction_flops(len(images), n_draws, posterior.noise) / (n_draws * len(images))
     title = f"prediction, noise {posterior.noise}"
     title += ", with refusal" if yardstick.refuses else ""
-    sides = {"ours": compared.ours, "document": compared.document}
+    n_document = min(len(images), yardstick.predict_rows)
     return {
         **_row(title, compared, flops, product),
-        "measured": {side: f"{n_draws} x {found.work / n_draws:.0f} images" for side, found in sides.items()},
+        "measured": {
+            "ours": _extent(compared.ours.work, n_draws, len(images)),
+            "document": _extent(compared.document.work, n_draws, n_document),
+        },
         "document_batch": yardstick.predict_rows,
     }
+
+
+def _extent(work: float, n_draws: int, n_images: int) -> str:
+    times = round(work / (n_draws * n_images))
+    return f"{n_draws} x {n_images} images" + (f", {times} times" if times > 1 else "")
 
 
 def _row(title: str, compared: Comparison, flops: float, product: MatrixProduct) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench.interface import Approach, Context, Posterior, Split, Task
 from bench.streams import generator
-from bench.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, fitting, in_float32, time_block
+from bench.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, as_documented, fitting, time_block
 from bench.throughput.yardsticks import Yardstick
 from bench.timing import Stopwatch
 
@@ -91,16 +91,15 @@ def alternate(
     watch = Stopwatch(subject.device, yardstick.settle)  # of all but our blocks, between which it runs
 
     def between() -> None:
-        with in_float32(subject.device), yardstick.session():
+        with as_documented(subject.device), yardstick.session():
             found.document.seconds.append(time_block(watch, yardstick.step, document))
-        with in_float32(subject.device):
-            found.product.seconds.append(time_block(watch, product, 1))
+        found.product.seconds.append(time_block(watch, product, 1))
 
     context = BlockContext(subject.seed, subject.device, ours, Stopwatch(subject.device, yardstick.settle), between)
     approach = dataclasses.replace(subject.approach, epochs=WARM_UP + rounds)
     approach.fit(subject.train, subject.task, context)
     found.ours.seconds = context.seconds
-    return found.drop_warm_up()
+    return found.without_first(WARM_UP)
 
 
 def overhead_seconds(subject: Subject, yardstick: Yardstick) -> float:

@@ -12,7 +12,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -21,8 +20,7 @@ from bench.errors import ConfigError, unknown_name
 from bench.interface import Noise, Split
 from bench.registry import manifest, manifests
 from bench.throughput.flops import prediction_flops, training_flops
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from bench.throughput.sources import REPOSITORY
 
 
 class Yardstick(ABC):
@@ -92,9 +90,3 @@ def load(name: str) -> Factory:
         sys.path.append(str(REPOSITORY))
     factory: Factory = importlib.import_module(f"benchmarks.yardsticks.{name}").yardstick
     return factory
-
-
-def source_files(name: str) -> list[Path]:
-    """Return the files of an approach's yardstick and of the document's code behind it."""
-    folders = (REPOSITORY / "benchmarks" / "yardsticks", REPOSITORY / "benchmarks" / "documents")
-    return [path for folder in folders if (path := folder / f"{name}.py").is_file()]

@@ -1,7 +1,8 @@
 """The Bayesian network of chopra2018 as its notebook runs it: Pyro's own Normal, training step and prediction loops.
 
 The yardstick for equality tests and speed ratios; not used by the suite's own runs. Differs from the notebook by what
-Pyro 1.9 needs only: `to_event` for `independent`, validation off. The caller clears Pyro's parameter store.
+Pyro 1.9 needs only: `to_event` for `independent`, validation off. From a GPU, what NumPy reads is copied. The caller
+clears Pyro's parameter store.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ class DocumentNetwork:
         """Return the classes [B] of the mean logits of newly drawn networks."""
         networks = [self.guide(None, None) for _ in range(n_draws)]
         logits = torch.stack([network(images).data for network in networks])
-        return np.argmax(torch.mean(logits, 0).numpy(), axis=1)
+        return np.argmax(torch.mean(logits, 0).cpu().numpy(), axis=1)
 
     def predict_or_refuse(self, images: Tensor, n_draws: int = 100) -> list[int | None]:
         """Return for each image the class of the largest median probability, None where no median exceeds 0.2."""
         networks = [self.guide(None, None) for _ in range(n_draws)]
-        log_probs = [torch.log_softmax(network(images).data, dim=1).numpy() for network in networks]
+        log_probs = [torch.log_softmax(network(images).data, dim=1).cpu().numpy() for network in networks]
         probabilities = np.exp(np.asarray(log_probs))
         classes: list[int | None] = []
         for image in range(len(images)):

@@ -49,8 +49,11 @@ class PyroHiddenLayer(Yardstick):
         return 2 * (training_flops(self.sizes, n_rows) + sum(layer_flops(self.sizes, n_rows)))
 
     def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
-        """Return those of means and variances; the first layer's do not depend on the draw."""
-        if noise == "none":
+        """Return those of means and variances, the first layer's once for all draws.
+
+        With noise "shared" the later layers' weights are drawn: one product each.
+        """
+        if noise != "row":
             return prediction_flops(self.sizes, n_rows, n_draws, noise)
         first, *rest = layer_flops(self.sizes, n_rows)
         return 2 * (first + n_draws * sum(rest))

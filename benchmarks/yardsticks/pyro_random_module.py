@@ -27,6 +27,7 @@ class PyroRandomModule(Yardstick):
         self.sizes = sizes
         self.train, self.batches = train, cycle(len(train), batch)
         self.document = DocumentNetwork(n_hidden=sizes[1], n_inputs=sizes[0])
+        self.document.net.to(train.x.device)
         self.store = empty_store()
 
     def session(self) -> AbstractContextManager[object]:

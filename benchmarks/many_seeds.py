@@ -1,0 +1,113 @@
+"""Seeds that train together beside the same seeds one after the other: python -m benchmarks.many_seeds [APPROACH ...].
+
+Writes results/tables/many_seeds: fits of a few steps in turn, together, alone, together, ..., of 8 seeds, which is what
+a run takes at most on a CPU (`bench.batches`), and of 16. Needs the data and, for some minutes, a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from bench import environment
+from bench.errors import BenchError
+from bench.load import OtherLoad
+from bench.registry import manifest
+from bench.report.cells import THREE, Number, Table, make_table
+from bench.report.files import write_tables
+from bench.report.records import origin
+from bench.report.render import render
+from bench.throughput import yardsticks
+from bench.throughput.measure import Request, make_subject
+from bench.throughput.training import BlockContext, Subject
+from bench.timing import Stopwatch
+
+GROUPS = (8, 16)  # seeds
+STEPS, ROUNDS = 10, 5
+COLUMNS = (
+    "approach",
+    "seeds",
+    "together, s",
+    "together, range",
+    "one after the other, s",
+    "one after the other, range",
+    "as long as fits alone",
+    "as long as fits alone, range",
+)
+CAPTION = (
+    "{steps} training steps of each seed, in one computation and in a fit each, in turn: medians and ranges over "
+    "{rounds} rounds of the second epoch of such fits. As long as fits alone: how many single fits take the time of "
+    "all together, median and range of the rounds' own."
+)
+
+
+def names() -> list[str]:
+    """Return the approaches of the documents that fit several seeds at once."""
+    return [name for name in yardsticks.names() if "fit_many" in manifest(name).capabilities]
+
+
+def seconds(subject: Subject, seeds: Sequence[int], steps: int, epochs: int = 2) -> float:
+    """Return the seconds of the last epoch of a fit of the seeds, of `steps` steps an epoch; earlier ones warm up."""
+    contexts = [BlockContext(seed, subject.device, steps, Stopwatch(subject.device), lambda: None) for seed in seeds]
+    approach = dataclasses.replace(subject.approach, epochs=epochs)
+    if len(contexts) == 1:
+        approach.fit(subject.train, subject.task, contexts[0])
+    else:
+        rows = torch.arange(len(subject.train)).expand(len(contexts), -1)
+        approach.fit_many(subject.train, rows, subject.task, contexts)
+    return contexts[0].seconds[-1]  # all seeds have done their steps before the first is told
+
+
+def line(subject: Subject, name: str, n_seeds: int, steps: int = STEPS, rounds: int = ROUNDS) -> list[str | Number]:
+    """Return the table's line of `n_seeds` seeds."""
+    together, alone = [], []
+    for _ in range(rounds):
+        together.append(seconds(subject, range(n_seeds), steps))
+        alone.append(sum(seconds(subject, [seed], steps) for seed in range(n_seeds)))
+    fits = [n_seeds * both / single for both, single in zip(together, alone, strict=True)]
+    return [name, str(n_seeds), *_shown(together), *_shown(alone), *_shown(fits)]
+
+
+def _shown(values: Sequence[float]) -> tuple[Number, str]:
+    return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"
+
+
+def table(lines: Sequence[Sequence[str | Number]], load: str) -> Table:
+    """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
+    made = {"provenance": environment.describe(torch.get_num_threads())}
+    notes = [*([f"Times do not count: {load}."] if load else []), *origin([made])]
+    caption = CAPTION.format(steps=STEPS, rounds=ROUNDS)
+    return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes)
+
+
+def main() -> None:
+    """Measure, write the table and print it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_seeds", description="Seeds that train together.")
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(names())}")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    given = parser.parse_args()
+    try:
+        _measure(given.approaches or names(), given.results)
+    except BenchError as error:
+        parser.error(str(error))
+
+
+def _measure(approaches: Sequence[str], results: Path) -> None:
+    others = OtherLoad(torch.get_num_threads())
+    lines = []
+    for name in yardsticks.choose(approaches):
+        subject = make_subject(Request(name))
+        lines += [line(subject, name, n_seeds) for n_seeds in GROUPS]
+    made = table(lines, others.reason())
+    write_tables({made.name: made}, results / "tables")
+    sys.stdout.write(f"{render(made)}\n")
+
+
+if __name__ == "__main__":
+    main()
