@@ -62,7 +62,7 @@ class Claim:
     value: float
     precision: float  # one unit of the last printed digit, one count, or half a range; 0 for full floats
     precision_kind: str
-    margin: float  # the difference that would matter, in the unit, declared before the runs; 0 where digits decide
+    margin: float  # the difference that would matter, in the unit, declared with its reason; 0 where digits decide
     margin_reason: str
     n_runs: int
     locator: str

@@ -1,6 +1,7 @@
 """The reference distributions: which cells with how many seeds, in stages that are made one after the other.
 
-Verdicts, the gate and ladders compare with them. Every seed counts; none is dropped.
+Verdicts, the gate and ladders compare with them. Every seed counts: one that diverged leaves a verdict open, and the
+gate counts it in the share that diverges but has no number of it to compare, so that a ninth seed is made for it.
 """
 
 from __future__ import annotations

@@ -45,6 +45,12 @@ def test_one_seed_has_no_interval_and_none_is_a_dash():
     assert lines(dataclasses.replace(claim), [])[0][3:5] == ["-", "0"]
 
 
+def test_the_caption_speaks_of_the_interval_that_is_shown():
+    made = {"approach": "mlp", "recipe": "published", "protocol": "published", "profile": "full", "device": "cpu"}
+    results = Results([{**made, "precision": "float32", "seed": seed} for seed in (0, 1)], {})
+    assert headline_table(results, []).caption.endswith("reported numbers: . Profile full, cpu, float32, seeds 0, 1.")
+
+
 @pytest.mark.parametrize("text", ["", "[[number]]\nclaim = 3", "[[number]]\nclaim = 'a'\nasks = 'b'\nmore = 1", "= ="])
 def test_a_broken_file_is_named(text, tmp_path):
     path = tmp_path / "headline.toml"

@@ -14,14 +14,15 @@ from bench.cli import main
 from bench.commands.options import USAGE
 from bench.errors import BenchError, ConfigError
 from bench.interface import Marginal
-from bench.ladder.answer import answer
+from bench.ladder.answer import find, sentences
 from bench.ladder.definition import ladder
 from bench.ladder.effects import Numbers, command, effects
-from bench.ladder.file import read_file
+from bench.ladder.file import question, read_file
 from bench.ladder.readers import parse, read_keys
 from bench.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
 from bench.ladder.selection import chosen
 from bench.registry import manifests
+from bench.report.answer import answer_table
 from bench.report.ladder import as_lines, comma_separated, ladder_table
 from bench.report.records import Results
 from bench.report.render import markdown
@@ -237,53 +238,109 @@ def test_csv_has_the_unrounded_numbers_of_every_rung():
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-def noise(approach, recipe, bits, predictive=None):
-    """Return records with these entropies on noise, in bits, by seed."""
+def noise(approach, recipe, bits, mean_bits=None):
+    """Return records with these entropies on noise, in bits, by seed: the document's, and of the mean probabilities."""
     made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
-    for one, value in zip(made, predictive or (), strict=False):
+    for one, value in zip(made, mean_bits or bits, strict=True):
         one["metrics"]["noise_gaussian/predictive_entropy"] = value * BITS
     return made
 
 
-def said(*records):
+def found(*records):
     one = ladder("linear_bbb")
-    return answer(one.question, numbers_of([entry for made in records for entry in made]), CLAIMS)
+    return find(one.question, numbers_of([entry for made in records for entry in made]), CLAIMS)
 
 
-def test_the_answer_is_computed_from_the_records():
-    text = said(
+def all_steps():
+    return (
         noise("mlp", "published", (0.25, 0.5, 0.75)),
         noise("mlp", "published+sigmoid-512", (0.25, 0.5, 0.75)),
         noise("mlp", "published+sigmoid-512-uniform-init", (1.0, 1.25, 1.5)),
-        noise("linear_bbb", "published", (2.0, 2.25, 2.5), predictive=(3.0, 3.25, 3.5)),
-        noise("linear_bbb", "published+attached-mu", (1.0, 2.25, 3.5)),
+        noise("linear_bbb", "published+attached-mu", (2.0, 1.25, 0.5), (2.0, 2.25, 2.5)),
+        noise("linear_bbb", "published", (2.0, 2.25, 2.5), (3.0, 3.25, 3.5)),
     )
+
+
+def test_the_answer_is_computed_from_the_records():
+    text = sentences(found(*all_steps()))
     assert "linear_bbb published: reported 0.9909 bits, measured 2.250 (3 seeds)." in text
-    assert "sigmoid-512 and its budget against ReLU-400: nothing, all 3 seeds are equal" in text
-    assert "the width of its initial weights: +0.750 bits [+0.750, +0.750] (3 seeds)" in text
+    first, second = text.split("By the entropy of the mean probabilities: ")
+    assert "sigmoid-512 and its budget: nothing, all 3 seeds are equal" in first
+    assert "the width of its initial weights: +0.750 bits [+0.750, +0.750] (3 seeds)" in first
     # differences 1, 0, -1: mean 0, sd 1, t(2, .975) / sqrt 3 = 2.484
-    assert "the detached mean: +0.000 bits [-2.484, +2.484]" in text
-    assert "the estimator: -1.000 bits" in text
-    assert "raised by the width of its initial weights, Bayes; lowered by the estimator; not told from zero: " in text
-    # 1.75 bits from baseline to number: 0 + .75 + 1
-    assert text.endswith("the largest part, 57%, is Bayes.")
+    assert "Bayes, with the mean attached: +0.000 bits [-2.484, +2.484]" in first
+    assert "raised by the width of its initial weights; not told from zero: " in first
+    # by the mean probabilities 0 + .75 + 1 + 1 = 2.75 bits from the baseline to the number
+    assert "raised by the width of its initial weights, Bayes, with the mean attached, the detached mean" in second
+    assert "The largest part, 36%, is Bayes, with the mean attached." in second  # 1 of 2.75; the first of equals
+    instead = "The document's entropy instead of the entropy of the mean probabilities"
+    assert text.endswith(f"{instead}: -1.000 bits [-1.000, -1.000] (3 seeds).")
+
+
+def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
+    for walk in found(*all_steps()).walks:
+        added = sum(finding.added.paired.mean for finding in walk.findings)
+        assert added == pytest.approx(walk.levels[-1].mean - walk.levels[0].mean)
+
+
+def test_each_step_of_an_answer_is_a_fit_that_differs_from_the_one_before():
+    for one in chosen(()):
+        if one.question is not None:
+            fits = [(step.approach, step.recipe) for step in one.question.steps]
+            assert len(set(fits)) == len(fits)
+            claims = {claim.id: claim for claim in CLAIMS}
+            ends = (claims[one.question.baseline].approach, claims[one.question.claim].approach)
+            assert ends == (fits[0][0], fits[-1][0])
 
 
 def test_another_record_gives_another_answer():
-    text = said(
-        noise("mlp", "published", (0.25, 0.5)),
-        noise("mlp", "published+sigmoid-512", (1.25, 1.5)),
-        noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.5)),
-        noise("linear_bbb", "published", (1.0, 1.25)),
+    text = sentences(
+        found(
+            noise("mlp", "published", (0.25, 0.5)),
+            noise("mlp", "published+sigmoid-512", (1.25, 1.5)),
+            noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.5)),
+            noise("linear_bbb", "published+attached-mu", (1.0, 1.25)),
+            noise("linear_bbb", "published", (1.0, 1.25)),
+        )
     )
-    assert "raised by sigmoid-512 and its budget against ReLU-400; lowered by Bayes; " in text
-    assert "is sigmoid-512 and its budget against ReLU-400." in text
+    assert "raised by sigmoid-512 and its budget; lowered by Bayes, with the mean attached; " in text
+    assert "is sigmoid-512 and its budget." in text
 
 
 def test_what_is_not_measured_leaves_the_answer_open():
-    text = said(noise("mlp", "published", (0.25,)), noise("linear_bbb", "published", (1.0,)))
+    text = sentences(found(noise("mlp", "published", (0.25,)), noise("linear_bbb", "published", (1.0,))))
     assert "--recipe published+sigmoid-512 " in text
-    assert text.endswith("open until all are measured.")
+    assert text.count("open until all are measured.") == 2
+    text = sentences(found())
+    assert "linear_bbb published: reported 0.9909 bits, not measured (" in text
+
+
+def test_the_answer_as_a_table():
+    answers = found(*all_steps())
+    table = answer_table("linear_bbb", answers, Results([], manifests()))
+    text = markdown(table)
+    rows = [[entry.strip() for entry in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    steps = rows[1:]
+    assert [row[0] for row in steps[:-1]] == [step.name for step in answers.question.steps]
+    assert steps[0][2:] == ["0.500 +- 0.250 (3)", "-", "0.500 +- 0.250 (3)", "-"]
+    assert steps[3][3:] == ["+0.000 [-2.484, +2.484] (3)", "2.250 +- 0.250 (3)", "+1.000 [+1.000, +1.000] (3)"]
+    assert steps[-1][2:] == ["-", "-1.000 [-1.000, -1.000] (3)", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"step": [{"name": "one", "fit": "mlp published"}]}, "needs two steps or more"),
+        ({"estimator": []}, "needs an estimator"),
+        ({"estimator": [{"name": "x", "number": "entropy"}]}, "'entropy' is no number; give 'SOURCE KEY'"),
+        ({"causes": []}, "unknown keys ['causes']"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_named(change, said):
+    body = {**read_file()["linear_bbb"]["answer"], **change}
+    with pytest.raises(ConfigError) as error:
+        question(body, "answer of a test")
+    assert said in str(error.value)
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -267,7 +267,7 @@ def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path)
         content,
         figures=(),
         audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "rule-not-shown"}]),
-        ladders=ladder_tables({"mlp": ladder}, content.results.manifests),
+        ladders=ladder_tables({"mlp": [ladder]}, content.results.manifests),
         faults=fault_tables({"kills": ["kills: 50 of 50 survived"], "soak": []}),
     )
     text = render_page(more, tmp_path)

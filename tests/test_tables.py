@@ -211,8 +211,10 @@ def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentione
 def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
     built = tables(*full_records(0), *full_records(1), *full_records(2))
     assert built.pop("definitions").notes == ()  # of no record
-    for table in built.values():
-        assert "Profile full, cpu, float32, seeds 0-2; mean +- standard deviation over seeds" in table.caption
+    for name, table in built.items():
+        assert "Profile full, cpu, float32, seeds 0-2" in table.caption
+        has_spreads = name not in ("headline", "verdict_summary")  # those show no standard deviations
+        assert ("mean +- standard deviation over seeds" in table.caption) == has_spreads, name
         assert table.notes[-1] == "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789."
     assert "seeds 0, 2;" in tables(*full_records(0), *full_records(2))["accuracy"].caption
     assert tables(*full_records(7))["speed"].caption.endswith("Profile full, cpu, float32, seed 7.")

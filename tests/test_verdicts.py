@@ -13,10 +13,14 @@ from scipy import stats
 from bench.claims import ClaimRow, Gap, Sample, load_claims
 from bench.cli import main
 from bench.commands.options import USAGE
+from bench.report.records import Results
+from bench.report.verdicts import explain, reason, summary_table, verdicts_table
 from bench.stats import verdicts
-from bench.stats.prediction import half_width, holm, p_value
+from bench.stats.evidence import Deciding, Evidence, Hypothesis
+from bench.stats.prediction import HolmStep, half_width, holm, p_value
 from bench.stats.verdicts import (
     CONSISTENT,
+    EQUIVALENT,
     EXACT,
     INCONCLUSIVE,
     NOT_REPRODUCED,
@@ -124,6 +128,68 @@ def test_the_number_of_seeds_that_would_settle_it_is_the_smallest():
         return 2 * stats.t.sf(2.4999 / math.sqrt(1 + 1 / n), n - 1)
 
     assert p(k) < 0.05 <= p(k - 1)
+
+
+def spread(mean, sd):
+    """Return five seeds with this mean and standard deviation."""
+    return tuple(mean + sd * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+
+
+# The half-width of k seeds, in units of s: t(k - 1, .975) sqrt(1 + 1/k)
+#     k                5       6       7       8       9       ever more
+#     half-width / s   3.0414  2.7765  2.6159  2.5081  2.4307  1.9600
+
+
+@pytest.mark.parametrize(
+    ("distance", "sd", "margin", "expected"),
+    [
+        # feldman2018.mlp.epoch07.test_accuracy: D / s = 2.5709 and margin / s = 2.7308, with h between for k = 7
+        (0.0047073, 0.0018310, 0.005, Deciding(7, 7)),
+        # alsibahi2019.fcn.epoch10.train_loss: 2.4999 and 2.8868: for k = 6, 7 and 8
+        (0.25978, 0.10392, 0.3, Deciding(6, 8)),
+        # rabanser2017.mxnet_bbb.epoch09.train_loss: 4.2905 and 6.1475, and h is below D for 5 seeds already
+        (1.3958, 0.32533, 2.0, None),
+        # D / s = 1.5 < 1.96, so that D <= h for ever; margin / s = 2.5: from k = 9 on
+        (1.5, 1.0, 2.5, Deciding(9, None)),
+        # D / s = 2.5, margin / s = 4.95: consistent now and to k = 8, within from h <= 2.45 on, which is k = 9
+        (2.5, 1.0, 4.95, Deciding(6, None)),
+        # D / s = 2.55, margin / s = 4.9: consistent for k = 6 and 7, open at 8 to 10, within from h <= 2.35 on, which
+        # is k = 11 (2.3726 for 10 seeds, 2.3272 for 11)
+        (2.55, 1.0, 4.9, Deciding(11, None)),
+    ],
+)
+def test_seeds_that_decide_only_until_more_are_added(distance, sd, margin, expected):
+    evidence = Evidence(distance, sd, margin, Hypothesis(10, 0.01, 10, HolmStep(9, 1.0)))
+    assert evidence.deciding(5) == expected
+    later = [k for k in range(6, 200) if evidence.decides(k)]
+    if expected is None:
+        assert later == []
+    else:
+        assert later[-1] == (expected.last or 199)
+        assert {*range(expected.first, later[-1] + 1)} <= {*later}
+        assert expected.first - 1 not in later or expected.first == 6
+
+
+def test_seeds_that_decide_only_for_a_while_settle_nothing():
+    found = verdict(spread(0.977, 0.001831), 0.977 + 0.0047073, margin=0.005)
+    assert (found.outcome, found.seeds_needed) == (INCONCLUSIVE, None)
+    assert "only 7 seeds would decide, with more it is open again" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("distance", "margin", "n_claims", "words"),
+    [  # s = .001, 1.96 s = .00196, h = .00304
+        (0.0015, 0.0017, 1, "seed noise exceeds the margin 0.0017"),
+        (0.0035, 0.0036, 1, "beyond our seed noise but within the margin 0.0036"),
+        # 2.1 s: p = .0357 in the end, times 2 claims .0715
+        (0.0021, 0.0020, 2, "would still be 0.071 with ever more seeds"),
+    ],
+)
+def test_the_reason_says_what_stands_in_the_way(distance, margin, n_claims, words):
+    rows = [row(FIVE, 0.977 + distance, margin=margin, id=f"c{i}", split=f"s{i}") for i in range(n_claims)]
+    found = judge(rows)[0]
+    assert found.outcome == UNRESOLVABLE
+    assert words in found.reason
 
 
 def test_fewer_than_five_seeds_decide_nothing():
@@ -244,6 +310,93 @@ def test_exactly_one_outcome_and_a_reason(values, reported, margin):
     found = verdict(values, reported, margin=margin)
     assert found.outcome in OUTCOMES
     assert found.reason
+
+
+# --- step by step, and the tables -----------------------------------------------------------------------------------
+
+
+def steps(found):
+    """Return the lines of an explanation that say yes or no, and their labels."""
+    lines = [line.split(maxsplit=1) for line in explain(Results([], {}), found).splitlines()[1:]]
+    return {label: text for label, text in lines if "? " in text}, [label for label, _ in lines]
+
+
+@pytest.mark.parametrize(
+    ("reported", "margin", "outcome", "label", "text"),
+    [  # h = .003041; D = .013 is t = 11.867, p = 2.89e-4; p of .0025 is below .05 once h < .0025, with 9 seeds
+        (0.978, 0.005, WITHIN, "within", "D + h = 0.004041 <= 0.005? yes"),
+        (0.9795, 0.005, CONSISTENT, "consistent", "D = 0.0025 <= h = 0.003041 <= 0.005? yes"),
+        (0.99, 0.005, NOT_REPRODUCED, "differs", "D = 0.013 > 0.005 and adjusted p = 0.000289 < 0.05? yes"),
+        (0.9795, 0.002, INCONCLUSIVE, "more", "would any number of seeds from 6 to 1000 decide? from 9 on"),
+        (0.9785, 0.0017, UNRESOLVABLE, "more", "would any number of seeds from 6 to 1000 decide? no"),
+    ],
+)
+def test_the_step_that_decides_is_printed(reported, margin, outcome, label, text):
+    found = verdict(FIVE, reported, margin=margin)
+    said, _ = steps(found)
+    assert found.outcome == outcome
+    assert said["enough"].endswith("yes: 5, none without a number")
+    assert said[label] == text
+
+
+def test_the_steps_of_other_outcomes():
+    (exact,) = judge([ClaimRow(CLAIMS["feldman2018.worked_example.w"], Sample((4.55611,)))])
+    assert steps(exact)[0]["rule"] == "a computed number: does every value print as reported? yes"
+    assert "4, none without" in steps(verdict(FIVE[:4], 0.977))[0]["enough"]
+    assert steps(verdict((), 0.977, gap=Gap("no data", "not here")))[0]["seeds"] == "any that measured it? no"
+    # difference .001, se = .001 sqrt(2/5), 8 degrees of freedom: t = .004 / se = 6.3246, whose tail is 1.13e-4
+    several = verdict(FIVE, 0.978, margin=0.005, spread=0.001, n_runs=5)
+    assert several.outcome == EQUIVALENT
+    assert steps(several)[0]["equivalent"] == "two one-sided tests with the margin, p = 0.000113 < 0.05? yes"
+
+
+def test_the_adjustment_is_printed_with_its_factors():
+    # Three epochs and one single claim. t = D / (.001 sqrt(1.2)) with 4 degrees of freedom: D = .002 is t = 1.8257,
+    # p = .1419; D = .013 is t = 11.867, p = 2.887e-4. The single claim is first of 2, so that 2 x 2.887e-4 = 5.77e-4 is
+    # the floor of the curve, whose factor is 1: 3 x .1419 x 1 = .426.
+    curve = [row(FIVE, 0.979, id=f"e{epoch}", stage=f"epoch:{epoch}") for epoch in (1, 2, 3)]
+    first, *_, alone = judge([*curve, row(FIVE, 0.99, id="alone", split="s")])
+    text = explain(Results([], {}), first)
+    assert "p          0.142 that one more run is that far off" in text
+    assert "curve      p times 3 for the epochs of its curve, the smallest p is 0.142" in text
+    assert "Holm       times 1 at rank 2 of the document's 2 hypotheses: 0.426, at least 0.000577," in text
+    assert "Holm       times 2 at rank 1 of the document's 2 hypotheses: 0.000577, at most 1" in explain(
+        Results([], {}), alone
+    )
+
+
+def made(seed, wall_s, valid, **timings):
+    """Return a record that a cost is read from."""
+    names = {"approach": FINAL.approach, "recipe": "published", "protocol": "published", "profile": "full"}
+    times = {"wall_s": wall_s, "valid": valid, **timings}
+    return {**names, "device": "cpu", "precision": "float32", "seed": seed, "outcome": "done", "timings": times}
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [  # one more seed is needed
+        ([made(0, 60.0, True), made(1, 600.0, False)], "; 1 more takes about 60 s here"),
+        (
+            [made(0, 600.0, False), made(1, 6.0, False, batched=4)],
+            "; 1 more takes about 10 min here, on a busy machine",
+        ),
+        ([made(0, 6.0, False, batched=4)], ""),
+    ],
+)
+def test_what_more_seeds_take_is_of_times_that_count(records, expected):
+    found = verdict(FIVE[:4], 0.977)
+    assert reason(Results(records, {}), found) == found.reason + expected
+
+
+def test_tables_name_units_and_say_no_spread_that_they_do_not_show():
+    results = Results([made(0, 1.0, True), made(1, 1.0, True)], {})
+    found = judge([row(FIVE, 0.978), row((), 0.977, unit="nats per batch", id="other")])
+    frame = verdicts_table(results, found).frame
+    assert [*frame.columns[:3]] == ["claim", "reported", "unit"]
+    assert [*frame["unit"]] == ["fraction", "nats per batch"]
+    assert "standard deviation over seeds" in verdicts_table(results, found).caption
+    caption = summary_table(results, found).caption
+    assert caption.endswith("Profile full, cpu, float32, seeds 0, 1.")
 
 
 # --- margins and the command ----------------------------------------------------------------------------------------

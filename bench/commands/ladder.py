@@ -94,7 +94,7 @@ def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
 
 
 def _show(ladders: Sequence[Ladder], numbers: Numbers, claims: Sequence[Claim], arguments: argparse.Namespace) -> None:
-    from bench.ladder.answer import answer
+    from bench.ladder.answer import find, sentences
     from bench.ladder.effects import effects
     from bench.report.ladder import as_lines, comma_separated, ladder_table
     from bench.report.render import markdown, text
@@ -102,7 +102,7 @@ def _show(ladders: Sequence[Ladder], numbers: Numbers, claims: Sequence[Claim], 
     lines = []
     for one in ladders:
         found = effects(one, numbers)
-        said = answer(one.question, numbers, claims) if one.question else ""
+        said = sentences(find(one.question, numbers, claims)) if one.question else ""
         if arguments.write:
             stem = arguments.results / "tables" / f"ladder_{one.approach}"
             whole = ladder_table(one, found, numbers, one.ood, said)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.commands.options import INCOMPLETE, add_place, check_records, folder, place_options
 from bench.errors import ConfigError, unknown_name
 from bench.registry import manifests
 from bench.store import Store
+
+if TYPE_CHECKING:
+    from bench.claims import Record
+    from bench.report.cells import Table
 
 
 def add(commands: Any) -> None:
@@ -78,9 +83,27 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
     chosen = tables.select(records, arguments.profile, device, arguments.precision)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
+    answers, changed = _answers(store, chosen)
+    made.update(answers)
+    untrusted += changed
     made["papers"] = papers_table(load_papers())
     repeatable, changed = read_determinism(arguments.results)
     if repeatable:
         made["determinism"] = determinism_table(repeatable, manifests())
     made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
     return made, [*(problem.reason for problem in problems), *untrusted, *changed]
+
+
+def _answers(store: Store, records: Sequence[Record]) -> tuple[dict[str, Table], list[str]]:
+    """Return the answers to the ladders' questions, and what is wrong with the readings."""
+    from bench.claims import load_claims
+    from bench.ladder import selection
+    from bench.ladder.effects import Numbers
+    from bench.ladder.readings import read_all
+    from bench.report.answer import answer_tables
+    from bench.report.records import Results
+
+    readings, problems = read_all(store)
+    numbers = Numbers(Results(records, manifests()), readings)
+    found = answer_tables(selection.chosen(()), numbers, load_claims()).values()
+    return {table.name: table for table in found}, problems

@@ -1,70 +1,119 @@
-"""The plain sentences that answer a ladder's question, made from effects: nothing in them is typed but names."""
+"""What answers a ladder's question, made from effects: nothing in it is typed but names."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.claims import Claim, in_claim_unit
+from bench.claims import Claim, Sample, in_claim_unit
 from bench.errors import unknown_name
 from bench.ladder.effects import Effect, Numbers
-from bench.ladder.rungs import Cause, Place, Question
+from bench.ladder.rungs import Estimator, Question, Step
 from bench.stats.paired import Paired
 
 BETWEEN = "not told from zero"
 
 
 class Finding(NamedTuple):
-    """A cause and what it is worth, in the claim's unit."""
+    """A change and what it adds, in the claim's unit."""
 
-    cause: Cause
-    effect: Effect
-    paired: Paired | None
+    name: str
+    added: Effect
 
 
-def answer(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> str:
-    """Return the answer in sentences; what is not measured is said to be so, with the command that measures it."""
+class Walk(NamedTuple):
+    """The way from the baseline to the number, measured by one estimator."""
+
+    estimator: Estimator
+    levels: tuple[Sample, ...]  # of each step, in the claim's unit
+    findings: tuple[Finding, ...]  # of each step but the first
+
+
+class Answer(NamedTuple):
+    """All that is known of a question."""
+
+    question: Question
+    claim: Claim
+    baseline: Claim
+    walks: tuple[Walk, ...]  # by each estimator
+    by_estimator: tuple[Finding, ...]  # the document's estimator instead of each other one, of the number's own fit
+
+
+def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:
+    """Return what the records say; raises ConfigError for an unknown claim."""
     known = {claim.id: claim for claim in claims}
     for name in (question.claim, question.baseline):
         if name not in known:
             raise unknown_name("claim of a ladder", name, known)
-    claim, baseline = known[question.claim], known[question.baseline]
-    findings = [_find(cause, numbers, claim) for cause in question.causes]
-    sentences = [
-        question.question,
-        _level(question.number, numbers, claim),
-        _level(question.baseline_number, numbers, baseline),
-        "What each cause adds, with its 95 % interval over seeds:",
-        "; ".join(_what(finding, claim.unit) for finding in findings) + ".",
-        _conclusion(findings),
+    claim = known[question.claim]
+    walks = tuple(_walk(estimator, question.steps, numbers, claim) for estimator in question.estimators)
+    first, *others = (estimator.of(question.steps[-1]) for estimator in question.estimators)
+    mine = question.estimators[0].name
+    by_estimator = tuple(
+        Finding(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
+        for estimator, other in zip(question.estimators[1:], others, strict=True)
+    )
+    return Answer(question, claim, known[question.baseline], walks, by_estimator)
+
+
+def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: Claim) -> Walk:
+    places = [estimator.of(step) for step in steps]
+    found = [numbers.by_seed(place) for place in places]
+    levels = tuple(
+        Sample(tuple(in_claim_unit(claim, value) for value in values.values()), None if values else gaps[0])
+        for values, gaps in found
+    )
+    findings = tuple(
+        Finding(step.name, _effect(numbers.effect(before, after), claim))
+        for step, before, after in zip(steps[1:], places, places[1:], strict=False)
+    )
+    return Walk(estimator, levels, findings)
+
+
+def _effect(effect: Effect, claim: Claim) -> Effect:
+    """Return an effect in the claim's unit."""
+    if effect.paired is None:
+        return effect
+    before, after = (
+        tuple(in_claim_unit(claim, value) for value in ends) for ends in (effect.paired.before, effect.paired.after)
+    )
+    return Effect(Paired(effect.paired.seeds, before, after), effect.gaps)
+
+
+def sentences(answer: Answer) -> str:
+    """Return the answer in words; what is not measured is said to be so, with the command that measures it."""
+    first = answer.walks[0]
+    said = [
+        answer.question.question,
+        _reported(answer.question.steps[-1], answer.claim, first.levels[-1]),
+        _reported(answer.question.steps[0], answer.baseline, first.levels[0]),
+        "What each step from the second to the first adds, with its 95 % interval over seeds.",
     ]
-    return " ".join(sentences)
+    said += [_of_walk(walk, answer.claim.unit) for walk in answer.walks]
+    if answer.by_estimator:
+        said.append(f"{_list(answer.by_estimator, answer.claim.unit)}.".capitalize())
+    return " ".join(said)
 
 
-def _find(cause: Cause, numbers: Numbers, claim: Claim) -> Finding:
-    effect = numbers.effect(cause.before, cause.after)
-    return Finding(cause, effect, None if effect.paired is None else _in_unit(effect.paired, claim))
+def _reported(step: Step, claim: Claim, level: Sample) -> str:
+    what = f"{step.approach} {step.recipe}: reported {claim.printed} {claim.unit}"
+    if level.mean is None:
+        return f"{what}, not measured ({level.gap.reason if level.gap else 'no seed'})."
+    return f"{what}, measured {level.mean:.3f} ({_seeds(level.n)})."
 
 
-def _in_unit(paired: Paired, claim: Claim) -> Paired:
-    before, after = (tuple(in_claim_unit(claim, value) for value in ends) for ends in (paired.before, paired.after))
-    return Paired(paired.seeds, before, after)
+def _of_walk(walk: Walk, unit: str) -> str:
+    return f"By {walk.estimator.name}: {_list(walk.findings, unit)}; so it is {_conclusion(walk.findings)}"
 
 
-def _level(place: Place, numbers: Numbers, claim: Claim) -> str:
-    values, gaps = numbers.by_seed(place)
-    what = f"{place.fit_text()}: reported {claim.printed} {claim.unit}"
-    if not values:
-        return f"{what}, not measured ({gaps[0].reason})."
-    mean = statistics.fmean(in_claim_unit(claim, value) for value in values.values())
-    return f"{what}, measured {mean:.3f} ({_seeds(len(values))})."
+def _list(findings: Iterable[Finding], unit: str) -> str:
+    return "; ".join(_what(finding, unit) for finding in findings)
 
 
 def _what(finding: Finding, unit: str) -> str:
-    name, found = finding.cause.name, finding.paired
+    name, found = finding.name, finding.added.paired
     if found is None:
-        return f"{name}: not measured ({finding.effect.gaps[0].reason})"
+        return f"{name}: not measured ({finding.added.gaps[0].reason})"
     if found.identical:
         return f"{name}: nothing, all {found.n} seeds are equal"
     text = f"{name}: {found.mean:+.3f} {unit}"
@@ -78,16 +127,15 @@ def _seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
-def _conclusion(findings: Iterable[Finding]) -> str:
-    """Return which causes raise the number, lower it or cannot be told from nothing, and which is the largest."""
-    findings = list(findings)
+def _conclusion(findings: Sequence[Finding]) -> str:
+    """Return which steps raise the number, lower it or cannot be told from nothing, and which is the largest."""
     groups: dict[str, list[str]] = {"raised by": [], "lowered by": [], f"{BETWEEN}:": [], "not measured:": []}
     for finding in findings:
-        only = " (one seed)" if finding.paired and finding.paired.n == 1 else ""
-        groups[_direction(finding.paired)].append(finding.cause.name + only)
+        paired = finding.added.paired
+        only = " (one seed)" if paired and paired.n == 1 else ""
+        groups[_direction(paired)].append(finding.name + only)
     said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
-    chain = [finding for finding in findings if finding.cause.chain]
-    return f"So the number is {said}. {_largest(chain)}"
+    return f"{said}. {_largest(findings)}"
 
 
 def _direction(paired: Paired | None) -> str:
@@ -98,16 +146,12 @@ def _direction(paired: Paired | None) -> str:
     return "raised by" if paired.mean > 0 else "lowered by"
 
 
-def _largest(chain: list[Finding]) -> str:
-    measured = [finding for finding in chain if finding.paired is not None]
-    if len(measured) < len(chain):
-        return "Which cause is the largest is open until all are measured."
-    first = max(chain, key=_size)
-    total = sum(finding.paired.mean for finding in chain if finding.paired)
-    share = first.paired.mean / total if first.paired and total else 0.0
-    caution = "" if first.paired and first.paired.n > 1 else " One seed: a first look."
-    return f"From the baseline to the number the largest part, {share:.0%}, is {first.cause.name}.{caution}"
-
-
-def _size(finding: Finding) -> float:
-    return abs(finding.paired.mean) if finding.paired else 0.0
+def _largest(findings: Sequence[Finding]) -> str:
+    measured = [(finding.name, finding.added.paired) for finding in findings if finding.added.paired is not None]
+    if len(measured) < len(findings):
+        return "Which step is the largest is open until all are measured."
+    name, largest = max(measured, key=lambda one: abs(one[1].mean))
+    total = sum(paired.mean for _, paired in measured)
+    share = largest.mean / total if total else 0.0
+    caution = "" if largest.n > 1 else " One seed: a first look."
+    return f"The largest part, {share:.0%}, is {name}.{caution}"

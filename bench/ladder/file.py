@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import ConfigError, unknown_name
-from bench.ladder.rungs import CONTROL, MEASURING, MNIST, OOD, SOURCES, STORED, Cause, Place, Question, Rung, between
+from bench.ladder.rungs import (
+    CONTROL,
+    MEASURING,
+    MNIST,
+    OOD,
+    SOURCES,
+    STORED,
+    Estimator,
+    Place,
+    Question,
+    Rung,
+    Step,
+    between,
+)
 from bench.recipes import resolve
 from bench.registry import manifest
 
@@ -68,27 +81,31 @@ def measuring(raw: Mapping[str, Any], approach: str) -> Iterator[Rung]:
 
 def question(body: Mapping[str, Any], where: str) -> Question:
     """Return the question that the ladder answers; raises ConfigError."""
-    _check_keys(where, body, {"question", "claim", "baseline", "number", "baseline_number", "causes"})
-    causes = []
-    for cause in body["causes"]:
-        _check_keys(f"cause of the {where}", cause, {"name", "before", "after"}, {"chain"})
-        before, after = (_place(*_two(cause[end], where), where) for end in ("before", "after"))
-        causes.append(Cause(cause["name"], before, after, cause.get("chain", False)))
-    number, baseline = (_place(*_two(body[name], where), where) for name in ("number", "baseline_number"))
-    return Question(body["question"], body["claim"], body["baseline"], number, baseline, tuple(causes))
-
-
-def _two(value: Any, where: str) -> tuple[str, str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ConfigError(f'{where}: \'{value}\' is no number; give ["APPROACH RECIPE", "SOURCE KEY"]')
-    return value[0], value[1]
+    _check_keys(where, body, {"question", "claim", "baseline", "step", "estimator"})
+    steps = []
+    for step in body["step"]:
+        _check_keys(f"step of the {where}", step, {"name", "fit"})
+        steps.append(Step(step["name"], *_fit(step["fit"], where)))
+    if len(steps) < 2:
+        raise ConfigError(f"{where}: needs two steps or more, the baseline's fit first and the number's own last")
+    estimators = []
+    for estimator in body["estimator"]:
+        _check_keys(f"estimator of the {where}", estimator, {"name", "number"})
+        estimators.append(Estimator(estimator["name"], *_number(estimator["number"], where)))
+    if not estimators:
+        raise ConfigError(f"{where}: needs an estimator, the document's first")
+    return Question(body["question"], body["claim"], body["baseline"], tuple(steps), tuple(estimators))
 
 
 def _place(fit: str, number: str, where: str) -> Place:
-    source, _, key = number.partition(" ")
+    return Place(*_fit(fit, where), *_number(number, where))
+
+
+def _number(text: str, where: str) -> tuple[str, str]:
+    source, _, key = text.partition(" ")
     if source not in SOURCES or "/" not in key:
-        raise ConfigError(f"{where}: '{number}' is no number; give 'SOURCE KEY', SOURCE one of {', '.join(SOURCES)}")
-    return Place(*_fit(fit, where), source, key)
+        raise ConfigError(f"{where}: '{text}' is no number; give 'SOURCE KEY', SOURCE one of {', '.join(SOURCES)}")
+    return source, key
 
 
 def _fit(text: str, where: str) -> tuple[str, str]:

@@ -50,14 +50,24 @@ class Rung:
     numbers: Mapping[tuple[str, str], tuple[Place, Place]]
 
 
-@dataclass(frozen=True)
-class Cause:
-    """What may have made a reported number: without it (before) and with it (after)."""
+class Step(NamedTuple):
+    """A fit on the way from the baseline to a reported number, and what it changes of the fit before."""
 
     name: str
-    before: Place
-    after: Place
-    chain: bool  # one of those that lead from the baseline to the number and add up
+    approach: str
+    recipe: str
+
+
+class Estimator(NamedTuple):
+    """A way to measure the number of any fit: its name, and where it is stored."""
+
+    name: str
+    source: str  # as of `Place`
+    key: str
+
+    def of(self, step: Step) -> Place:
+        """Return the place of this number of a step's fit."""
+        return Place(step.approach, step.recipe, self.source, self.key)
 
 
 @dataclass(frozen=True)
@@ -66,10 +76,14 @@ class Question:
 
     question: str
     claim: str
-    baseline: str
-    number: Place
-    baseline_number: Place
-    causes: tuple[Cause, ...]
+    baseline: str  # the claim that is compared with
+    steps: tuple[Step, ...]  # from the baseline's fit to the number's own, one change each
+    estimators: tuple[Estimator, ...]  # the document's first
+
+    def places(self) -> Iterator[Place]:
+        """Yield every number that the answer needs."""
+        for estimator in self.estimators:
+            yield from map(estimator.of, self.steps)
 
 
 @dataclass(frozen=True)
@@ -88,11 +102,7 @@ class Ladder:
                 yield from pair
         yield from self.start().values()
         if self.question is not None:
-            yield self.question.number
-            yield self.question.baseline_number
-            for cause in self.question.causes:
-                yield cause.before
-                yield cause.after
+            yield from self.question.places()
 
     def start(self, recipe: str = "published") -> dict[tuple[str, str], Place]:
         """Return where the numbers of a recipe stand, measured by the common protocol."""

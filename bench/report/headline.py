@@ -56,7 +56,8 @@ def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     )
     columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
-    return make_table("headline", title, f"{caption} {results.describe()}", columns, lines, results.origin(), brief)
+    caption = f"{caption} {results.describe(spread=False)}"
+    return make_table("headline", title, caption, columns, lines, results.origin(), brief)
 
 
 def _line(quoted: Quoted, verdict: Verdict) -> list[str]:

@@ -74,8 +74,8 @@ class Results:
         corrected = ["corrected"] if self.has_corrected(approach) else []
         return ["published", *corrected, *self.variants(approach)]
 
-    def describe(self) -> str:
-        """Return the conditions as the end of a caption."""
+    def describe(self, spread: bool = True) -> str:
+        """Return the conditions as the end of a caption; `spread`: and how a table of means shows theirs."""
         if self.conditions is None:
             return "No records."
         profile, device, precision = self.conditions
@@ -84,10 +84,10 @@ class Results:
         listed = span or ", ".join(map(str, seeds))
         smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
         word = "seed" if len(seeds) == 1 else "seeds"
-        spread = ""
-        if len(seeds) > 1:
-            spread = "; mean +- standard deviation over seeds (their number), one seed where none is shown"
-        return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{spread}."
+        how = ""
+        if spread and len(seeds) > 1:
+            how = "; mean +- standard deviation over seeds (their number), one seed where none is shown"
+        return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{how}."
 
     def origin(self) -> list[str]:
         """Return notes on the machine, versions and code that made the records, and on records left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.claims import Sample, print_interval
 from bench.report.cells import (
@@ -21,6 +21,7 @@ from bench.report.cells import (
     of_document,
 )
 from bench.report.records import Results
+from bench.report.steps import rule_steps
 from bench.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
 
 RULE = (
@@ -29,13 +30,14 @@ RULE = (
     f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
     "Where a report gives several runs and their spread, equivalence of the means (Welch's two one-sided tests, "
     f"p < {ALPHA}) takes the place of the first two. Unresolvable: no number of seeds with this mean and spread would "
-    f"decide. Fewer than {ENOUGH} seeds decide nothing."
+    "decide: their noise exceeds the margin, or the report is beyond the noise and within the margin. Fewer than "
+    f"{ENOUGH} seeds decide nothing."
 )
 
 
 def verdicts_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     """One line a claim."""
-    columns = ["claim", "reported", "margin", "measured", "difference", "h", "p", "verdict", "why"]
+    columns = ["claim", "reported", "unit", "margin", "measured", "difference", "h", "p", "verdict", "why"]
     lines = [_line(results, verdict) for verdict in verdicts]
     brief = f"{len(verdicts)} reported numbers: {counts_text(verdicts)}."
     caption = f"{brief} Published recipe and published protocol. {RULE} {results.describe()}"
@@ -50,7 +52,7 @@ def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
         mine = [verdict for verdict in verdicts if verdict.claim.source == source]
         counts = [len(mine), *(sum(verdict.outcome == outcome for verdict in mine) for outcome in OUTCOMES)]
         lines.append([Linked(text, (of_document(source),)) for text in (source, *map(str, counts))])
-    caption = f"Number of claims. {RULE} {results.describe()}"
+    caption = f"Number of claims. {RULE} {results.describe(spread=False)}"
     title = "Verdicts by document"
     return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
 
@@ -67,6 +69,7 @@ def _line(results: Results, verdict: Verdict) -> list[Any]:
     return [
         Linked(claim.id, here),
         Linked(claim.printed, here),
+        claim.unit or "-",
         f"{claim.margin:g}" if claim.margin else "digits",
         Cell(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
         "-"
@@ -86,10 +89,12 @@ def reason(results: Results, verdict: Verdict) -> str:
     from bench.progress import duration  # imports torch, which tables need not
 
     more = _seeds_missing(verdict)
-    cost = _cost_s(results, verdict.claim.approach)
+    cost = _cost(results, verdict.claim.approach)
     if not more or cost is None:
         return verdict.reason
-    return f"{verdict.reason}; {more} more take about {duration(more * cost)} here"
+    machine = "" if cost.is_valid else ", on a busy machine"
+    takes = "takes" if more == 1 else "take"
+    return f"{verdict.reason}; {more} more {takes} about {duration(more * cost.seconds)} here{machine}"
 
 
 def _seeds_missing(verdict: Verdict) -> int:
@@ -100,11 +105,26 @@ def _seeds_missing(verdict: Verdict) -> int:
     return 0
 
 
-def _cost_s(results: Results, approach: str) -> float | None:
-    """Return the seconds of one more seed of a published cell, from the records."""
-    done = [record for record in results.cell(approach, "published", "published") if record["outcome"] == "done"]
-    costs = [record["timings"]["wall_s"] for record in done if record["timings"].get("wall_s")]
-    return statistics.median(costs) if costs else None
+class _Cost(NamedTuple):
+    """What one more seed takes."""
+
+    seconds: float
+    is_valid: bool  # measured on a quiet machine
+
+
+def _cost(results: Results, approach: str) -> _Cost | None:
+    """Return the cost of one more seed of a published cell, from the records of seeds that were trained alone.
+
+    Times that count go first; others are those of a busy machine. A share of a batch says nothing of one more seed.
+    """
+    timings = [
+        record["timings"]
+        for record in results.cell(approach, "published", "published")
+        if record["outcome"] == "done" and record["timings"].get("wall_s") and "batched" not in record["timings"]
+    ]
+    valid = [timing["wall_s"] for timing in timings if timing.get("valid")]
+    costs = valid or [timing["wall_s"] for timing in timings]
+    return _Cost(statistics.median(costs), bool(valid)) if costs else None
 
 
 def explain(results: Results, verdict: Verdict) -> str:
@@ -117,14 +137,11 @@ def explain(results: Results, verdict: Verdict) -> str:
         f"  prints so  from {interval.low:.8g} to {interval.high:.8g}",
         f"  measured   {_measured_text(sample)}",
     ]
-    if is_exact(claim):
-        lines.append("  rule       a computed number: the printed digits decide")
-    else:
+    if not is_exact(claim):
         lines.append(f"  margin     {claim.margin:g}: {claim.margin_reason}")
     if verdict.distance is not None:
         lines.append(f"  distance   D = {verdict.distance:.4g} from the mean to the numbers that print so")
-    if verdict.half_width is not None:
-        lines += _rule_lines(verdict)
+    lines += rule_steps(verdict)
     lines.append(f"  so         {reason(results, verdict)}")
     return "\n".join(lines)
 
@@ -135,33 +152,6 @@ def _measured_text(sample: Sample) -> str:
     spread = "" if sample.sd is None else f", standard deviation {sample.sd:.4g}"
     values = ", ".join(f"{value:.7g}" for value in sample.values)
     return f"mean {sample.mean:.7g}{spread}, {sample.n} seed(s): {values}"
-
-
-def _rule_lines(verdict: Verdict) -> list[str]:
-    d, h, m, p = verdict.distance, verdict.half_width, verdict.claim.margin, verdict.p_adjusted
-    assert d is not None
-    assert h is not None
-    assert p is not None
-    same = verdict.p_equivalence
-    if same is None:
-        lines = [
-            f"  half-width h = {h:.4g}, 95 % prediction interval for one more run",
-            f"  within     D + h = {d + h:.4g} <= {m:g}? {_yes(d + h <= m)}",
-            f"  consistent D <= h <= margin? {_yes(d <= h <= m)}",
-        ]
-    else:
-        lines = [
-            f"  half-width h = {h:.4g}, 95 % interval for the difference from the mean of {verdict.claim.n_runs} runs",
-            f"  equivalent two one-sided tests with the margin, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}",
-        ]
-    return [
-        *lines,
-        f"  differs    D > margin and adjusted p = {p:.3g} < {ALPHA}? {_yes(d > m and p < ALPHA)}",
-    ]
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
 
 
 def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.stats.equivalence import Group, difference_half_width, difference_p, equivalence_p
 from bench.stats.prediction import HolmStep, half_width, p_value
@@ -24,6 +27,27 @@ class Reported:
     difference: float  # our mean minus its mean
 
 
+class Hypothesis(NamedTuple):
+    """What is tested together with a claim: the curve over epochs that it is of, or the claim alone."""
+
+    n_epochs: int = 1
+    smallest_p: float = 1.0  # of its epochs
+    n_hypotheses: int = 1  # of the document
+    step: HolmStep = HolmStep(1, 0.0)  # among these
+
+
+class Deciding(NamedTuple):
+    """Numbers of seeds that would decide a claim, at the mean and spread of those that there are."""
+
+    first: int
+    last: int | None  # with more it is open again; None: it stays decided
+
+    @property
+    def span(self) -> str:
+        """Return the numbers in words."""
+        return f"{self.first}" if self.last in (None, self.first) else f"{self.first} to {self.last}"
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the rule looks at."""
@@ -31,8 +55,7 @@ class Evidence:
     distance: float  # of our mean from the numbers that print as the reported one
     sd: float  # standard deviation of our seeds
     margin: float  # declared difference that would matter
-    n_tests: int  # epochs of the curve that the claim is of
-    step: HolmStep  # of the curve among the document's hypotheses
+    hypothesis: Hypothesis
     report: Reported | None = None  # None: the report is of one run
 
     def decide(self, n: float, p_adjusted: float) -> str | None:
@@ -49,24 +72,44 @@ class Evidence:
             return NOT_REPRODUCED
         return None
 
-    def seeds_needed(self, n: int) -> int | None:
-        """Return the smallest number of seeds above n that decides, None if `MOST_SEEDS` do not.
+    def decides(self, n: float) -> bool:
+        """Return whether n seeds (infinite: ever more) of this mean and spread decide.
 
-        With more seeds the half-width and the p-values only fall, so that each condition begins to hold at one number.
-        Those of the document's other claims would fall too: their floor is left out.
+        The p-values of the document's other claims would change too: their floor is left out.
+        """
+        return self.decide(n, self.p_without_floor(n)) is not None
+
+    def deciding(self, n: int) -> Deciding | None:
+        """Return the numbers of seeds above n that decide, None if there is none up to `MOST_SEEDS`.
+
+        Numbers that stay decided come first; where those lie beyond `MOST_SEEDS`, None too.
+        """
+        begins = [(next(numbers), holds) for holds, numbers in itertools.groupby(self._changes(n), self.decides)]
+        in_the_limit = self.decides(math.inf)
+        if begins and begins[-1][1]:
+            return Deciding(begins[-1][0], None if in_the_limit else MOST_SEEDS)
+        if len(begins) < 2 or in_the_limit:
+            return None
+        (first, _), (after, _) = begins[-2:]
+        return Deciding(first, after - 1)
+
+    def _changes(self, n: int) -> list[int]:
+        """Return the numbers of seeds above n at which a condition of the rule may begin or cease to hold.
+
+        With more seeds the half-width and the p-value of one more run only fall, so that each does so once. Those of
+        two means need not: Welch's degrees of freedom may fall with more seeds, and every number is looked at.
         """
         more = range(n + 1, MOST_SEEDS + 1)
-        report = self.report
+        if self.report is not None:
+            return list(more)
         conditions: tuple[Callable[[int], bool], ...] = (
             lambda k: self.distance + half_width(self.sd, k) <= self.margin,
             lambda k: half_width(self.sd, k) <= self.margin,
+            lambda k: half_width(self.sd, k) < self.distance,
+            lambda k: self.p_without_floor(k) < ALPHA,
         )
-        if report is not None:
-            conditions = (lambda k: self._p_equivalence(report, k) < ALPHA,)
-        conditions = (*conditions, lambda k: self.p_without_floor(k) < ALPHA)
-        places = [bisect.bisect_left(more, True, key=condition) for condition in conditions]
-        starts = sorted(more[place] for place in places if place < len(more))
-        return next((k for k in starts if self.decide(k, self.p_without_floor(k)) is not None), None)
+        places = {0, *(bisect.bisect_left(more, True, key=condition) for condition in conditions)}
+        return sorted(more[place] for place in places if place < len(more))
 
     def half_width(self, n: float) -> float:
         """Return the half-width for one more run, or for the difference of the means where the report has several."""
@@ -89,8 +132,8 @@ class Evidence:
 
     def p_adjusted(self, n: int) -> float:
         """Return the adjusted p-value of the distance."""
-        return self.step.adjust(self.n_tests * self.p(n))
+        return self.hypothesis.step.adjust(self.hypothesis.n_epochs * self.p(n))
 
     def p_without_floor(self, n: float) -> float:
         """Return what the adjusted p-value of n seeds (infinite: in the limit) is at least."""
-        return min(1.0, self.step.factor * self.n_tests * self.p(n))
+        return min(1.0, self.hypothesis.step.factor * self.hypothesis.n_epochs * self.p(n))

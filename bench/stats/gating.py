@@ -6,6 +6,9 @@ show what its own spread is  (Hahn & Meeker 1991, Statistical Intervals, section
 
 An alarm needs both a p-value below alpha and a difference above the margin. How often that happens, with and without a
 shift, is computed for runs whose true standard deviation is the one that the reference shows.
+
+Where seeds may diverge, their number is one more quantity: Fisher's exact test says whether the fresh seeds do so more
+often than the reference's.
 """
 
 from __future__ import annotations
@@ -65,6 +68,10 @@ class Design:
         alarms = stats.norm.sf(limit - away) + stats.norm.cdf(-limit - away)
         return float(weights @ alarms)
 
+    def false_alarm_rate(self, alpha: float) -> float:
+        """Return how often there is an alarm without a shift."""
+        return self.alarm_rate(0.0, alpha)
+
     def smallest_shift(self, alpha: float, power: float = POWER) -> float:
         """Return the smallest shift that alarms with probability `power`."""
         low, high = 0.0, self.margin + self.sd
@@ -78,17 +85,58 @@ class Design:
         return high
 
 
-def false_alarm_rate(designs: Iterable[Design], alpha: float) -> float:
+@dataclass(frozen=True)
+class Diverged:
+    """How many seeds of one cell diverged."""
+
+    of_reference: int
+    k: int  # reference seeds
+    of_fresh: int
+    m: int  # fresh seeds
+
+    @property
+    def p_value(self) -> float:
+        """Return the one-sided p-value that fresh seeds diverge more often than the reference's.
+
+        Given how many of all k + m seeds diverged, the number among the m fresh ones is hypergeometric in unchanged
+        code, whatever the share that diverges (Fisher 1935, The logic of inductive inference, JRSS 98).
+        """
+        return self._p_value(self.of_fresh)
+
+    def _p_value(self, of_fresh: int) -> float:
+        return float(stats.hypergeom.sf(of_fresh - 1, self.k + self.m, self.of_reference + of_fresh, self.m))
+
+    def alarms(self, p_value: float, alpha: float) -> bool:
+        """Return whether it is an alarm with this p-value, adjusted or not: where all fresh seeds diverge it always is.
+
+        Nothing is left to compare then, however often that happens.
+        """
+        return self.of_fresh == self.m or p_value < alpha
+
+    def false_alarm_rate(self, alpha: float) -> float:
+        """Return how often there is an alarm if the share of the reference's seeds that diverged is the true one."""
+        if not self.of_reference:
+            return 0.0
+        numbers = [n for n in range(self.m + 1) if n == self.m or self._p_value(n) < alpha]
+        return float(stats.binom.pmf(numbers, self.m, self.of_reference / self.k).sum())
+
+
+def false_alarm_rate(quantities: Iterable[Design | Diverged], alpha: float, n_quantities: int | None = None) -> float:
     """Return how often unchanged code alarms somewhere, Holm's procedure at `alpha` over independent quantities.
+
+    Args:
+        quantities: those whose alarms are counted.
+        alpha: the procedure's level.
+        n_quantities: number of all that the procedure judges (default: these).
 
     Holm's procedure rejects nothing unless the smallest p-value is below alpha over the number of quantities, which is
     therefore the level of each. Quantities of one fit depend on each other, which only makes alarms rarer; a small
     p-value whose difference is below its margin lets the next be judged more mildly, which `test_gate_stats` shows
     to be negligible.
     """
-    found = list(designs)
-    none = math.prod(1 - design.alarm_rate(0.0, alpha / len(found)) for design in found)
-    return 1 - none
+    found = list(quantities)
+    level = alpha / (n_quantities or len(found) or 1)
+    return 1 - math.prod(1 - quantity.false_alarm_rate(level) for quantity in found)
 
 
 @functools.cache

@@ -123,7 +123,7 @@ def _cited_records(content: Content, tables: Iterable[Table]) -> list[Record]:
 def _lean(table: Table, results: Results) -> Table:
     """Return a table without what the page says once for all tables: conditions, machine, versions and code."""
     said = set(results.origin())
-    caption = table.caption.removesuffix(results.describe()).rstrip()
+    caption = table.caption.removesuffix(results.describe()).removesuffix(results.describe(spread=False)).rstrip()
     return replace(table, caption=caption, notes=tuple(note for note in table.notes if note not in said))
 
 

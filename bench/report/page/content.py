@@ -18,7 +18,7 @@ from bench.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
     from bench.figures.figure import Figure
-    from bench.store import Store
+    from bench.ladder.effects import Numbers
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,6 +52,8 @@ def collect(
     root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32", with_figures: bool = True
 ) -> Content:
     """Read a results folder; raises ConfigError if the claims or the list of their documents cannot be read."""
+    from bench.ladder.effects import Numbers
+    from bench.ladder.readings import read_all
     from bench.registry import manifests
     from bench.store import Store
     from bench.throughput import files
@@ -63,7 +65,8 @@ def collect(
     results, verdicts = tables.verdicts_of(chosen, claims)
     made = tables.build_tables(chosen, claims, speeds=speeds)
     made["precision"] = tables.precision_table(records, profile, kind, manifests(), store.scores)
-    ladders, changed = _ladders(results, store, claims)
+    readings, changed = read_all(store)
+    numbers = Numbers(results, readings)
     trials, altered = _faults(root)
     return Content(
         results=results,
@@ -77,8 +80,8 @@ def collect(
         tables=made,
         documents=load_documents(),
         figures=_figures(root, profile, kind, precision, records) if with_figures else (),
-        audits=_audits(chosen),
-        ladders=ladders,
+        audits=_audits(numbers),
+        ladders=_ladders(numbers, claims),
         faults=trials,
     )
 
@@ -89,28 +92,27 @@ def _figures(root: Path, profile: str, device: str, precision: str, records: Seq
     return figures(root, profile, device, precision, records)
 
 
-def _audits(records: Sequence[Record]) -> dict[str, list[Table]]:
+def _audits(numbers: Numbers) -> dict[str, list[Table]]:
     """Return what the audit's rules say of each document, as it was read: a page runs no document's code."""
     from bench.audit.documents import DOCUMENTS, audit_documents
 
-    return audit_tables(finding.as_json() for finding in audit_documents(list(DOCUMENTS), list(records), run=False))
+    return audit_tables(finding.as_json() for finding in audit_documents(list(DOCUMENTS), numbers, run=False))
 
 
-def _ladders(results: Results, store: Store, claims: Sequence[Claim]) -> tuple[dict[str, list[Table]], list[str]]:
-    """Return the ladders of each document, and what is wrong with files that they read."""
-    from bench.ladder.answer import answer
-    from bench.ladder.effects import Numbers, effects
-    from bench.ladder.readings import read_all
+def _ladders(numbers: Numbers, claims: Sequence[Claim]) -> dict[str, list[Table]]:
+    """Return the answers and ladders of each document."""
+    from bench.ladder.effects import effects
     from bench.ladder.selection import chosen
+    from bench.report.answer import answer_tables
     from bench.report.ladder import ladder_table
 
-    readings, problems = read_all(store)
-    numbers = Numbers(results, readings)
-    made = {}
-    for one in chosen(()):
-        said = answer(one.question, numbers, claims) if one.question else ""
-        made[one.approach] = ladder_table(one, effects(one, numbers), numbers, one.ood, said)
-    return ladder_tables(made, results.manifests), problems
+    ladders = chosen(())
+    answers = answer_tables(ladders, numbers, claims)
+    made: dict[str, list[Table]] = {}
+    for one in ladders:
+        ladder = ladder_table(one, effects(one, numbers), numbers, one.ood)
+        made[one.approach] = [answers[one.approach], ladder] if one.approach in answers else [ladder]
+    return ladder_tables(made, numbers.results.manifests)
 
 
 def _faults(root: Path) -> tuple[list[Table], list[str]]:

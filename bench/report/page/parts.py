@@ -32,11 +32,11 @@ def audit_tables(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]
     }
 
 
-def ladder_tables(tables: Mapping[str, Table], manifests: Mapping[str, Manifest]) -> dict[str, list[Table]]:
-    """Return the ladders of each document; `tables` are those of the approaches."""
+def ladder_tables(tables: Mapping[str, Sequence[Table]], manifests: Mapping[str, Manifest]) -> dict[str, list[Table]]:
+    """Return the answers and ladders of each document; `tables` are those of the approaches."""
     found: dict[str, list[Table]] = {}
-    for approach, table in tables.items():
-        found.setdefault(manifests[approach].document, []).append(table)
+    for approach, mine in tables.items():
+        found.setdefault(manifests[approach].document, []).extend(mine)
     return found
 
 
