@@ -11,7 +11,6 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from bench.report.render import render
 from bench.store import Store
 
 N_CLASSES = 10
-COLUMNS = ("approach", "noise", "before, MiB", "above, MiB", "time, s")
+COLUMNS = ("approach", "noise", "before, MiB", "above, MiB")
 CAPTION = (
     "{draws:,} draws of {images:,} test images; a network without noise has one draw. Before: memory of the process "
     "with frameworks, data and model, after one draw of one image. Above: the process's peak less that."
@@ -76,10 +75,9 @@ def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
     posterior = rebuilt(Store(folder), fit)
     split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1), N_CLASSES)
-    before, start = memory_mib("VmRSS"), time.perf_counter()
+    before = memory_mib("VmRSS")
     predict_split(posterior, split, draws_of(posterior, draws), N_CLASSES)
-    above, seconds = memory_mib() - before, time.perf_counter() - start
-    return dict(zip(COLUMNS, (approach, posterior.noise, before, above, seconds), strict=True))
+    return dict(zip(COLUMNS, (approach, posterior.noise, before, memory_mib() - before), strict=True))
 
 
 def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:

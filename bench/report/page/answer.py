@@ -138,7 +138,8 @@ def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
         "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
         "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "
         "stroke in the middle) in units of the margin (the shaded band), the difference that would matter, declared "
-        f"before the runs. It ends {REACH:.0f} margins away; a triangle is further out. {results.describe()}"
+        f"before the runs with five seeds. It ends {REACH:.0f} margins away; a triangle is further out. "
+        f"{results.describe(spread=False)}"
     )
     return make_table("headlines", "The headline numbers, drawn", caption, columns, lines, [])
 
