@@ -82,6 +82,15 @@ def logits(x, layers, activation):
     return x @ layers[-1][0].T + layers[-1][1]
 
 
+def audit_written(evaluate, parameters, three, n_train, **options):
+    """Audit an objective whose loss and gradient `evaluate(x, y, values)` gives at values [P] of the parameters."""
+
+    def loss(x, y):
+        return Written.apply(partial(evaluate, x, y), flat(parameters))
+
+    return elbo.audit_torch(loss, parameters.items(), three, n_train, **options)
+
+
 def summed_nll(outputs, y):
     return cross_entropy(outputs, y, reduction="sum")
 
@@ -105,9 +114,9 @@ def sampled(module, recipe, task, layout, three, nll_of, prior_std):
         drawn = mu + softplus(rho) * torch.empty_like(network.epsilon).normal_()
         return nll_of(logits(x, layout.layers(drawn), torch.sigmoid), y)
 
-    return elbo.audit_torch(
-        lambda x, y: Written.apply(partial(evaluate, x, y), flat(parameters)),
-        parameters.items(),
+    return audit_written(
+        evaluate,
+        parameters,
         three,
         task.n_train,
         nll=nll,
@@ -287,9 +296,9 @@ def mxnet(recipe):
         used = layers if approach.use_second_hidden else [layers[0], layers[2]]
         return summed_nll(logits(x * approach.pixel_scale, used, torch.relu), y)
 
-    return elbo.audit_torch(
-        lambda x, y: Written.apply(partial(evaluate, x, y), flat(parameters)),
-        parameters.items(),
+    return audit_written(
+        evaluate,
+        parameters,
         batches(),
         N_TRAIN,
         nll=nll,
@@ -336,9 +345,9 @@ def dropout(recipe):
         layers = layout.layers(flat(parameters))
         return summed_nll(dropout_fcn.forward(x, layers, masks.layers(words(masks)), approach.negative_slope)[1], y)
 
-    return elbo.audit_torch(
-        lambda x, y: Written.apply(partial(evaluate, x, y), flat(parameters)),
-        parameters.items(),
+    return audit_written(
+        evaluate,
+        parameters,
         batches(),
         N_TRAIN,
         nll=nll,

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
+from torch.distributions import Normal, kl_divergence
 
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
@@ -14,7 +15,6 @@ from pyro import poutine  # noqa: E402 - after the skip
 from pyro.contrib.bnn import HiddenLayer  # noqa: E402
 from pyro.infer import SVI  # noqa: E402
 from pyros_noise import PyrosNoise  # noqa: E402
-from torch.distributions import Normal, kl_divergence  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.errors import ConfigError, ContractViolation  # noqa: E402
