@@ -1,6 +1,7 @@
 """Where a fit runs: in a fresh process (the default, so that a crash harms one cell) or in this one (for debugging).
 
-An approach may have an interpreter of its own, and a pool of workers takes the place of both.
+Several such processes may work at a time. An approach may have an interpreter of its own, and a pool of workers takes
+the place of all that.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,13 +26,45 @@ POLL_S = 0.5
 GRACE_S = 10.0
 
 
+class Processes:
+    """Several fits at a time on this machine, each in a process of its own; a `bench.remote.pool.Room`."""
+
+    def __init__(self, workers: int) -> None:
+        """Make room for `workers` fits at a time."""
+        self._workers, self._closed = workers, threading.Event()
+
+    def width(self) -> int:
+        """See `Room.width`."""
+        return self._workers
+
+    def close(self) -> None:
+        """See `Room.close`."""
+        self._closed.set()
+
+    def while_open(self, events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass events on; raises KeyboardInterrupt after `close`, so that whoever yields them ends its process."""
+        try:
+            for event in events:
+                if self._closed.is_set():
+                    raise KeyboardInterrupt
+                yield event
+        except WorkerCrashed:
+            # Ctrl-C reaches the worker too, and may end it before the main thread has told us: that is no crash.
+            if self._closed.wait(POLL_S):
+                raise KeyboardInterrupt from None
+            raise
+
+
 def run_group(
-    cells: Sequence[Cell], options: Options, executor: str | Pool, time_limit_s: float | None
+    cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
 ) -> Iterator[dict[str, Any]]:
     """Fit and measure cells of one fit, yielding the worker's events (and {"kind": "tick"} while it is silent).
 
     Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit.
     """
+    if isinstance(executor, Processes):
+        yield from executor.while_open(run_group(cells, options, "process", time_limit_s))
+        return
     python = options.interpreters.get(cells[0].approach, "")
     if not isinstance(executor, str):
         yield from run_on(executor, cells, options, python, time_limit_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -231,6 +232,14 @@ def estimate(
         _median(_scaled(record, "measure_s", rate) for record in measuring),
         _basis(cell, training, rate, source),
     )
+
+
+def time_for(jobs: Sequence[float], at_once: int) -> float:
+    """Return the seconds that jobs take of which so many run at a time, each begun in turn as soon as there is room."""
+    ends = [0.0] * at_once
+    for seconds in jobs:
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(ends)
 
 
 def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

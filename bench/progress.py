@@ -105,7 +105,15 @@ class _Fit:
 class Progress:
     """Shows the cells of a run; a `bench.runner.Watcher`. Fits may run one after the other or several at once."""
 
-    def __init__(self, estimates: Mapping[str, Estimate], quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        estimates: Mapping[str, Estimate],
+        quiet: bool = False,
+        stream: TextIO | None = None,
+        at_once: int = 1,
+    ) -> None:
+        """Show a run whose cells cost what `estimates` say by key, with room for `at_once` fits at a time."""
+        self._at_once = at_once
         self._stream = stream or sys.stderr
         self._live = is_screen(self._stream) and not quiet
         self._quiet = quiet
@@ -214,7 +222,8 @@ class Progress:
     def _remaining(self) -> str:
         known = [value for value in self._left.values() if value is not None]
         unknown = len(self._left) - len(known)
-        at_once = max(sum(not fit.is_waiting for fit in self._fits.values()), 1)
+        at_work = sum(not fit.is_waiting for fit in self._fits.values())
+        at_once = at_work or max(min(self._at_once, len(self._groups)), 1)
         text = duration(sum(known) / at_once) if known or not unknown else "an unknown time"
         return f"{text} and {unknown} cells of unknown length" if unknown and known else text
 

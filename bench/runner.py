@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from bench.batches import arrange, fit_keys
 from bench.data.inventory import list_datasets
 from bench.errors import OutOfTime, StoreError, WorkerCrashed
-from bench.executors import run_group
+from bench.executors import Processes, run_group
 from bench.locks import Busy
 from bench.plan import Cell
 from bench.remote.pool import Pool, run_queue
@@ -67,13 +67,13 @@ def run(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str | Pool = "process",
+    executor: str | Processes | Pool = "process",
     time_limit_s: float | None = None,
     stale: bool = False,
 ) -> list[Result]:
     """Run every cell that has no final record, and return how all of them ended, in the order given.
 
-    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as a pool takes.
+    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as there is room for.
     """
     store.check_writable()
     options = dataclasses.replace(options, renew=stale)
@@ -163,7 +163,7 @@ def _run_group(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str | Pool,
+    executor: str | Processes | Pool,
     time_limit_s: float | None,
 ) -> list[Result]:
     results: list[Result] = []

@@ -272,10 +272,10 @@ def _machine(cell: Cell, threads: int) -> dict[str, Any]:
 
 def make_record(cell: Cell, fitted: Fit, measured: Measurement) -> dict[str, Any]:
     """Put a fit and a measurement together as a record."""
-    timings = {**fitted.info["timings"], **measured.timings}
-    if fitted.info["timings"]["reason"] and measured.timings.get("reason"):
-        timings["reason"] = "; ".join([fitted.info["timings"]["reason"], measured.timings["reason"]])
-    timings["valid"] = not timings.get("reason")
+    training, measuring = fitted.info["timings"]["reason"], measured.timings.get("reason", "")
+    reasons = [training, "" if measuring in training else measuring]
+    timings = {**fitted.info["timings"], **measured.timings, "reason": "; ".join(filter(None, reasons))}
+    timings["valid"] = not timings["reason"]
     return {
         "schema": SCHEMA,
         **cell.naming(),
@@ -349,9 +349,10 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
                 raise fitted
             send({"kind": "measure", "key": cell.key})
             protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, device)
-            start = time.perf_counter()
+            others, start = OtherLoad(torch.get_num_threads()), time.perf_counter()
             measured = protocol.final(fitted.posterior, fitted.info["epochs"])
             measured.timings["measure_s"] = time.perf_counter() - start
+            measured.timings["reason"] = others.reason()
             record, scores = make_record(cell, fitted, measured), measured.scores
         except OrphanedError:
             raise

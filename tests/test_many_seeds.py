@@ -5,6 +5,7 @@ import importlib
 
 import pytest
 import torch
+from scipy.stats import ks_2samp
 
 from bench.data.splits import load_shared, load_split
 from bench.interface import Split, Task
@@ -82,6 +83,41 @@ def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
         assert_same(together.posterior(index).arrays(), seed.posterior(0).arrays())
     states = [together.state(index)["flat" if name in ("dropout_fcn", "toy_mlp") else "parameters"] for index in (0, 1)]
     assert not torch.allclose(*states)
+
+
+SEEDS_OF_A_SAMPLE = 24
+FALSE_ALARM = 1e-6  # of 24 and 24 values that do not overlap, Kolmogorov and Smirnov's test says 2 / C(48, 24) = 6e-14
+
+
+def final_losses(module, approach, problem_of, seeds, is_together):
+    """Return the last epoch's loss of every seed."""
+    train, rows, task = problem_of
+    own = [rows[seed % len(rows)] for seed in seeds]  # the same sets of rows in both samples
+    told = [CheckContext(seed) for seed in seeds]
+    for context in told:
+        context.steps_per_epoch = None
+    groups = [slice(None)] if is_together else [slice(place, place + 1) for place in range(len(seeds))]
+    losses = []
+    for group in groups:
+        trained = module.Seeds(approach, train, torch.stack(own[group]), task, told[group])
+        for epoch in range(1, approach.epochs):
+            trained.epoch(epoch)
+        losses += [next(iter(trace.values())) for trace in trained.epoch(approach.epochs)]
+    return losses
+
+
+@pytest.mark.parametrize("name", ["mlp", "dropout_fcn", "linear_bbb"])
+def test_whole_fits_together_are_distributed_as_whole_fits_alone(name):
+    """The samples have no seed in common: it is the distribution that agrees, over every source of noise."""
+    module, approach = recipe(name, {})
+    approach = dataclasses.replace(approach, epochs=6)
+    together = final_losses(module, approach, problem(name), range(SEEDS_OF_A_SAMPLE), is_together=True)
+    alone = final_losses(module, approach, problem(name), range(99, 99 + SEEDS_OF_A_SAMPLE), is_together=False)
+    assert len(set(together)) == len(set(alone)) == SEEDS_OF_A_SAMPLE  # no two share their noise
+    assert ks_2samp(together, alone).pvalue > FALSE_ALARM
+    hasty = dataclasses.replace(approach, learning_rate=2 * approach.learning_rate)
+    other = final_losses(module, hasty, problem(name), range(SEEDS_OF_A_SAMPLE), is_together=True)
+    assert ks_2samp(other, alone).pvalue < FALSE_ALARM  # so the test can tell
 
 
 @pytest.mark.parametrize("name", SMALL)

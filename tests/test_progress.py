@@ -144,6 +144,16 @@ def test_fits_that_run_at_once_are_all_shown_and_share_what_remains(clock):
     assert "    another process works on it" in screen(out.getvalue())
 
 
+def test_what_is_expected_of_fits_that_will_run_at_once(clock):
+    """3 x 40 s in room for two: 60 s; of one fit alone, no room makes it shorter."""
+    cells = [cell(seed) for seed in range(3)]
+    for chosen, words in ((cells, "expected 60 s"), (cells[:1], "expected 40 s")):
+        out = Terminal()
+        shown = progress.Progress({made.key: Estimate(40, 0, "") for made in cells}, stream=out, at_once=2)
+        shown.begin([[made] for made in chosen], done=0)
+        assert screen(out.getvalue())[0].endswith(words)
+
+
 def test_a_screen_that_is_too_low_or_narrow_is_not_left(clock, monkeypatch):
     monkeypatch.setattr(progress, "screen_size", lambda stream: (30, 5))
     cells = [cell(seed) for seed in range(9)]

@@ -275,7 +275,7 @@ def test_a_record_of_another_cell_is_not_taken(inline, tmp_path):
         (["--executor", "dusk"], "did you mean 'dask'"),
         (["--executor", "dask://nowhere"], "unknown executor"),
         (["--executor", "dask://127.0.0.1:1"], "no Dask scheduler answers at 127.0.0.1:1"),
-        (["--workers", "2"], "--workers is not for executor 'process'"),
+        (["--executor", "inline", "--workers", "2"], "--workers is not for executor 'inline'"),
         (["--workers", "0"], "is not a count"),
     ],
 )

@@ -19,7 +19,7 @@ from bench.commands.ending import ending, screen
 from bench.commands.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
 from bench.commands.table import print_tables
 from bench.errors import ConfigError
-from bench.plan import Cell, Estimate, estimate
+from bench.plan import Cell, Estimate, estimate, time_for
 from bench.progress import JsonLines, Progress, duration
 from bench.registry import source_files
 from bench.store import Store
@@ -29,14 +29,19 @@ def add(commands: Any) -> None:
     """Declare the commands of this file."""
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
-    run.add_argument("--threads", type=threads, help="threads of the frameworks (default: all cores)")
+    run.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or with --workers a share)")
     run.add_argument(
         "--executor",
         default="process",
         help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
         "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
     )
-    run.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: as many as have room)")
+    run.add_argument(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
+    )
     run.add_argument(
         "--slurm",
         action="append",
@@ -61,6 +66,8 @@ def add(commands: Any) -> None:
 
     plan = commands.add_parser("plan", help="what would run, and how long it takes")
     add_selection(plan)
+    plan.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
+    plan.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
     plan.add_argument("--json", action="store_true", help="for machines")
     plan.set_defaults(action=_plan)
 
@@ -72,7 +79,7 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from bench.remote.interpreters import interpreters
-    from bench.remote.opening import open_executor
+    from bench.remote.opening import open_executor, threads_of_a_fit
     from bench.runner import run
     from bench.worker import Options
 
@@ -83,16 +90,17 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = estimates(chosen, records, arguments.threads)
+    a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
+    costs = estimates(chosen, records, a_fits_threads)
+    del records  # a hundred MiB that the run has no use for
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
-        threads=arguments.threads,
+        threads=a_fits_threads,
         interpreters=interpreters(arguments.interpreter),
         checkpoint_every_s=arguments.checkpoint_every,
         memory_mib=arguments.memory_limit,
     )
-    watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet)
     executor = open_executor(
         arguments.executor,
         arguments.results,
@@ -102,11 +110,12 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.slurm,
     )
     started = time.monotonic()
-    try:
-        with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
+    with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
+        at_once = 1 if isinstance(executor, str) else executor.width()
+        watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
+        try:
             results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
-    finally:
-        if isinstance(watcher, Progress):
+        finally:
             watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
@@ -134,12 +143,13 @@ def estimates(
     device = torch.device(chosen[0].device)
     rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
     sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
+    committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
 
     def expected(cell: Cell) -> Estimate:
         own = estimate(cell, records, rate, sources[cell.approach])
         if None not in (own.fit_s, own.measure_s):
             return own
-        return estimate(cell, [*records, *_committed()], rate, sources[cell.approach])
+        return estimate(cell, [*records, *committed()], rate, sources[cell.approach])
 
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
     return {cell.key: expected(cell) for cell in both}
@@ -154,7 +164,6 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
-@cache
 def _committed() -> list[dict[str, Any]]:
     """Return the records that come with the repository, to learn costs from where a results folder tells none."""
     folder = Path(__file__).resolve().parents[2] / "results"
@@ -163,13 +172,16 @@ def _committed() -> list[dict[str, Any]]:
 
 def _plan(arguments: argparse.Namespace) -> int:
     from bench.batches import fit_keys
+    from bench.remote.opening import threads_of_a_fit
 
     chosen = select(arguments)
     store = Store(arguments.results)
-    costs = estimates(chosen, store.all_records()[0])
+    a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
+    costs = estimates(chosen, store.all_records()[0], a_fits_threads)
     to_do = _as_fitted(chosen, store)
     rows: list[dict[str, Any]] = []
     seen = set()
+    jobs: dict[str, float] = {}  # expected seconds of what one process does, by the key of its first cell
     for named in chosen:
         cell, group = to_do.get(named.identity, (named, []))
         cost = costs[cell.key]
@@ -188,7 +200,10 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "basis": cell.skip or cost.basis,
             }
         )
-    known = sum((row["training"] or 0.0) + (row["measuring"] or 0.0) for row in rows)
+        if group:
+            job = group[0].key
+            jobs[job] = jobs.get(job, 0.0) + (rows[-1]["training"] or 0.0) + (rows[-1]["measuring"] or 0.0)
+    known = time_for(list(jobs.values()), arguments.workers or 1)
     unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
     if arguments.json:
         print(json.dumps({"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown}, indent=1))

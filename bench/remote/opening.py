@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import ConfigError, unknown_name
-from bench.executors import EXECUTORS
+from bench.executors import EXECUTORS, Processes
 from bench.remote.pool import THREADS, Pool
 
 SLURM = ("slurm", "slurm-local", "slurm-debug")
@@ -28,15 +28,15 @@ def open_executor(
     threads: int | None = None,
     workers: int | None = None,
     slurm: Sequence[str] = (),
-) -> str | Pool:
-    """Return what `bench.runner.run` takes; a pool is the caller's to close.
+) -> str | Processes | Pool:
+    """Return what `bench.runner.run` takes; what is no name is the caller's to close.
 
     Args:
         name: one of NAMES.
         results: the folder that the records go to; jobs of Slurm have one beside it.
         device: of the cells; other than cpu, each fit has a GPU of its own.
         threads: of a fit.
-        workers: fits at a time; None for as many as there is room for.
+        workers: fits at a time; None for one in a process, and for as many as a pool has room for.
         slurm: parameters of the jobs, NAME=VALUE.
 
     Raises:
@@ -45,10 +45,10 @@ def open_executor(
     gpu = device != "cpu"
     if slurm and name not in SLURM:
         raise ConfigError(f"--slurm is for the executors {', '.join(SLURM)}, not for '{name}'")
+    if name == "inline" and workers is not None:
+        raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
     if name in EXECUTORS:
-        if workers is not None:
-            raise ConfigError(f"--workers is not for executor '{name}', which fits one after the other; try dask")
-        return name
+        return name if workers is None else Processes(workers)
     if name == "dask":
         from bench.remote.dask_pool import start_local
 
@@ -63,6 +63,13 @@ def open_executor(
 
         return SlurmPool(name, results, gpu, threads or THREADS, workers, parameters(slurm))
     raise unknown_name("executor", name, NAMES)
+
+
+def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
+    """Return the threads that a fit gets: those asked for, else its share of this machine's cores; None for all."""
+    if threads is None and name == "process" and workers is not None:
+        return max(1, cores() // workers)
+    return threads
 
 
 def cores() -> int:

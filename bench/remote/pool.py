@@ -25,11 +25,18 @@ Found = TypeVar("Found")
 Events = Generator[dict[str, Any], None, dict[str, Any]]
 
 
-class Pool(Protocol):
-    """Workers elsewhere."""
+class Room(Protocol):
+    """Where several fits can be worked on at a time."""
 
     def width(self) -> int:
         """Return how many fits it can be given at a time, now: at least 1, so that one waits for the first worker."""
+
+    def close(self) -> None:
+        """End what runs and let the workers go."""
+
+
+class Pool(Room, Protocol):
+    """Workers elsewhere."""
 
     def do(self, task: Mapping[str, Any]) -> Events:
         """Have `do_task` done by a worker, yielding events and ticks; return its answer.
@@ -37,9 +44,6 @@ class Pool(Protocol):
         Called from many threads. A worker that dies is replaced a few times; a task that saw all of them die ends in
         WorkerCrashed. After `close`, raises KeyboardInterrupt.
         """
-
-    def close(self) -> None:
-        """End what runs and let the workers go."""
 
 
 def run_on(
@@ -83,7 +87,7 @@ def _while_it_works(events: Events) -> Events:
 
 
 def run_queue(
-    pool: Pool,
+    pool: Room,
     queue: list[Group],
     attempt: Callable[[Group], Found | None],
     tell: Callable[[dict[str, Any]], object],

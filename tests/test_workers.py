@@ -1,0 +1,173 @@
+"""Several fits at a time on this machine: the same numbers, crashes, interrupts, and what is planned."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bench.cli import main
+from bench.errors import WorkerCrashed
+from bench.executors import Processes
+from bench.faults import processes
+from bench.plan import Selection, cells, time_for
+from bench.remote import opening
+from bench.runner import run
+from bench.store import Store
+from bench.worker import Options
+
+SMOKE = cells(Selection(approaches=("mlp", "toy_mlp"), profile="smoke"))
+
+
+class Watcher:
+    """Keeps the events, and may act on one."""
+
+    def __init__(self, act=lambda event: None):
+        self.events, self.act = [], act
+
+    def begin(self, groups, done):
+        self.groups = list(groups)
+
+    def event(self, group, event):
+        self.events.append(event)
+        self.act(event)
+
+    def finish(self):
+        pass
+
+
+def smoke(folder, executor, watcher=None):
+    return run(SMOKE, Store(folder), Options(str(folder), threads=1), watcher or Watcher(), executor)
+
+
+def numbers(folder):
+    records, problems = Store(folder).all_records()
+    assert problems == []
+    return {record["key"]: (record["outcome"], record["metrics"], record["arrays"]) for record in records}
+
+
+def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
+    watcher = Watcher()
+    at_once = smoke(tmp_path / "two", Processes(2), watcher)
+    in_turn = smoke(tmp_path / "one", "process")
+    assert [result.outcome for result in at_once] == [result.outcome for result in in_turn] == ["done"] * 5
+    assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
+    assert len(watcher.groups) == 3
+    # Three fits, two at a time: two are begun before any has ended, and never a third.
+    assert max(event["fits"] for event in watcher.events if event["kind"] == "fleet") == 2
+
+
+def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
+    killed = []
+
+    def act(event):
+        if event["kind"] == "start" and not killed:
+            killed.append(event["key"])
+            server = next(pid for pid in processes.children(os.getpid()) if processes.children(pid))
+            os.kill(processes.children(server)[0], signal.SIGKILL)
+
+    results = smoke(tmp_path, Processes(2), Watcher(act))
+    failed = [result for result in results if result.outcome == "failed"]
+    assert 1 <= len(failed) <= 2
+    assert len({result.cell.fit_key for result in failed}) == 1
+    assert all("SIGKILL" in result.reason for result in failed)
+
+
+def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp_path):
+    def act(event):
+        if event["kind"] == "epoch":
+            raise ZeroDivisionError
+
+    long = cells(Selection(approaches=("mlp",), protocols=("common",)))
+    with pytest.raises(ZeroDivisionError):
+        run(long, Store(tmp_path), Options(str(tmp_path), threads=1), Watcher(act), Processes(2))
+    assert numbers(tmp_path) == {}
+    assert [worker for server in processes.children(os.getpid()) for worker in processes.children(server)] == []
+
+
+INTERRUPTIBLE = (  # a shell that runs something in the background has it ignore Ctrl-C
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from bench.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
+    chosen = ["mlp", "--protocol", "common", "--workers", "2", "--results", str(tmp_path), "--quiet"]
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, "run", *chosen, "--checkpoint-every", "0"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=processes.PACKAGE,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("fits/*/checkpoint.safetensors"))) < 2:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        at_work = processes.workers(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert not any(map(processes.is_alive, at_work))
+    assert numbers(tmp_path) == {}
+    assert len(list(tmp_path.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
+
+
+def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
+    def events():
+        yield {"kind": "tick"}
+        room.close()
+        raise WorkerCrashed("its process ended with exit code 1")
+
+    room = Processes(2)
+    with pytest.raises(KeyboardInterrupt):
+        list(room.while_open(events()))
+    with pytest.raises(KeyboardInterrupt):  # also where it still works
+        list(room.while_open(iter([{"kind": "tick"}])))
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "workers", "expected"),
+    [
+        ("process", None, None, None),  # one fit at a time has all cores
+        ("process", None, 2, 4),
+        ("process", None, 3, 2),
+        ("process", None, 99, 1),
+        ("process", 3, 2, 3),
+        ("dask", None, 2, None),  # its workers say how many
+    ],
+)
+def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
+    monkeypatch.setattr(opening, "cores", lambda: 8)
+    assert opening.threads_of_a_fit(name, threads, workers) == expected
+
+
+def test_time_for_jobs_by_hand():
+    """5 and 3 begin; 3 ends first and is followed by 4 (until 7), 5 by 2 (until 7); of 1 more it is 8."""
+    assert time_for([5, 3, 4, 2], 2) == 7
+    assert time_for([5, 3, 4, 2, 1], 2) == 8
+    assert time_for([5, 3, 4, 2], 1) == 14
+    assert time_for([5, 3], 9) == 5
+    assert time_for([], 2) == 0
+
+
+def test_a_plan_for_two_at_a_time(tmp_path, capsys):
+    """The cells of one fit are one job: what is expected of two at a time is at least half of the sum."""
+    planned = {}
+    for workers in ("1", "2"):
+        arguments = ["plan", "mlp", "--threads", "1", "--workers", workers, "--results", str(tmp_path), "--json"]
+        assert main(arguments) == 0
+        planned[workers] = json.loads(capsys.readouterr().out)
+    jobs = {"published": 0.0, "corrected": 0.0}
+    for row in planned["2"]["cells"]:
+        jobs["corrected" if "corrected" in row["cell"] else "published"] += row["training"] + row["measuring"]
+    assert planned["2"]["expected_s"] == pytest.approx(max(jobs.values()))
+    assert planned["1"]["expected_s"] == pytest.approx(
+        sum(row["training"] + row["measuring"] for row in planned["1"]["cells"])
+    )
