@@ -6,12 +6,13 @@ the place of all that.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from bench.errors import OutOfTime, WorkerCrashed, unknown_name
@@ -24,6 +25,8 @@ from bench.worker import Options, child, work
 EXECUTORS = ("process", "inline")
 POLL_S = 0.5
 GRACE_S = 10.0
+
+Events = Generator[dict[str, Any], None, None]
 
 
 class Processes:
@@ -41,13 +44,14 @@ class Processes:
         """See `Room.close`."""
         self._closed.set()
 
-    def while_open(self, events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass events on; raises KeyboardInterrupt after `close`, so that whoever yields them ends its process."""
+    def while_open(self, events: Events) -> Events:
+        """Pass events on; after `close`, ends the process that they come from and raises KeyboardInterrupt."""
         try:
-            for event in events:
-                if self._closed.is_set():
-                    raise KeyboardInterrupt
-                yield event
+            with contextlib.closing(events):
+                for event in events:
+                    if self._closed.is_set():
+                        raise KeyboardInterrupt
+                    yield event
         except WorkerCrashed:
             # Ctrl-C reaches the worker too, and may end it before the main thread has told us: that is no crash.
             if self._closed.wait(POLL_S):
@@ -57,10 +61,10 @@ class Processes:
 
 def run_group(
     cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
-) -> Iterator[dict[str, Any]]:
+) -> Events:
     """Fit and measure cells of one fit, yielding the worker's events (and {"kind": "tick"} while it is silent).
 
-    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit.
+    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit. Closed early, it ends the process.
     """
     if isinstance(executor, Processes):
         yield from executor.while_open(run_group(cells, options, "process", time_limit_s))
@@ -93,7 +97,7 @@ def process_context() -> Any:
     return context
 
 
-def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Iterator[dict[str, Any]]:
+def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
     context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=child, args=(list(cells), options, sender), daemon=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -181,13 +182,14 @@ def _run_group(
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
     outcome, reason = "failed", ""
     try:
-        for event in run_group(todo, options, executor, limit_s):
-            if event["kind"] == "error":
-                raise WorkerCrashed(event["message"])
-            if event["kind"] == "record":
-                cell = open_cells.pop(event["key"])
-                results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
-            watcher.event(todo, event)
+        with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
+            for event in events:
+                if event["kind"] == "error":
+                    raise WorkerCrashed(event["message"])
+                if event["kind"] == "record":
+                    cell = open_cells.pop(event["key"])
+                    results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
+                watcher.event(todo, event)
     except WorkerCrashed as error:
         reason = str(error)
     except OutOfTime as error:

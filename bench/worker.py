@@ -26,6 +26,7 @@ from bench.data.manifest import data_hashes
 from bench.data.splits import load_shared, load_split, toy_split
 from bench.documents import protocol_of
 from bench.errors import BenchError, Diverged, StoreError, Unsupported
+from bench.heap import tidying
 from bench.interface import Approach, Posterior, Split, Task
 from bench.load import OtherLoad
 from bench.measuring import Measurement
@@ -406,7 +407,7 @@ def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     locks.die_with_parent()
     bound_memory(options)
     try:
-        work(cells, options, connection.send)
+        work(cells, options, tidying(connection.send))
         connection.send({"kind": "end"})
     except (BrokenPipeError, KeyboardInterrupt, OrphanedError):
         os._exit(1)

@@ -120,6 +120,7 @@ def test_an_unreadable_file_is_never_green(tmp_path, capsys):
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "no folder"),
         (["--fresh", ".", "--plant", "kl-scale"], "runs anew"),
+        (["--plant", "kl-scale", "--workers", "2"], "exclude each other"),
         (["--power", "--effects", "not-there.csv"], "--save makes them"),
     ],
 )

@@ -116,7 +116,7 @@ def test_what_the_rows_do_not_tell_is_unknown():
         assert line(found, name)["beyond noise"] == "unknown"
     assert any("3 float32 seeds" in note for note in found.notes)
     assert (
-        "mlp, bf16: 0 of 0 metrics with a known noise are beyond it; 1 seed(s), products by made-up means."
+        "mlp, bf16, full: 0 of 0 metrics with a known noise are beyond it; 1 seed(s), products by made-up means."
         in found.notes
     )
 
@@ -145,14 +145,14 @@ def test_only_equal_seeds_profiles_and_devices_are_compared():
     other = made(precision="bf16", seed=1, metrics=metrics)
     found = table(made(metrics=metrics), other)
     assert found.frame.empty
-    assert found.notes == ("mlp, bf16: no float32 record of seed 1 to compare with.",)
-    for name, value in (("profile", "epoch1"), ("device", "cuda")):
+    assert found.notes == ("mlp, bf16, full: no float32 record of seed 1 to compare with.",)
+    for name, value in (("profile", "smoke"), ("device", "cuda")):
         assert table(made(seed=1, metrics=metrics), {**other, name: value}).brief.startswith("No records")
 
 
 def test_a_precision_that_could_not_be_had_says_why():
     found = table(made(), made("mxnet_bbb", "bf16", outcome="skipped", reason="MXNet computes in float32"))
-    assert found.notes == ("mxnet_bbb, bf16: skipped, MXNet computes in float32.",)
+    assert found.notes == ("mxnet_bbb, bf16, full: skipped, MXNet computes in float32.",)
 
 
 def test_the_test_set_comes_first():
@@ -167,9 +167,22 @@ def test_two_precisions_have_lines_of_their_own():
     assert set(found.frame["precision"]) == {"bf16", "tf32"}
 
 
+def test_one_epoch_stands_in_where_there_is_no_full_run():
+    """mlp has both and is shown by its full run; linear_bbb's one epoch is compared with one epoch."""
+    pairs = [
+        made(approach, precision, profile=profile, metrics={"mnist/accuracy": value})
+        for approach, profile, value in (("mlp", "full", 0.9), ("mlp", "epoch1", 0.5), ("linear_bbb", "epoch1", 0.7))
+        for precision in ("float32", "bf16")
+    ]
+    full_run_without_partner = made("linear_bbb", metrics={"mnist/accuracy": 0.99})
+    rows = table(*pairs, full_run_without_partner).frame.to_dict("records")
+    shown = [(r["approach"], r["profile"], r["float32"].sample.mean) for r in rows if r["metric"] == "accuracy"]
+    assert shown == [("mlp", "full", 0.9), ("linear_bbb", "epoch1", 0.7)]
+
+
 def test_without_records_it_says_how_to_make_them():
     found = table(made(metrics={"mnist/accuracy": 0.9}))
     assert found.frame.empty
     assert "--precision bf16" in found.brief
     assert found.brief in markdown(found)
-    assert comma_separated(found).startswith("approach,precision,data set,metric")
+    assert comma_separated(found).startswith("approach,precision,profile,data set,metric")

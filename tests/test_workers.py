@@ -13,6 +13,8 @@ from bench.cli import main
 from bench.errors import WorkerCrashed
 from bench.executors import Processes
 from bench.faults import processes
+from bench.gate import fresh
+from bench.gate.config import GATE, load_gate
 from bench.plan import Selection, cells, time_for
 from bench.remote import opening
 from bench.runner import run
@@ -129,7 +131,7 @@ def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
     with pytest.raises(KeyboardInterrupt):
         list(room.while_open(events()))
     with pytest.raises(KeyboardInterrupt):  # also where it still works
-        list(room.while_open(iter([{"kind": "tick"}])))
+        list(room.while_open(event for event in [{"kind": "tick"}]))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,19 @@ def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
 def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
     monkeypatch.setattr(opening, "cores", lambda: 8)
     assert opening.threads_of_a_fit(name, threads, workers) == expected
+
+
+def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path):
+    """Two numbers of threads round differently, and repeats are compared to the last bit."""
+    calls = []
+
+    def note(chosen, store, options, watcher, executor):
+        calls.append((isinstance(executor, Processes), options.threads))
+
+    monkeypatch.setattr(fresh, "run", note)
+    monkeypatch.setattr(opening, "cores", lambda: 2)
+    fresh.run_fresh(load_gate(GATE), tmp_path, None, Watcher(), workers=2)
+    assert calls == [(True, 1), (False, None), (False, None)]
 
 
 def test_time_for_jobs_by_hand():

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.commands.options import FAILED, INCOMPLETE
+from bench.commands.options import FAILED, INCOMPLETE, count, threads
 from bench.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def add(commands: Any) -> None:
     where = gate.add_mutually_exclusive_group()
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
-    gate.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    gate.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or a worker's share)")
+    gate.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: 1)")
     gate.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     gate.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
     gate.add_argument("--json", action="store_true", help="for machines")
@@ -64,8 +65,8 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.threads is not None and arguments.threads < 1:
-        raise ConfigError(f"--threads {arguments.threads} is below 1")
+    if arguments.plant and arguments.workers:
+        raise ConfigError("--plant and --workers exclude each other: a planted fault is in one process alone")
     if not arguments.plant and (arguments.only or arguments.save):
         raise ConfigError("--only and --save go with --plant: a gate that looks at less is no gate")
     if arguments.fresh is not None:
@@ -109,9 +110,9 @@ def _run(arguments: argparse.Namespace, gate: Gate, root: Path) -> None:
     from bench.gate.fresh import run_fresh
     from bench.progress import Progress
 
-    progress = Progress({}, quiet=arguments.quiet)
+    progress = Progress({}, quiet=arguments.quiet, at_once=arguments.workers or 1)
     if not arguments.plant:
-        run_fresh(gate, root, arguments.threads, progress)
+        run_fresh(gate, root, arguments.threads, progress, workers=arguments.workers)
         return
     from bench.gate.plants import fault
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.errors import ConfigError
+from bench.executors import Processes
 from bench.gate.config import Gate
 from bench.plan import Cell, Selection, cells
+from bench.remote.opening import open_executor, threads_of_a_fit
+from bench.remote.pool import Pool
 from bench.runner import Watcher, run
 from bench.store import Store
 from bench.worker import Options
@@ -15,16 +18,29 @@ AGAIN = "again"  # folder, inside that of the fresh run, with the second run of 
 BLIND = "uniform"  # the approach whose scores are known
 
 
-def run_fresh(gate: Gate, root: Path, threads: int | None, watcher: Watcher, executor: str = "process") -> None:
+def run_fresh(
+    gate: Gate,
+    root: Path,
+    threads: int | None,
+    watcher: Watcher,
+    executor: str = "process",
+    workers: int | None = None,
+) -> None:
     """Run what the gate looks at into an empty folder.
+
+    Only cells whose seeds are compared as samples run several at a time. Repeats have all the threads that those of the
+    reference had: another number of threads rounds otherwise.
 
     Raises ConfigError if the folder has records: those of older code, or of an interrupted run, would be taken for
     fresh ones.
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
-    _run([*fresh_cells(gate), *blind_cells(gate), *repeated_cells(gate)], root, threads, watcher, executor)
-    _run(repeated_cells(gate), root / AGAIN, threads, watcher, executor)
+    at_once = open_executor(executor, root, workers=workers)
+    share = threads_of_a_fit(executor, threads, workers)
+    _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, at_once)
+    for place in (root, root / AGAIN):
+        _run(repeated_cells(gate), place, threads, watcher, executor)
 
 
 def fresh_cells(gate: Gate) -> list[Cell]:
@@ -52,7 +68,9 @@ def blind_cells(gate: Gate) -> list[Cell]:
     )
 
 
-def _run(chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str) -> None:
+def _run(
+    chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str | Processes | Pool
+) -> None:
     # No fitted posterior is kept: a gate measures once, and a full disk would look like a fault.
     options = Options(root=str(root.resolve()), threads=threads, retain=False)
     run(chosen, Store(root), options, watcher, executor)

@@ -89,6 +89,7 @@ def _do(job: dict[str, Any], send: Any) -> None:
         send({"kind": "cells", "cells": jobs.plain_cells(found)})
         return
     from bench.contexts import OrphanedError
+    from bench.heap import tidying
     from bench.registry import manifests
     from bench.worker import bound_memory, work
 
@@ -104,7 +105,7 @@ def _do(job: dict[str, Any], send: Any) -> None:
         )
     jobs.check(job["expected"], jobs.here(todo[0].approach, jobs.data_folder(options)))
     try:
-        work(todo, options, send)
+        work(todo, options, tidying(send))
     except OrphanedError:
         os._exit(ORPHANED)
 

@@ -37,6 +37,7 @@ Rows = Mapping[str, NDArray[Any]]
 """Per-row numbers of one record by "DATASET/NAME"; empty where there are none."""
 
 FLOAT32 = "float32"
+SHORT = "epoch1"  # the profile that stands in for a longer one, of an approach that has no records of that
 MIN_SEEDS = 3  # float32 seeds whose spread says something
 BEYOND = 2.0  # standard deviations
 FOUR, TWO = Digits(significant=4), Digits(significant=2)
@@ -53,8 +54,8 @@ ROW_MEANS = ("predictive_entropy", "expected_entropy", "nll", "brier")
 TIMES = {"epoch_s_median": "s an epoch", "predict_draw_images_per_s": "draws x images/s"}
 SAME_MACHINE = ("cpu", "device_name", "vector_instructions", "threads")
 NO_NOISE = Gap("unknown", f"the rows tell no standard error of this metric, and there are no {MIN_SEEDS} float32 seeds")
-COLUMNS = ["approach", "precision", "data set", "metric", "float32", "there", "difference", "noise", "noise from", "n"]
-COLUMNS += ["beyond noise", "ratio"]
+COLUMNS = ["approach", "precision", "profile", "data set", "metric", "float32", "there", "difference"]
+COLUMNS += ["noise", "noise from", "n", "beyond noise", "ratio"]
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,19 @@ def precision_table(
 
     Args:
         records: of any conditions; those of the profile and device are taken.
-        profile: of the records.
+        profile: of the records; an approach without any in a precision is shown by those of `SHORT`.
         device: of the records.
         manifests: the approaches in the order of the table.
         rows_of: gives a record's per-row numbers.
     """
-    here = [record for record in records if (record["profile"], record["device"]) == (profile, device)]
-    plain = Results(select(here, profile, device), manifests)
+    lengths = tuple(dict.fromkeys((profile, SHORT)))
+    here = [record for record in records if record["profile"] in lengths and record["device"] == device]
     rows: list[list[Any]] = []
     notes: list[str] = []
     for precision in sorted({record["precision"] for record in here} - {FLOAT32}):
-        other = Results(select(here, profile, device, precision), manifests)
-        for approach in other.approaches:
-            made, said = _approach(plain, other, approach, precision, rows_of)
+        for approach, length in _longest(here, lengths, device, precision, manifests):
+            plain, other = (Results(select(here, length, device, kind), manifests) for kind in (FLOAT32, precision))
+            made, said = _approach(plain, other, approach, (precision, length), rows_of)
             rows += made
             notes += said
     brief = ""
@@ -102,19 +103,32 @@ def precision_table(
         f"there are no {MIN_SEEDS} seeds the standard error from n test rows ('rows': of a mean, 'proportion', 'ROC': "
         "of an area, n out-of-distribution images), which is less than what another seed changes. Beyond noise: over "
         f"{BEYOND:.0f} standard deviations of a difference of two such values, one time in 20 by chance alone. "
-        f"Ratio: there over float32, of times that count on one machine. Profile {profile}, {device}."
+        f"Ratio: there over float32, of times that count on one machine. Profile {profile}, where there are no such "
+        f"records {SHORT} (one epoch, fewer rows and draws); {device}."
     )
     return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes, brief)
 
 
+def _longest(
+    records: Sequence[Record], lengths: Sequence[str], device: str, precision: str, manifests: Mapping[str, Manifest]
+) -> list[tuple[str, str]]:
+    """Return every approach with records in a precision, and the first profile that has them."""
+    found: dict[str, str] = {}
+    for length in lengths:
+        results = Results(select(records, length, device, precision), manifests)
+        for approach in results.approaches:
+            if results.cell(approach, "published", "common"):
+                found.setdefault(approach, length)
+    order = list(manifests)
+    return sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+
+
 def _approach(
-    plain: Results, other: Results, approach: str, precision: str, rows_of: Callable[[Record], Rows]
+    plain: Results, other: Results, approach: str, conditions: tuple[str, str], rows_of: Callable[[Record], Rows]
 ) -> tuple[list[list[Any]], list[str]]:
-    """Return an approach's lines and notes."""
+    """Return an approach's lines and notes; conditions: the other precision, and the profile of both."""
     found = other.cell(approach, "published", "common")
-    if not found:
-        return [], []
-    name = f"{approach}, {precision}"
+    name = f"{approach}, {', '.join(conditions)}"
     done = {record["seed"]: record for record in found if record["outcome"] == "done"}
     if not done:
         return [], [f"{name}: {found[0]['outcome']}, {found[0]['reason']}."]
@@ -124,7 +138,7 @@ def _approach(
         return [], [f"{name}: no float32 record of seed {', '.join(map(str, sorted(done)))} to compare with."]
     rows = rows_of(pairs[0][0])
     lines = [
-        [approach, precision, *_metric_line(key, pairs, list(plains.values()), rows)]
+        [approach, *conditions, *_metric_line(key, pairs, list(plains.values()), rows)]
         for key in sorted(pairs[0][0]["metrics"], key=_place)
         if all(_number(record, key) is not None for pair in pairs for record in pair)
     ]
@@ -134,7 +148,7 @@ def _approach(
         f"{name}: {beyond.count('yes')} of {len(beyond) - beyond.count('unknown')} metrics with a known noise are "
         f"beyond it; {len(pairs)} seed(s), products by {' / '.join(products)}."
     )
-    return lines + [[approach, precision, *_time_line(key, pairs)] for key in TIMES], [note]
+    return lines + [[approach, *conditions, *_time_line(key, pairs)] for key in TIMES], [note]
 
 
 def _place(key: str) -> tuple[bool, str]:
