@@ -9,7 +9,7 @@ from bench.canonical import digest
 from bench.plan import Cell
 from bench.store import Store
 
-LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit: its checkpoint is in memory thrice, and a run stays under 2 GiB
+LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit: its checkpoint is in memory thrice; alone it stays under 2 GiB
 
 
 def arrange(cells: Sequence[Cell], store: Store) -> list[list[Cell]]:

@@ -52,6 +52,7 @@ class Fitting:
         self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
+        self.at_once = 1  # fits on this machine, this one and those beside it
         self._store, self._checkpoint, self._send = store, checkpoint, send
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}

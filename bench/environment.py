@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @cache
@@ -69,6 +70,11 @@ def source_hash(files: list[Path]) -> str:
 def harness_hash() -> str:
     """Return the SHA-256 over this package's own source, the approaches' not among it."""
     return source_hash(sorted(Path(__file__).resolve().parent.rglob("*.py")))
+
+
+def thread_variables(threads: int | None) -> dict[str, str]:
+    """Return what tells a framework that is imported from here on how many threads it has; {} where it is to choose."""
+    return dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {}
 
 
 def load_average() -> float:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from bench.environment import thread_variables
 from bench.errors import OutOfTime, WorkerCrashed, unknown_name
 from bench.plan import Cell
 from bench.remote.child import in_child
@@ -27,6 +28,9 @@ POLL_S = 0.5
 GRACE_S = 10.0
 
 Events = Generator[dict[str, Any], None, None]
+
+# Starting a process asks after all others, and of two threads that ask after one that has ended, one is told wrongly.
+_ASKING = threading.Lock()
 
 
 class Processes:
@@ -74,7 +78,7 @@ def run_group(
         yield from run_on(executor, cells, options, python, time_limit_s)
         return
     if python:
-        yield from in_child(python, work_job(cells, options), time_limit_s)
+        yield from in_child(python, work_job(cells, options), time_limit_s, thread_variables(options.threads))
         return
     if executor == "inline":
         events: list[dict[str, Any]] = []
@@ -101,7 +105,8 @@ def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | N
     context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=child, args=(list(cells), options, sender), daemon=True)
-    process.start()
+    with _ASKING:
+        process.start()
     sender.close()
     deadline = time.monotonic() + time_limit_s if time_limit_s else None
     try:
@@ -116,7 +121,8 @@ def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | N
             try:
                 event = receiver.recv()
             except EOFError:
-                process.join(GRACE_S)
+                with _ASKING:
+                    process.join(GRACE_S)
                 raise WorkerCrashed(_how_it_ended(process.exitcode)) from None
             if event["kind"] == "end":
                 return

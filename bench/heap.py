@@ -22,8 +22,9 @@ EVERY_S = 2.0  # between epochs that are followed by tidying
 def tidying(send: Send) -> Send:
     """Return `send` that tidies up after it has told of an epoch's end, or that measuring begins.
 
-    Neither is on a fit's clock. What is there already, a server's imports, is never looked at again, so that a
-    collection is fast and pages shared with that server stay shared: for processes that do one fit and end.
+    Neither is in the seconds of an epoch, though the first is in a fit's whole time. What is there already, a server's
+    imports, is never looked at again, so that a collection is fast and pages shared with that server stay shared: for
+    processes that do one fit and end.
     """
     gc.freeze()
     last = time.monotonic()

@@ -236,7 +236,7 @@ def estimate(
 
 def time_for(jobs: Sequence[float], at_once: int) -> float:
     """Return the seconds that jobs take of which so many run at a time, each begun in turn as soon as there is room."""
-    ends = [0.0] * at_once
+    ends = [0.0] * max(1, min(at_once, len(jobs)))
     for seconds in jobs:
         heapq.heapreplace(ends, ends[0] + seconds)
     return max(ends)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -105,15 +105,16 @@ def run(
         ended = _one_by_one(queue, attempt)
     else:
         ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
-    for found in ended:
-        results.update({result.cell.identity: result for result in found})
+    with contextlib.closing(ended):  # whatever is raised here, nothing goes on in a thread
+        for found in ended:
+            results.update({result.cell.identity: result for result in found})
     watcher.finish()
     return [results[cell.identity] for cell in cells]
 
 
 def _one_by_one(
     queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
-) -> Iterator[list[Result]]:
+) -> Generator[list[Result], None, None]:
     while queue:
         group = queue.pop(0)
         found = attempt(group)

@@ -50,6 +50,7 @@ class Options:
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
     renew: bool = False  # train again what older code trained
     memory_mib: float | None = None  # most address space of a worker
+    at_once: int = 1  # fits on this machine, this one and those beside it
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
@@ -97,6 +98,7 @@ def fit(
         todo = [cells[place] for place in places]
         checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
         fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send, options.checkpoint_every_s)
+        fitting.at_once = options.at_once
         fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
         if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
@@ -211,6 +213,8 @@ def _why_timings_do_not_count(fitting: Fitting, cell: Cell, load: str) -> str:
     others = len(fitting.contexts) - 1
     if others:
         reasons.append(f"trained together with {others} other seed{'s' if others > 1 else ''}")
+    if fitting.at_once > 1:
+        reasons.append(f"{fitting.at_once} fits at a time")
     if fitting.resumed:
         reasons.append("the fit was interrupted and resumed")
     steps = profile(cell.profile).steps_per_epoch
@@ -404,6 +408,7 @@ def bound_memory(options: Options) -> None:
 def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
     """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
     os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
+    os.environ.update(environment.thread_variables(options.threads))
     locks.die_with_parent()
     bound_memory(options)
     try:

@@ -120,7 +120,8 @@ def test_an_unreadable_file_is_never_green(tmp_path, capsys):
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "no folder"),
         (["--fresh", ".", "--plant", "kl-scale"], "runs anew"),
-        (["--plant", "kl-scale", "--workers", "2"], "exclude each other"),
+        (["--plant", "kl-scale", "--workers", "2"], "own fresh run"),
+        (["--power", "--workers", "2"], "own fresh run"),
         (["--power", "--effects", "not-there.csv"], "--save makes them"),
     ],
 )

@@ -74,3 +74,25 @@ def test_a_record_made_beside_other_work_says_so(tmp_path, monkeypatch):
     timings = Store(tmp_path).all_records()[0][0]["timings"]
     assert not timings["valid"]
     assert timings["reason"].endswith(f"; {load.REASON}")
+
+
+@pytest.mark.parametrize(
+    ("training", "measuring", "expected"),
+    [
+        ("", "", ""),
+        ("", load.REASON, load.REASON),
+        (load.REASON, "", load.REASON),
+        (load.REASON, load.REASON, load.REASON),
+        ("resumed", load.REASON, f"resumed; {load.REASON}"),
+    ],
+)
+def test_times_count_where_nothing_else_worked_while_training_or_measuring(
+    training, measuring, expected, tmp_path, monkeypatch
+):
+    (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
+    found = []
+    monkeypatch.setattr(worker, "_why_timings_do_not_count", lambda *of_a_fit: training)
+    monkeypatch.setattr(OtherLoad, "reason", lambda self: found.append(1) or (measuring if len(found) == 2 else ""))
+    worker.work([cell], worker.Options(str(tmp_path)), lambda event: None)
+    timings = Store(tmp_path).all_records()[0][0]["timings"]
+    assert (timings["reason"], timings["valid"]) == (expected, not expected)

@@ -180,6 +180,18 @@ def test_one_epoch_stands_in_where_there_is_no_full_run():
     assert shown == [("mlp", "full", 0.9), ("linear_bbb", "epoch1", 0.7)]
 
 
+def test_a_full_run_without_numbers_does_not_hide_one_epoch():
+    ended = made(precision="bf16", outcome="out-of-time", reason="not finished")
+    pair = [made(precision=name, profile="epoch1", metrics={"mnist/accuracy": 0.5}) for name in ("float32", "bf16")]
+    assert list(table(made(), ended, *pair).frame["profile"]) == ["epoch1"] * 3  # accuracy and two times
+    assert table(made(), ended).notes == ("mlp, bf16, full: out-of-time, not finished.",)
+
+
+def test_a_shorter_profile_is_not_shown_by_a_longer_one():
+    pair = [made(precision=name, profile="epoch1", metrics={"mnist/accuracy": 0.5}) for name in ("float32", "bf16")]
+    assert precision_table(pair, "smoke", "cpu", manifests(), lambda _: {}).frame.empty
+
+
 def test_without_records_it_says_how_to_make_them():
     found = table(made(metrics={"mnist/accuracy": 0.9}))
     assert found.frame.empty

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bench import plugins, worker
 from bench.cli import main
-from bench.errors import WorkerCrashed
+from bench.errors import ConfigError, WorkerCrashed
 from bench.executors import Processes
 from bench.faults import processes
 from bench.gate import fresh
@@ -21,6 +24,7 @@ from bench.runner import run
 from bench.store import Store
 from bench.worker import Options
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 SMOKE = cells(Selection(approaches=("mlp", "toy_mlp"), profile="smoke"))
 
 
@@ -62,6 +66,7 @@ def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
     assert max(event["fits"] for event in watcher.events if event["kind"] == "fleet") == 2
 
 
+@needs_proc
 def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
     killed = []
 
@@ -78,6 +83,7 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
     assert all("SIGKILL" in result.reason for result in failed)
 
 
+@needs_proc
 def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp_path):
     def act(event):
         if event["kind"] == "epoch":
@@ -96,6 +102,7 @@ INTERRUPTIBLE = (  # a shell that runs something in the background has it ignore
 )
 
 
+@needs_proc
 def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
     chosen = ["mlp", "--protocol", "common", "--workers", "2", "--results", str(tmp_path), "--quiet"]
     with subprocess.Popen(
@@ -112,6 +119,7 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         at_work = processes.workers(process.pid)
+        assert len(at_work) == 2
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 130, said
@@ -138,6 +146,7 @@ def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
     ("name", "threads", "workers", "expected"),
     [
         ("process", None, None, None),  # one fit at a time has all cores
+        ("process", None, 1, None),
         ("process", None, 2, 4),
         ("process", None, 3, 2),
         ("process", None, 99, 1),
@@ -146,7 +155,7 @@ def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
     ],
 )
 def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
-    monkeypatch.setattr(opening, "cores", lambda: 8)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
     assert opening.threads_of_a_fit(name, threads, workers) == expected
 
 
@@ -158,7 +167,7 @@ def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path
         calls.append((isinstance(executor, Processes), options.threads))
 
     monkeypatch.setattr(fresh, "run", note)
-    monkeypatch.setattr(opening, "cores", lambda: 2)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     fresh.run_fresh(load_gate(GATE), tmp_path, None, Watcher(), workers=2)
     assert calls == [(True, 1), (False, None), (False, None)]
 
@@ -170,6 +179,29 @@ def test_time_for_jobs_by_hand():
     assert time_for([5, 3, 4, 2], 1) == 14
     assert time_for([5, 3], 9) == 5
     assert time_for([], 2) == 0
+    assert time_for([5, 3], 10**12) == 5
+
+
+def test_times_of_fits_at_a_time_do_not_count(tmp_path):
+    """Also where nothing else happens to work: half of the cores are no measure of the whole."""
+    (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
+    worker.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
+    assert "2 fits at a time" in Store(tmp_path).all_records()[0][0]["timings"]["reason"]
+
+
+def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
+    """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
+    heard = []
+    monkeypatch.setattr(worker, "work", lambda cells, options, send: heard.append(os.environ["OMP_NUM_THREADS"]))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", plugins.VARIABLE):
+        monkeypatch.setenv(name, "")
+    worker.child(SMOKE[:1], Options(str(tmp_path), threads=3), SimpleNamespace(send=lambda event: None))
+    assert heard == ["3"]
+
+
+def test_one_gpu_is_not_shared(tmp_path):
+    with pytest.raises(ConfigError, match="--executor dask gives each fit its own GPU"):
+        opening.open_executor("process", tmp_path, "cuda", workers=2)
 
 
 def test_a_plan_for_two_at_a_time(tmp_path, capsys):

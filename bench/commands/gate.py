@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
     gate.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or a worker's share)")
-    gate.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: 1)")
+    gate.add_argument("--workers", type=count, metavar="N", help="fits at a time, but for the repeats (default: 1)")
     gate.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     gate.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
     gate.add_argument("--json", action="store_true", help="for machines")
@@ -65,8 +65,10 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.plant and arguments.workers:
-        raise ConfigError("--plant and --workers exclude each other: a planted fault is in one process alone")
+    if arguments.workers and (arguments.plant or arguments.fresh or arguments.power):
+        raise ConfigError(
+            "--workers is for a gate's own fresh run: a planted fault is in one process, the rest run none"
+        )
     if not arguments.plant and (arguments.only or arguments.save):
         raise ConfigError("--only and --save go with --plant: a gate that looks at less is no gate")
     if arguments.fresh is not None:
@@ -110,7 +112,7 @@ def _run(arguments: argparse.Namespace, gate: Gate, root: Path) -> None:
     from bench.gate.fresh import run_fresh
     from bench.progress import Progress
 
-    progress = Progress({}, quiet=arguments.quiet, at_once=arguments.workers or 1)
+    progress = Progress({}, quiet=arguments.quiet)
     if not arguments.plant:
         run_fresh(gate, root, arguments.threads, progress, workers=arguments.workers)
         return

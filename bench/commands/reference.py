@@ -46,7 +46,7 @@ def _reference(arguments: argparse.Namespace) -> int:
         if not arguments.run:
             lines += _lines(name, chosen, left)
         elif left:
-            print(f"stage {name}: {_how_long(left)}", file=sys.stderr)
+            print(f"stage {name}: {_how_long(left, arguments.workers or 1)}", file=sys.stderr)
             code = train([cell for recipe in left for cell in recipe.cells], arguments) or code
     if arguments.run:
         return code
@@ -59,12 +59,14 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     from bench.commands.run import estimates
     from bench.plan import Selection
     from bench.reference import STAGES, cells_of_stage, in_cost_order
+    from bench.remote.opening import threads_of_a_fit
     from bench.runner import existing, is_final
 
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
     to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
-    costs = estimates(to_do, store.all_records()[0], arguments.threads) if to_do else {}
+    a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
+    costs = estimates(to_do, store.all_records()[0], a_fits_threads) if to_do else {}
     return chosen, in_cost_order(to_do, costs)
 
 
@@ -94,10 +96,10 @@ def _sum(left: list[Recipe]) -> float | None:
     return None if None in known else sum(seconds for seconds in known if seconds is not None)
 
 
-def _how_long(left: list[Recipe]) -> str:
+def _how_long(left: list[Recipe], at_once: int) -> str:
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     unknown = len(left) - len(known)
-    text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known))}"
+    text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known) / at_once)}"
     return f"{text}, and {unknown} recipes of unknown length" if unknown else text
 
 

@@ -29,7 +29,11 @@ def add(commands: Any) -> None:
     """Declare the commands of this file."""
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
-    run.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or with --workers a share)")
+    run.add_argument(
+        "--threads",
+        type=threads,
+        help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
+    )
     run.add_argument(
         "--executor",
         default="process",
@@ -100,6 +104,7 @@ def _run(arguments: argparse.Namespace) -> int:
         interpreters=interpreters(arguments.interpreter),
         checkpoint_every_s=arguments.checkpoint_every,
         memory_mib=arguments.memory_limit,
+        at_once=arguments.workers or 1,
     )
     executor = open_executor(
         arguments.executor,
@@ -116,7 +121,8 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
         finally:
-            watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
+            if isinstance(watcher, Progress):
+                watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
     is_complete = all(result.outcome == "done" for result in results)

@@ -46,8 +46,10 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
         root=str(arguments.results.resolve()),
         data_dir=str(data_dir.resolve()) if data_dir else None,
         threads=a_fits_threads,
+        at_once=arguments.workers or 1,
     )
     costs = estimates(chosen, records, a_fits_threads)
+    del records  # a hundred MiB that the run has no use for
     progress = Progress(costs, quiet=arguments.quiet, at_once=arguments.workers or 1)
     results = run(chosen, store, options, progress, executor, arguments.time_limit)
     for problem in problems:

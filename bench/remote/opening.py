@@ -34,7 +34,7 @@ def open_executor(
     Args:
         name: one of NAMES.
         results: the folder that the records go to; jobs of Slurm have one beside it.
-        device: of the cells; other than cpu, each fit has a GPU of its own.
+        device: of the cells; other than cpu, each fit of a pool has a GPU of its own.
         threads: of a fit.
         workers: fits at a time; None for one in a process, and for as many as a pool has room for.
         slurm: parameters of the jobs, NAME=VALUE.
@@ -47,6 +47,10 @@ def open_executor(
         raise ConfigError(f"--slurm is for the executors {', '.join(SLURM)}, not for '{name}'")
     if name == "inline" and workers is not None:
         raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
+    if name in EXECUTORS and gpu and (workers or 1) > 1:
+        raise ConfigError(
+            f"--workers {workers} would share device {device}; --executor dask gives each fit its own GPU"
+        )
     if name in EXECUTORS:
         return name if workers is None else Processes(workers)
     if name == "dask":
@@ -66,9 +70,11 @@ def open_executor(
 
 
 def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
-    """Return the threads that a fit gets: those asked for, else its share of this machine's cores; None for all."""
-    if threads is None and name == "process" and workers is not None:
-        return max(1, cores() // workers)
+    """Return the threads that a fit gets: those asked for, else its share of what one fit has alone; None for all."""
+    if threads is None and name == "process" and (workers or 1) > 1:
+        import torch
+
+        return max(1, torch.get_num_threads() // (workers or 1))
     return threads
 
 

@@ -91,7 +91,7 @@ def run_queue(
     queue: list[Group],
     attempt: Callable[[Group], Found | None],
     tell: Callable[[dict[str, Any]], object],
-) -> Iterator[Found]:
+) -> Generator[Found, None, None]:
     """Call `attempt` for every group, as many at a time as the pool takes, and yield what it returns as it comes.
 
     Args:

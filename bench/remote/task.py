@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.environment import thread_variables
 from bench.errors import OutOfTime, StoreError, WorkerCrashed
 from bench.remote.child import in_child
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 FOLDERS = ("records", "fits")
 
 
@@ -54,8 +54,7 @@ def do_task(
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
         _unpack(Path(root), task["files"])
         job = {**task["job"], "options": {**task["job"]["options"], "root": root}}
-        threads = job["options"]["threads"]
-        environ = dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {}
+        environ = thread_variables(job["options"]["threads"])
         events = in_child(task["python"] or sys.executable, job, task["limit_s"], environ)
         try:
             for event in events:

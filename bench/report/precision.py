@@ -37,7 +37,7 @@ Rows = Mapping[str, NDArray[Any]]
 """Per-row numbers of one record by "DATASET/NAME"; empty where there are none."""
 
 FLOAT32 = "float32"
-SHORT = "epoch1"  # the profile that stands in for a longer one, of an approach that has no records of that
+LONG, SHORT = "full", "epoch1"  # the second stands in for the first where an approach has no pairs of that
 MIN_SEEDS = 3  # float32 seeds whose spread says something
 BEYOND = 2.0  # standard deviations
 FOUR, TWO = Digits(significant=4), Digits(significant=2)
@@ -78,12 +78,12 @@ def precision_table(
 
     Args:
         records: of any conditions; those of the profile and device are taken.
-        profile: of the records; an approach without any in a precision is shown by those of `SHORT`.
+        profile: of the records; of `LONG`, an approach without a pair in a precision is shown by those of `SHORT`.
         device: of the records.
         manifests: the approaches in the order of the table.
         rows_of: gives a record's per-row numbers.
     """
-    lengths = tuple(dict.fromkeys((profile, SHORT)))
+    lengths = (profile, SHORT) if profile == LONG else (profile,)
     here = [record for record in records if record["profile"] in lengths and record["device"] == device]
     rows: list[list[Any]] = []
     notes: list[str] = []
@@ -103,8 +103,9 @@ def precision_table(
         f"there are no {MIN_SEEDS} seeds the standard error from n test rows ('rows': of a mean, 'proportion', 'ROC': "
         "of an area, n out-of-distribution images), which is less than what another seed changes. Beyond noise: over "
         f"{BEYOND:.0f} standard deviations of a difference of two such values, one time in 20 by chance alone. "
-        f"Ratio: there over float32, of times that count on one machine. Profile {profile}, where there are no such "
-        f"records {SHORT} (one epoch, fewer rows and draws); {device}."
+        f"Ratio: there over float32, of times that count on one machine. Profile {profile}"
+        + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
+        + f"; {device}."
     )
     return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes, brief)
 
@@ -112,15 +113,25 @@ def precision_table(
 def _longest(
     records: Sequence[Record], lengths: Sequence[str], device: str, precision: str, manifests: Mapping[str, Manifest]
 ) -> list[tuple[str, str]]:
-    """Return every approach with records in a precision, and the first profile that has them."""
+    """Return every approach with records in a precision, and the first profile with pairs, or else with records."""
     found: dict[str, str] = {}
+    paired = set()
     for length in lengths:
-        results = Results(select(records, length, device, precision), manifests)
-        for approach in results.approaches:
-            if results.cell(approach, "published", "common"):
+        plain, other = (Results(select(records, length, device, kind), manifests) for kind in (FLOAT32, precision))
+        for approach in other.approaches:
+            if approach not in paired and _done(plain, approach).keys() & _done(other, approach).keys():
+                paired.add(approach)
+                found[approach] = length
+            elif other.cell(approach, "published", "common"):
                 found.setdefault(approach, length)
     order = list(manifests)
     return sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+
+
+def _done(results: Results, approach: str) -> dict[int, Record]:
+    """Return the records of published x common with numbers, by seed."""
+    found = results.cell(approach, "published", "common")
+    return {record["seed"]: record for record in found if record["outcome"] == "done"}
 
 
 def _approach(
@@ -129,10 +140,10 @@ def _approach(
     """Return an approach's lines and notes; conditions: the other precision, and the profile of both."""
     found = other.cell(approach, "published", "common")
     name = f"{approach}, {', '.join(conditions)}"
-    done = {record["seed"]: record for record in found if record["outcome"] == "done"}
+    done = _done(other, approach)
     if not done:
         return [], [f"{name}: {found[0]['outcome']}, {found[0]['reason']}."]
-    plains = {r["seed"]: r for r in plain.cell(approach, "published", "common") if r["outcome"] == "done"}
+    plains = _done(plain, approach)
     pairs = [(plains[seed], done[seed]) for seed in sorted(done) if seed in plains]
     if not pairs:
         return [], [f"{name}: no float32 record of seed {', '.join(map(str, sorted(done)))} to compare with."]
