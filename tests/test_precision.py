@@ -260,8 +260,8 @@ def test_tables_of_two_precisions_are_apart(tmp_path, capsys):
     assert shown["float32"] != shown["bf16"]
     assert main(["table", "precision", *choice, "--format", "csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (nll,) = [line for line in lines if line.startswith("mlp,bf16,mnist,nll,")]
-    values = [float(value) for value in nll.split(",")[4:11:3]]
+    (nll,) = [line for line in lines if line.startswith("mlp,bf16,smoke,mnist,nll,")]
+    values = [float(value) for value in nll.split(",")[5:12:3]]
     assert math.isclose(values[2], values[1] - values[0])
     for precision, value in zip(("float32", "bf16"), values[:2], strict=True):
         assert str(value) in shown[precision]
