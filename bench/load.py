@@ -42,8 +42,8 @@ class OtherLoad:
         return REASON if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else ""
 
 
-def _others_s() -> float | None:
-    """Return the seconds, over all cores, that others have worked since the machine started; None if not known."""
+def machine_worked_s() -> float | None:
+    """Return the seconds, over all cores, that all have worked since the machine started; None if not known."""
     try:
         ticks = [int(text) for text in _COUNT.read_text().split("\n", 1)[0].split()[1 : _FIELDS + 1]]
     except (OSError, ValueError):
@@ -51,7 +51,13 @@ def _others_s() -> float | None:
     if len(ticks) < _FIELDS:
         return None
     worked = sum(ticks) - sum(ticks[field] for field in _IDLE)
-    return worked / os.sysconf("SC_CLK_TCK") - _own_s()
+    return worked / os.sysconf("SC_CLK_TCK")
+
+
+def _others_s() -> float | None:
+    """Return the same of all others."""
+    worked = machine_worked_s()
+    return None if worked is None else worked - _own_s()
 
 
 def _own_s() -> float:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import platform
 import subprocess
 import sys
 import weakref
@@ -65,11 +66,10 @@ print(json.dumps([full, freed, memory_mib("VmRSS")]))
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's malloc_trim")
 def test_the_system_gets_what_lies_between_pieces_in_use():
     root = Path(__file__).resolve().parents[1]
     said = subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True, cwd=root)
     full, freed, tidied = json.loads(said.stdout)
-    if freed < full - 100:
-        pytest.skip("this C library gives it back by itself")
+    assert freed > full - 50  # glibc by itself keeps what lies below a piece in use
     assert tidied < full - 150

@@ -38,6 +38,26 @@ def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
     return 0.0
 
 
+def proportional_mib(pid: int) -> float:
+    """Return MiB of a process, its share of a page that several have (proportional set size); 0 if it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return 0.0
+
+
+def worked_s(pid: int) -> float:
+    """Return the processor seconds of a process, without its children's; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime: proc(5)
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that still live."""
     found = []
@@ -53,6 +73,14 @@ def children(pid: int) -> list[int]:
 def workers(pid: int) -> list[int]:
     """Return the workers of a run: the children of its fork server."""
     return [worker for server in children(pid) for worker in children(server)]
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants that still live."""
+    found = [pid]
+    for member in found:
+        found += children(member)
+    return found
 
 
 def is_alive(pid: int) -> bool:
