@@ -43,7 +43,7 @@ class OtherLoad:
 
 
 def machine_worked_s() -> float | None:
-    """Return the seconds, over all cores, that all have worked since the machine started; None if not known."""
+    """Return the seconds, over all cores, that the machine has worked since it started; None if not known."""
     try:
         ticks = [int(text) for text in _COUNT.read_text().split("\n", 1)[0].split()[1 : _FIELDS + 1]]
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def machine_worked_s() -> float | None:
 
 
 def _others_s() -> float | None:
-    """Return the same of all others."""
+    """Return the seconds that other processes have worked since the machine started; None if not known."""
     worked = machine_worked_s()
     return None if worked is None else worked - _own_s()
 

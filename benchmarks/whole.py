@@ -3,32 +3,34 @@
 Runs `plan` and then `run`, as a user does, in a folder of NEW for each part. What is measured already is not measured
 again, so that the parts may be run on different days. Writes results/tables/whole. Needs Linux and, for an hour and a
 half, a quiet machine.
+
+Imports no framework, and what makes tables at the end only: pages that the run shares with this process would count for
+less in its memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from bench import environment
-from bench.commands.options import count
+from bench.commands.options import INTERRUPTED, count
 from bench.errors import BenchError, ConfigError, unknown_name
-from bench.faults.processes import PACKAGE, check_system, family, proportional_mib, worked_s
-from bench.load import machine_worked_s
-from bench.report.cells import THREE, WHOLE, Digits, Number, Table, make_table
-from bench.report.files import write_tables
-from bench.report.records import origin
-from bench.report.render import render
-from bench.timing import matmul_rate
+from bench.faults.processes import check_system, family, proportional_mib, worked_s
+from bench.load import OTHERS_MARGIN, machine_worked_s
+from bench.sealed import check_writable, read_json, write_atomically
+from bench.store import Store
+
+if TYPE_CHECKING:
+    from bench.report.cells import Table
 
 
 @dataclass(frozen=True)
@@ -47,26 +49,29 @@ PARTS = {
 LIMIT_GIB = 2.0
 LIMIT_PLAN = 0.3
 EVERY_S = 3.0  # between looks at the processes
-FOUND = "whole.json"
-TWO = Digits(decimals=2)
+RATE = (  # in a process of its own: measured once in a process, and needs a framework
+    "import torch; from bench.timing import matmul_rate;"
+    "print(matmul_rate(torch.device('cpu'), torch.get_num_threads()))"
+)
 COLUMNS = (
     "what",
     "cells",
     "fits at a time",
     "took, min",
-    "limit, min",
+    "at most, min",
     "plan said, min",
-    "most memory, GiB",
-    "limit, GiB",
+    "memory, GiB",
+    "at most, GiB",
     "cores that others used",
     "products, Gflop/s",
-    "missed",
+    "beyond its limit",
 )
 CAPTION = (
-    "One seed, from an empty results folder. Memory: of all processes of the run together, a page that several share "
-    f"counted once (proportional set size), looked at every {EVERY_S:.0f} s. Cores that others used: work of other "
-    "processes on the machine, mean over the run. Products: what all cores reach with one large matrix product before "
-    f"it begins. The plan may be off by {LIMIT_PLAN:.0%}."
+    "One seed, from an empty results folder. Memory: the most that all processes of the run had together, a page that "
+    f"several of them share counted once (proportional set size), read every {EVERY_S:.0f} s. Cores that others used: "
+    "work of other processes on the machine, mean over the run. Products: what all cores reach with one large matrix "
+    "product before the run begins. The limits are our own, for two cores; what `plan` said may be off by "
+    f"{100 * LIMIT_PLAN:.0f} %."
 )
 
 
@@ -82,100 +87,141 @@ def main() -> None:
         _measure(given)
     except BenchError as error:
         parser.error(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; a run that goes on is no whole one: remove its folder to measure it anew\n")
+        sys.exit(INTERRUPTED)
 
 
 def _measure(given: argparse.Namespace) -> None:
-    check_system()
     for name in given.parts:
         if name not in PARTS:
             raise unknown_name("part", name, PARTS)
-    for name in given.parts or PARTS:
-        folder = given.new / name
-        if not (folder / FOUND).exists():
-            found = part(PARTS[name], folder, given.workers)
-            (folder / FOUND).write_text(json.dumps(found, indent=1) + "\n")
-    made = table({name: json.loads(path.read_text()) for name in PARTS if (path := given.new / name / FOUND).exists()})
+    _check_machine()
+    check_writable(given.results / "tables")
+    to_do = [name for name in given.parts or PARTS if not _file(given.new, name, given.workers).exists()]
+    for name in to_do:
+        _check_empty(_file(given.new, name, given.workers).with_suffix(""))
+    for name in to_do:
+        file = _file(given.new, name, given.workers)
+        found = measure(name, file.with_suffix(""), given.workers)
+        write_atomically(file, json.dumps(found, indent=1).encode())
+    files = [file for name in PARTS for file in sorted(given.new.glob(f"{name}-*.json"))]
+    made = table([read_json(file, "measurement") for file in files])
+    from bench.report.files import write_tables
+    from bench.report.render import render
+
     write_tables({made.name: made}, given.results / "tables")
     sys.stdout.write(f"{render(made)}\n")
 
 
-def part(which: Part, folder: Path, workers: int) -> dict[str, Any]:
-    """Plan and run a part; raises ConfigError where the folder is not empty, BenchError where the run fails."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(
-            f"{folder} is not empty, and a run that was begun does not measure a whole one; name a new one"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    arguments = [*which.arguments, "--seeds", "0,", "--workers", str(workers), "--results", str(folder.resolve())]
-    plan = _bench(["plan", *arguments, "--json"], subprocess.PIPE)
-    planned = json.loads(plan.communicate()[0])
-    rate = matmul_rate(torch.device("cpu"), torch.get_num_threads())
-    made = environment.describe(torch.get_num_threads())
+def _file(new: Path, name: str, workers: int) -> Path:
+    """Return where a part's measurement is kept; without its ending, the folder of its run."""
+    return new / f"{name}-{workers}.json"
+
+
+def _check_machine() -> None:
+    check_system()
+    if not proportional_mib(os.getpid()) or machine_worked_s() is None:
+        raise ConfigError("this system does not say what processes share (smaps_rollup) or what all work (/proc/stat)")
+
+
+def _check_empty(folder: Path) -> None:
+    check_writable(folder)
+    if any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty, and a run that goes on is no whole one; remove it")
+
+
+def measure(name: str, folder: Path, workers: int) -> dict[str, Any]:
+    """Plan and run a part in an empty folder; raises ConfigError where a cell cannot run, BenchError if one fails."""
+    arguments = [*PARTS[name].arguments, "--workers", str(workers), "--results", str(folder)]
+    planned = json.loads(_output(["-m", "bench", "plan", *arguments, "--json"]))
+    cannot = [row["cell"] for row in planned["cells"] if row["state"] == "cannot run here"]
+    if cannot or planned["cells_of_unknown_length"]:
+        raise ConfigError(f"{cannot[0] if cannot else 'a cell without known length'} would not be measured; see `plan`")
+    rate = float(_output(["-c", RATE]))
     start, machine_s = time.monotonic(), machine_worked_s() or 0.0
-    with _bench(["run", *arguments], subprocess.DEVNULL) as process:
-        most_mib, own_s = watch(process)
-    elapsed_s, machine_s = time.monotonic() - start, (machine_worked_s() or 0.0) - machine_s
+    with subprocess.Popen([sys.executable, "-m", "bench", "run", *arguments], stdout=subprocess.DEVNULL) as process:
+        memory_mib, ours_s = watch(process)
+    elapsed_s = time.monotonic() - start
     if process.returncode:
         raise BenchError(f"the run in {folder} ended with exit code {process.returncode}")
+    others_s = (machine_worked_s() or 0.0) - machine_s - ours_s
+    records = Store(folder).all_records()[0]
     return {
-        "cells": len(planned["cells"]),
+        "part": name,
+        "cells": len(records),
         "workers": workers,
         "elapsed_s": elapsed_s,
         "planned_s": planned["expected_s"],
-        "memory_mib": most_mib,
-        "others_cores": max(0.0, machine_s - own_s) / elapsed_s,
+        "memory_mib": memory_mib,
+        "others_cores": max(0.0, others_s) / elapsed_s,
         "matmul_rate": rate,
-        "provenance": made,
+        "provenance": [record["provenance"] for record in records],
     }
 
 
-def _bench(arguments: Sequence[str], output: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "bench", *arguments], stdout=output, text=True, cwd=PACKAGE)
+def _output(arguments: Sequence[str]) -> str:
+    found = subprocess.run([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    if found.returncode:
+        raise BenchError(f"python {' '.join(arguments)} ended with exit code {found.returncode}")
+    return found.stdout
 
 
-def watch(process: subprocess.Popen[str], every_s: float = EVERY_S) -> tuple[float, float]:
-    """Wait for a process; return the most MiB of it and its descendants together, and the seconds that all worked."""
-    most_mib, seconds = 0.0, {}
-    while True:
-        alive = family(process.pid)
-        most_mib = max(most_mib, sum(map(proportional_mib, alive)))
-        seconds.update({pid: worked_s(pid) for pid in alive})
-        try:
+def watch(process: subprocess.Popen[bytes], every_s: float = EVERY_S) -> tuple[float, float]:
+    """Wait for a process; return the most MiB of it and its descendants together, and the seconds that we all worked.
+
+    Those seconds are of this process too. A parent is read before its children: who ends meanwhile is missed once, by
+    the largest of all looks made good, and never counted twice.
+    """
+    before_s = worked_s(os.getpid())
+    memory_mib, seconds = 0.0, 0.0
+    while process.returncode is None:
+        run = family(process.pid)
+        seconds = max(seconds, sum(map(worked_s, [os.getpid(), *run])) - before_s)
+        memory_mib = max(memory_mib, sum(map(proportional_mib, run)))
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(every_s)
-            return most_mib, sum(seconds.values())
-        except subprocess.TimeoutExpired:
-            pass
+    return memory_mib, max(seconds, worked_s(os.getpid()) - before_s)
 
 
-def missed(found: Mapping[str, Any], limit_min: float) -> str:
-    """Return which limits a part is beyond."""
-    beyond = {
-        "time": found["elapsed_s"] > 60 * limit_min,
+def beyond(found: Mapping[str, Any]) -> str:
+    """Return which limits a measurement is beyond."""
+    wrong = {
+        "time": found["elapsed_s"] > 60 * PARTS[found["part"]].limit_min,
         "memory": found["memory_mib"] > 1024 * LIMIT_GIB,
         "plan": abs(found["planned_s"] - found["elapsed_s"]) > LIMIT_PLAN * found["elapsed_s"],
     }
-    return ", ".join(name for name in beyond if beyond[name]) or "none"
+    return ", ".join(name for name in wrong if wrong[name]) or "none"
 
 
-def table(parts: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the table of what `part` found, by the names of `PARTS`."""
+def table(measured: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table of what `measure` found."""
+    from bench.report.cells import THREE, WHOLE, Digits, Number, make_table
+    from bench.report.records import origin
+
     lines = [
         [
-            PARTS[name].title,
+            PARTS[found["part"]].title,
             Number(found["cells"], WHOLE),
             Number(found["workers"], WHOLE),
             Number(found["elapsed_s"] / 60, THREE),
-            Number(PARTS[name].limit_min, WHOLE),
+            Number(PARTS[found["part"]].limit_min, WHOLE),
             Number(found["planned_s"] / 60, THREE),
-            Number(found["memory_mib"] / 1024, TWO),
+            Number(found["memory_mib"] / 1024, THREE),
             Number(LIMIT_GIB, WHOLE),
-            Number(found["others_cores"], TWO),
+            Number(found["others_cores"], Digits(decimals=2)),
             Number(found["matmul_rate"] / 1e9, WHOLE),
-            missed(found, PARTS[name].limit_min),
+            beyond(found),
         ]
-        for name, found in parts.items()
+        for found in measured
     ]
-    return make_table("whole", "A whole run", CAPTION, COLUMNS, lines, origin(list(parts.values())))
+    disturbed = [
+        f"The time of {PARTS[found['part']].title}, {found['workers']} at a time, does not count: other work beside it."
+        for found in measured
+        if found["others_cores"] > OTHERS_MARGIN
+    ]
+    made = [{"provenance": provenance} for found in measured for provenance in found["provenance"]]
+    return make_table("whole", "A whole run", CAPTION, COLUMNS, lines, [*disturbed, *origin(made)])
 
 
 if __name__ == "__main__":

@@ -178,6 +178,14 @@ def test_seeds_without_a_common_one_are_not_paired():
     assert "no seed has both" in found.gaps[0].reason
 
 
+def test_a_recipe_that_was_not_run_is_named_before_a_seed_that_diverged_on_the_other_side():
+    lost = record("mlp", "published", "common", seed=1, outcome="diverged", reason="loss is nan")
+    numbers = numbers_of([*cell("mlp", "published", {0: 0.5}), lost])
+    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
+    assert found.paired is None
+    assert [gap.code for gap in found.gaps] == ["not run", "diverged"]
+
+
 def test_a_diverged_seed_is_marked_and_named():
     lost = record("mlp", "corrected", "common", seed=1, outcome="diverged", reason="loss is nan")
     numbers = numbers_of(

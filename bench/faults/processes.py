@@ -29,8 +29,17 @@ def check_system() -> None:
 
 def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
     """Return MiB of a process (VmHWM: largest resident, VmRSS: resident, VmSize: addresses); 0 if it is gone."""
+    return _mib(Path(f"/proc/{pid}/status"), field)
+
+
+def proportional_mib(pid: int) -> float:
+    """Return MiB of a process, counting of a page that n processes share an n-th (proportional set size); 0 if gone."""
+    return _mib(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def _mib(path: Path, field: str) -> float:
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in path.read_text().splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[1]) / 1024
     except OSError:
@@ -38,24 +47,13 @@ def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
     return 0.0
 
 
-def proportional_mib(pid: int) -> float:
-    """Return MiB of a process, its share of a page that several have (proportional set size); 0 if it is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return 0.0
-
-
 def worked_s(pid: int) -> float:
-    """Return the processor seconds of a process, without its children's; 0 if it is gone."""
+    """Return the processor seconds of a process and of the children that it has waited for; 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime: proc(5)
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime: proc(5)
 
 
 def children(pid: int) -> list[int]:

@@ -60,6 +60,8 @@ class Numbers:
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
+        if found is None and not second:  # where one side is missing as a whole, that is the reason to be named first
+            gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
             gaps = (Gap("not run", f"no seed has both; `{command(after)}` measures the first seeds"),)
