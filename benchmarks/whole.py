@@ -170,8 +170,8 @@ def _output(arguments: Sequence[str]) -> str:
 def watch(process: subprocess.Popen[bytes], every_s: float = EVERY_S) -> tuple[float, float]:
     """Wait for a process; return the most MiB of it and its descendants together, and the seconds that we all worked.
 
-    Those seconds are of this process too. A parent is read before its children: who ends meanwhile is missed once, by
-    the largest of all looks made good, and never counted twice.
+    Those seconds include this process's. A parent is read before its children, so that a child that ends in between is
+    missed in that look and never counted twice; the largest of all looks makes up for it.
     """
     before_s = worked_s(os.getpid())
     memory_mib, seconds = 0.0, 0.0
