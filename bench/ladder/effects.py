@@ -60,7 +60,7 @@ class Numbers:
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
-        if found is None and not second:  # where one side is missing as a whole, that is the reason to be named first
+        if first and not second:  # the side that is missing as a whole is the reason to be named first
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
