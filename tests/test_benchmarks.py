@@ -152,9 +152,9 @@ def test_memory_and_work_are_those_of_all_processes_of_a_run():
     The child works for a second and ends before its parent, which counts it once.
     """
     with subprocess.Popen([sys.executable, "-c", PARENT_AND_CHILD]) as process:
-        memory_mib, seconds = whole.watch(process, every_s=0.05)
+        memory_mib, seconds = whole.watch(process, every_s=0.25)
     assert 300 < memory_mib < 400
-    assert 1 < seconds < 2  # interpreters that start, and the looks, beside it
+    assert 1 < seconds < 2  # beside it interpreters that start, and looks, few on a busy machine too
 
 
 @needs_proc
