@@ -66,7 +66,10 @@ class Fitting:
         self._last_checkpoint = self._mark = time.perf_counter()
 
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
-        """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit."""
+        """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit.
+
+        It lies on the device of the fit: a fused optimiser wants its count of steps, too, where its parameters are.
+        """
         if not self._looked:
             self._found, self._looked = self._store.read_tensors(self._checkpoint, self._is_ours), True
             known = {} if self._found is None else self._found[1]["seeds"]
@@ -80,7 +83,8 @@ class Fitting:
         kept = info["seeds"][context.name]
         context.epochs, context.diverged = kept["epochs"], kept["diverged"]
         prefix = f"{context.name}/"
-        return info["epoch"], {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
+        state = {name[len(prefix) :]: t.to(self.device) for name, t in tensors.items() if name.startswith(prefix)}
+        return info["epoch"], state
 
     def _is_ours(self, info: Mapping[str, Any]) -> bool:
         return is_checkpoint_of(info, self._fit_keys, self._source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from bench import timing
 from bench.errors import ContractViolation
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
+from bench.timing import Stopwatch
 
 BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and as much while the next one is made
 ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of its own: what the cache holds
@@ -105,11 +105,11 @@ def predict_split(
     for start in range(0, len(split), size):
         stop = min(start + size, len(split))
         x = split.x[start:stop]
-        timing.synchronise(x.device if device is None else device)
-        begin = time.perf_counter()
+        watch = Stopwatch(x.device if device is None else device)
+        watch.start()
         log_probs = categorical(posterior, x if device is None else x.to(device), draws, split.rows[start:stop])
-        timing.synchronise(log_probs.device)
-        seconds += time.perf_counter() - begin
+        timing.synchronise(log_probs.device)  # a posterior may answer from another device than its inputs'
+        seconds += watch.stop()
         parts.append(reduce_draws(log_probs, QUANTILES))
         labels = split.y[start:stop]
         if bool((labels >= 0).all()):

@@ -1,9 +1,10 @@
-"""The stored baselines of our kernels, seeds that train together, and the tables of memory and of a whole run."""
+"""The stored baselines of our kernels, seeds that train together, a step's parts, tables of memory and whole runs."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from bench.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.registry import load_class
 from bench.report.render import markdown
+from bench.throughput.blocks import MatrixProduct
 from bench.throughput.training import Subject
-from bench.throughput.yardsticks import names
-from benchmarks import calibration, many_seeds, memory, whole
+from bench.throughput.yardsticks import load, names
+from benchmarks import calibration, many_seeds, memory, shares, whole
 
 
 def test_ratio_is_the_median_of_the_rounds_own():
@@ -85,6 +87,70 @@ def test_seconds_of_seeds_are_those_of_the_last_epoch_of_all_of_them(n_seeds, mo
 
 def test_every_approach_that_fits_seeds_together_is_measured():
     assert many_seeds.names() == ["dropout_fcn", "mlp", "linear_bbb"]
+
+
+@pytest.mark.parametrize(
+    ("called", "kind"),
+    [
+        (["aten::mm", "aten::matmul", "aten::linear"], shares.PRODUCTS),
+        (["aten::addmm_"], shares.PRODUCTS),
+        (["aten::normal_", "aten::randn"], shares.RANDOM),
+        (["aten::mul"], shares.REST),
+        (["aten::mul", "autograd::engine::evaluate_function: MulBackward0"], shares.REST),
+        (["aten::addcdiv_", "Optimizer.step#Adam.step"], shares.OPTIMISER),
+        (["compiled::fill_normals"], shares.RANDOM),
+        (["compiled::draw_weights"], shares.PASSES),
+        (["aten::empty", "compiled::draw_weights"], shares.REST),
+        (["Optimizer.step#Adam.step"], None),  # Python's own work, as is autograd's
+        (["autograd::engine::evaluate_function: MulBackward0"], None),
+    ],
+)
+def test_every_operator_is_of_one_kind(called, kind):
+    assert shares.kind_of(called) == kind
+
+
+def test_a_kinds_seconds_are_its_events_own():
+    adam = SimpleNamespace(name="Optimizer.step#Adam.step", self_cpu_time_total=100.0, cpu_parent=None)  # microseconds
+    addcdiv = SimpleNamespace(name="aten::addcdiv_", self_cpu_time_total=30.0, cpu_parent=adam)
+    products = [SimpleNamespace(name="aten::mm", self_cpu_time_total=t, cpu_parent=None) for t in (500.0, 250.0)]
+    assert shares.seconds_of_kinds([adam, addcdiv, *products]) == {shares.OPTIMISER: 30e-6, shares.PRODUCTS: 750e-6}
+
+
+def test_the_line_of_a_side_sums_up_to_its_step():
+    side = shares.Profiled(
+        [0.009, 0.010, 0.014], [{shares.PRODUCTS: 0.006}, {shares.PRODUCTS: 0.007, shares.REST: 0.002}]
+    )
+    _, _, step, span, *parts, rate = side.line("mlp", "ours", "")
+    # products 6.5 ms, the rest of the operators (0 + 2) / 2 = 1 ms; 10 - 7.5 = 2.5 ms are none of them
+    assert [part.value for part in parts] == pytest.approx([6.5, 0.0, 0.0, 0.0, 1.0, 2.5])
+    assert sum(part.value for part in parts) == pytest.approx(step.value)
+    assert (span, rate) == ("9.00 - 14.0", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("mlp", {shares.PRODUCTS, shares.RANDOM, shares.OPTIMISER, shares.REST}),
+        ("linear_bbb", {shares.PRODUCTS, shares.RANDOM, shares.PASSES, shares.REST}),
+    ],
+)
+def test_both_sides_steps_are_profiled(name, kinds):
+    from bench import compiled
+
+    loop = compiled.fill_normals
+    source = torch.Generator().manual_seed(0)
+    train = Split("rows", torch.rand(64, 784, generator=source), torch.arange(64) % 10, torch.arange(64))
+    yardstick = load(name)(train, 0, sizes=(784, 12, 12, 10), batch=8)
+    approach = load_class(name)(batch_size=8, **yardstick.smallest)
+    subject = Subject(approach, Task("classification", 10, 64, 784), train, train, 0, torch.device("cpu"))
+    ours, document, rate = shares.compare(subject, yardstick, MatrixProduct(torch.device("cpu"), size=64), 2, 0.01)
+    assert compiled.fill_normals is loop
+    assert rate > 0
+    for side in (ours, document):
+        assert (len(side.steps), len(side.parts)) == (2, 2)
+        assert min(side.steps) > 0
+        assert side.part(shares.PRODUCTS) > 0
+    assert set(ours.parts[0]) == kinds
 
 
 def test_the_table_of_memory_rounds_to_mebibytes():
@@ -228,6 +294,8 @@ def test_a_cell_that_cannot_run_is_told_before_the_run(tmp_path, monkeypatch):
         (memory, ["nowhere"], "no"),
         (memory, ["nowhere", "--draws", "0"], "not a count"),
         (many_seeds, ["nope"], "unknown approach 'nope'"),
+        (shares, ["nope"], "unknown approach 'nope'"),
+        (shares, ["mxnet_bbb"], "mxnet_bbb runs on MXNet, whose operators PyTorch's profiler does not see"),
         (whole, ["new", "everything"], "unknown part 'everything'"),
     ],
 )

@@ -118,36 +118,41 @@ LAYOUT = Layout((7, 90, 60, 10))  # 6,790 weights: more than one block of a pass
 BATCHES = 40.0
 
 
-def two_networks(detach_mu):
-    """Return the compiled network in float32 and the plain one in float64, at the same place."""
+def two_networks(detach_mu, n_seeds):
+    """Return the compiled networks of the seeds in float32 and the plain ones in float64, at the same place."""
     networks = []
     for dtype in (torch.float32, torch.float64):
         source = torch.Generator().manual_seed(3)
-        network = SampledMlp(LAYOUT, Objective(1.5, BATCHES, detach_mu, categorical_nll), 16, dtype=dtype)
-        network.mu.copy_(0.3 * torch.randn(LAYOUT.n_weights, generator=source))
-        network.rho.copy_(-3 + 2 * torch.randn(LAYOUT.n_weights, generator=source))
+        objective = Objective(1.5, BATCHES, detach_mu, categorical_nll)
+        network = SampledMlp(LAYOUT, objective, 16, n_seeds=n_seeds, dtype=dtype)
+        network.mu.copy_(0.3 * torch.randn(network.mu.shape, generator=source))
+        network.rho.copy_(-3 + 2 * torch.randn(network.rho.shape, generator=source))
         networks.append(network)
     return networks
 
 
 @pytest.mark.parametrize("detach_mu", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_compiled_training_is_the_plain_one_in_double_precision(detach_mu, threads, monkeypatch):
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_compiled_training_is_the_plain_one_in_double_precision(detach_mu, threads, n_seeds, monkeypatch):
     monkeypatch.setattr(compiled, "SERIAL_BELOW", 100)  # so that two threads share even this small network
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    fast, plain = two_networks(detach_mu)
-    optimisers = [FlatAdam(network.parameters, network.gradient, 1e-3) for network in (fast, plain)]
-    noises = [StepNoise(1), StepNoise(1)]
+    fast, plain = two_networks(detach_mu, n_seeds)
+    optimisers = [FlatAdam(each.parameters, each.gradient, 1e-3, each.of_seed) for each in (fast, plain)]
+    noises = [[StepNoise(1 + index) for index in range(n_seeds)] for _ in range(2)]
+    front = () if n_seeds == 1 else (n_seeds,)
     source = torch.Generator().manual_seed(4)
     try:
         for _ in range(20):
-            x, y = torch.randn(16, 7, generator=source), torch.randint(10, (16,), generator=source)
+            x = torch.randn(*front, 16, 7, generator=source)
+            y = torch.randint(10, (*front, 16), generator=source)
             losses = [
-                network.step(x.to(network.mu.dtype), y, [own], adam).item()
+                network.step(x.to(network.mu.dtype), y, own, adam).double()
                 for network, own, adam in zip((fast, plain), noises, optimisers, strict=True)
             ]
-            assert losses[0] == pytest.approx(losses[1], rel=2e-6)
+            assert losses[0].shape == front
+            torch.testing.assert_close(*losses, rtol=2e-6, atol=0.0)
     finally:
         torch.set_num_threads(before)
     assert fast._loops is not None
@@ -156,9 +161,10 @@ def test_compiled_training_is_the_plain_one_in_double_precision(detach_mu, threa
     difference = (fast.parameters.double() - plain.parameters).abs()
     assert difference.max().item() < 2e-3
     assert difference.mean().item() < 1e-6
-    states = [adam.state() for adam in optimisers]
-    for moment in ("exp_avg", "exp_avg_sq", "step"):
-        torch.testing.assert_close(states[0][moment].double(), states[1][moment].double(), rtol=1e-3, atol=1e-4)
+    for index in range(n_seeds):
+        states = [adam.state(index) for adam in optimisers]
+        for moment in ("exp_avg", "exp_avg_sq", "step"):
+            torch.testing.assert_close(states[0][moment].double(), states[1][moment].double(), rtol=1e-3, atol=1e-4)
 
 
 def test_rho_gradient_is_the_derivative():

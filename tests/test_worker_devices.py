@@ -37,6 +37,21 @@ def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
     assert context.epochs[0]["with_measuring_s"] == 7.0
 
 
+def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
+    store, cell = Store(tmp_path), on("meta")
+    fitting = contexts.Fitting([cell], store, tmp_path / "none", [lambda posterior, epoch: {}], lambda event: None)
+    (context,) = fitting.contexts
+    kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
+    info = {"epoch": 4, "seeds": {context.name: {"epochs": [], "diverged": ""}}}
+    monkeypatch.setattr(store, "read_tensors", lambda *_: (kept, info))
+    epoch, state = context.restore()
+    assert epoch == 4
+    assert {name: (tuple(t.shape), t.device.type) for name, t in state.items()} == {
+        "weights": ((2,), "meta"),
+        "step": ((), "meta"),
+    }
+
+
 def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
     forgotten = []
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**20)

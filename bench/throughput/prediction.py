@@ -7,7 +7,6 @@ does not depend on how many batches are timed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from bench.errors import Unsupported
@@ -101,9 +100,10 @@ def compare_prediction(
 
 def _predict(subject: Subject, posterior: Posterior, images: Split, draws: range, refuses: bool) -> float:
     """Return the seconds of predicting all images once."""
-    start = time.perf_counter()
+    watch = Stopwatch(subject.device)
+    watch.start()
     predicted = predict_split(posterior, images, draws, subject.task.n_outputs, device=subject.device)
     if not refuses:
         return predicted.seconds
     MEDIAN_RULE.accepted(predicted.summary)
-    return time.perf_counter() - start
+    return watch.stop()

@@ -1,0 +1,250 @@
+"""Where the time of a training step goes, ours and the documents': python -m benchmarks.shares [APPROACH ...].
+
+Writes results/tables/shares: PyTorch's profiler over blocks of our real fit and of the document's own steps, in turn
+with blocks that are not profiled, which say how long a step takes. Needs the data and, for some minutes, a quiet
+machine. MXNet's operators are unknown to the profiler: approaches on MXNet are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from bench import environment
+from bench.errors import BenchError, ConfigError
+from bench.load import OtherLoad
+from bench.noise import compiled_loops
+from bench.registry import manifest
+from bench.report.cells import THREE, Number, Table, make_table
+from bench.report.files import write_tables
+from bench.report.records import origin
+from bench.report.render import render
+from bench.throughput import yardsticks
+from bench.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
+from bench.throughput.measure import Request, make_subject
+from bench.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
+from bench.throughput.yardsticks import Yardstick
+from bench.timing import Stopwatch
+
+ROUNDS = 5  # blocks of each side with the profiler, and as many without
+BLOCK_S = 0.5
+PRODUCTS, RANDOM, OPTIMISER, PASSES, REST = (
+    "matrix products",
+    "random numbers",
+    "optimiser",
+    "compiled passes",
+    "other operators",
+)
+KINDS = (PRODUCTS, RANDOM, PASSES, OPTIMISER, REST)
+OPERATORS = {  # by the operator's name without its namespace and a last underscore
+    PRODUCTS: {"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "_addmm_activation"},
+    RANDOM: {"normal", "uniform", "bernoulli", "random", "randperm", "exponential", "multinomial", "native_dropout"},
+}
+RANDOM_LOOPS = {"fill_words", "fill_normals"}
+MARK = "compiled::"  # before the name of a loop of `bench.compiled`
+COLUMNS = (
+    "approach",
+    "whose",
+    "step, ms",
+    "step, range",
+    *(f"{kind}, ms" for kind in KINDS),
+    "Python and framework, ms",
+    "rate of the products",
+)
+CAPTION = (
+    "Milliseconds of a training step, ours and the document's, blocks of both in turn: medians over {rounds} blocks "
+    "without profiler for the step, over as many with it for its parts. Matrix products: one that adds to its result "
+    "counts as a whole. Compiled passes: our loops over all weights, for draws, gradients and their Adam. Optimiser: "
+    "what PyTorch's optimisers call. Other operators: activations, losses, element-wise work, copies. Python and "
+    "framework: the step without the parts before, autograd's own work among it; near zero the difference between the "
+    "blocks can make it negative. Rate of the products: the operations that our step needs, over the time that its "
+    "products took and the rate of a large (2048 x 2048) product between the blocks: what the shapes of layers and "
+    "batches leave of that rate."
+)
+
+
+@dataclass
+class Profiled:
+    """One side's blocks: seconds of a step without profiler, and of a step's parts with it."""
+
+    steps: list[float] = field(default_factory=list)
+    parts: list[dict[str, float]] = field(default_factory=list)
+
+    def part(self, kind: str) -> float:
+        """Return the median seconds of one kind of work in a step."""
+        return statistics.median(parts.get(kind, 0.0) for parts in self.parts)
+
+    def line(self, approach: str, whose: str, rate: Number | str) -> list[str | Number]:
+        """Return the table's line; `rate` is the products' share of the machine's rate."""
+        step = statistics.median(self.steps)
+        parts = [self.part(kind) for kind in KINDS]
+        times = [Number(1e3 * seconds, THREE) for seconds in (*parts, step - sum(parts))]
+        span = f"{THREE.text(1e3 * min(self.steps))} - {THREE.text(1e3 * max(self.steps))}"
+        return [approach, whose, Number(1e3 * step, THREE), span, *times, rate]
+
+
+def kind_of(names: Sequence[str]) -> str | None:
+    """Return the kind of work of an event from its name and its callers', innermost first; None for none of its own."""
+    if names[0].startswith(MARK):
+        return RANDOM if names[0].removeprefix(MARK) in RANDOM_LOOPS else PASSES
+    namespace, _, operator = names[0].partition("::")
+    if namespace != "aten":
+        return None
+    if any(name.startswith("Optimizer.step") for name in names):
+        return OPTIMISER
+    operator = operator.removesuffix("_")
+    return next((kind for kind, known in OPERATORS.items() if operator in known), REST)
+
+
+def seconds_of_kinds(events: Iterable[Any]) -> dict[str, float]:
+    """Return the seconds of each kind of work: every event's own, without those that it called."""
+    found: Counter[str] = Counter()
+    for event in events:
+        kind = kind_of([each.name for each in _with_callers(event)])
+        if kind:
+            found[kind] += event.self_cpu_time_total / 1e6  # from microseconds
+    return dict(found)
+
+
+def _with_callers(event: Any) -> Iterator[Any]:
+    while event is not None:
+        yield event
+        event = event.cpu_parent
+
+
+@contextmanager
+def marked_loops() -> Iterator[None]:
+    """Make the compiled loops visible to the profiler while this is open."""
+    loops = compiled_loops()
+    plain = {} if loops is None else {k: v for k, v in vars(loops).items() if _is_loop(v)}
+    for name, function in plain.items():
+        setattr(loops, name, _marked(name, function))
+    try:
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(loops, name, function)
+
+
+def _is_loop(value: object) -> bool:
+    return getattr(value, "__qualname__", "") == "_loop.<locals>.call"
+
+
+def _marked(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def call(*arguments: Any) -> None:
+        with record_function(f"{MARK}{name}"):
+            function(*arguments)
+
+    return call
+
+
+def compare(
+    subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int = ROUNDS, block_s: float = BLOCK_S
+) -> tuple[Profiled, Profiled, float]:
+    """Return our side, the document's, and the operations a second of the large product: median of the rounds'."""
+    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
+    most = max(1, len(subject.train) // subject.batch_size)
+    n_ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
+    n_document = fitting(pilot.document.seconds[0], 1, block_s)
+    ours, document = Profiled(), Profiled()
+    products: list[float] = []  # operations a second
+    watch = Stopwatch(subject.device, yardstick.settle)
+    running: list[profile] = []  # the profiler of our block, if it has one
+
+    def between() -> None:
+        n_blocks = len(context.seconds)
+        if running:
+            ours.parts.append(_stopped(running.pop(), n_ours))
+        elif n_blocks > 1:  # the first warms up
+            ours.steps.append(context.seconds[-1] / n_ours)
+        with as_documented(subject.device), yardstick.session():
+            if n_blocks % 2:
+                document.steps.append(time_block(watch, yardstick.step, n_document) / n_document)
+            else:
+                profiler = _started()
+                time_block(watch, yardstick.step, n_document)
+                document.parts.append(_stopped(profiler, n_document))
+        products.append(product.flops / time_block(watch, product, 1))
+        if n_blocks % 2 == 0:
+            running.append(_started())
+
+    context = BlockContext(subject.seed, subject.device, n_ours, Stopwatch(subject.device, yardstick.settle), between)
+    with marked_loops():
+        dataclasses.replace(subject.approach, epochs=1 + 2 * rounds).fit(subject.train, subject.task, context)
+    del document.steps[0]  # warmed up
+    return ours, document, statistics.median(products)
+
+
+def _started() -> profile:
+    profiler = profile(activities=[ProfilerActivity.CPU])
+    profiler.start()
+    return profiler
+
+
+def _stopped(profiler: profile, n_steps: int) -> dict[str, float]:
+    profiler.stop()
+    events = profiler.events() or []  # type: ignore[no-untyped-call]
+    return {kind: seconds / n_steps for kind, seconds in seconds_of_kinds(events).items()}
+
+
+def lines(name: str) -> list[list[str | Number]]:
+    """Return the table's two lines of an approach."""
+    subject = make_subject(Request(name))
+    yardstick = yardsticks.load(name)(subject.train, subject.seed)
+    ours, document, rate = compare(subject, yardstick, MatrixProduct(subject.device))
+    reached = yardstick.training_flops(subject.batch_size) / ours.part(PRODUCTS) / rate
+    return [ours.line(name, "ours", Number(reached, THREE)), document.line(name, "document", "")]
+
+
+def names() -> list[str]:
+    """Return the approaches with a yardstick whose operators PyTorch's profiler sees."""
+    return [name for name in yardsticks.names() if "mxnet" not in manifest(name).requires]
+
+
+def table(found: Sequence[Sequence[str | Number]], load: str) -> Table:
+    """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
+    made = {"provenance": environment.describe(torch.get_num_threads())}
+    notes = [*([f"Times do not count: {load}."] if load else []), *origin([made])]
+    title = "Where the time of a training step goes"
+    return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes)
+
+
+def main() -> None:
+    """Measure, write the table and print it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shares", description="Where a step's time goes.")
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(names())}")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    given = parser.parse_args()
+    try:
+        _measure(given.approaches or names(), given.results)
+    except BenchError as error:
+        parser.error(str(error))
+
+
+def _measure(approaches: Sequence[str], results: Path) -> None:
+    chosen = yardsticks.choose(approaches)
+    for name in chosen:
+        if name not in names():
+            raise ConfigError(f"{name} runs on MXNet, whose operators PyTorch's profiler does not see; leave it out")
+    others = OtherLoad(torch.get_num_threads())
+    found = [line for name in chosen for line in lines(name)]
+    made = table(found, others.reason())
+    write_tables({made.name: made}, results / "tables")
+    sys.stdout.write(f"{render(made)}\n")
+
+
+if __name__ == "__main__":
+    main()
