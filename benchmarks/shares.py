@@ -27,7 +27,7 @@ from bench.errors import BenchError, ConfigError
 from bench.load import OtherLoad
 from bench.noise import compiled_loops
 from bench.registry import manifest
-from bench.report.cells import THREE, Number, Table, make_table
+from bench.report.cells import THREE, Digits, Number, Table, make_table
 from bench.report.files import write_tables
 from bench.report.records import origin
 from bench.report.render import render
@@ -40,6 +40,7 @@ from bench.timing import Stopwatch
 
 ROUNDS = 5  # blocks of each side with the profiler, and as many without
 BLOCK_S = 0.5
+SHARE = Digits(decimals=2)
 PRODUCTS, RANDOM, OPTIMISER, PASSES, REST = (
     "matrix products",
     "random numbers",
@@ -54,45 +55,42 @@ OPERATORS = {  # by the operator's name without its namespace and a last undersc
 }
 RANDOM_LOOPS = {"fill_words", "fill_normals"}
 MARK = "compiled::"  # before the name of a loop of `bench.compiled`
-COLUMNS = (
-    "approach",
-    "whose",
-    "step, ms",
-    "step, range",
-    *(f"{kind}, ms" for kind in KINDS),
-    "Python and framework, ms",
-    "rate of the products",
-)
+COLUMNS = ("approach", "whose", "step, ms", "with profiler, ms", *KINDS, "Python and framework", "rate of the products")
 CAPTION = (
-    "Milliseconds of a training step, ours and the document's, blocks of both in turn: medians over {rounds} blocks "
-    "without profiler for the step, over as many with it for its parts. Matrix products: one that adds to its result "
-    "counts as a whole. Compiled passes: our loops over all weights, for draws, gradients and their Adam. Optimiser: "
-    "what PyTorch's optimisers call. Other operators: activations, losses, element-wise work, copies. Python and "
-    "framework: the step without the parts before, autograd's own work among it; near zero the difference between the "
-    "blocks can make it negative. Rate of the products: the operations that our step needs, over the time that its "
-    "products took and the rate of a large (2048 x 2048) product between the blocks: what the shapes of layers and "
-    "batches leave of that rate."
+    "Shares of a training step's time, ours and the document's, blocks of both in turn: medians over {rounds} "
+    "blocks with PyTorch's profiler, whose own cost is the difference between the two columns of milliseconds; as "
+    "many blocks go without. Matrix products: one that adds to its result counts as a whole. Compiled passes: our "
+    "loops over all weights, for draws, gradients and their Adam. Optimiser: what PyTorch's optimisers call. Other "
+    "operators: activations, losses, element-wise work, copies. Python and framework: all else, autograd's own work "
+    "and most of the profiler's among it. Rate of the products: the operations that our step needs, over the time "
+    "that its products took and the rate of a large (2048 x 2048) product between the blocks: what the shapes of "
+    "layers and batches leave of it."
 )
 
 
 @dataclass
 class Profiled:
-    """One side's blocks: seconds of a step without profiler, and of a step's parts with it."""
+    """One side's blocks: seconds of a step without profiler, and with it, as a whole and by kind of work."""
 
-    steps: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
     parts: list[dict[str, float]] = field(default_factory=list)
 
-    def part(self, kind: str) -> float:
-        """Return the median seconds of one kind of work in a step."""
-        return statistics.median(parts.get(kind, 0.0) for parts in self.parts)
+    def add(self, seconds: float, parts: dict[str, float], n_steps: int) -> None:
+        """Take a block of `n_steps` steps with profiler."""
+        self.whole.append(seconds / n_steps)
+        self.parts.append({kind: part / n_steps for kind, part in parts.items()})
+
+    def shares(self, kind: str) -> list[float]:
+        """Return each profiled block's share of one kind of work."""
+        return [parts.get(kind, 0.0) / whole for parts, whole in zip(self.parts, self.whole, strict=True)]
 
     def line(self, approach: str, whose: str, rate: Number | str) -> list[str | Number]:
         """Return the table's line; `rate` is the products' share of the machine's rate."""
-        step = statistics.median(self.steps)
-        parts = [self.part(kind) for kind in KINDS]
-        times = [Number(1e3 * seconds, THREE) for seconds in (*parts, step - sum(parts))]
-        span = f"{THREE.text(1e3 * min(self.steps))} - {THREE.text(1e3 * max(self.steps))}"
-        return [approach, whose, Number(1e3 * step, THREE), span, *times, rate]
+        times = [Number(1e3 * statistics.median(seconds), THREE) for seconds in (self.plain, self.whole)]
+        blocks = [self.shares(kind) for kind in KINDS]
+        blocks.append([1 - sum(shares) for shares in zip(*blocks, strict=True)])
+        return [approach, whose, *times, *(Number(statistics.median(shares), SHARE) for shares in blocks), rate]
 
 
 def kind_of(names: Sequence[str]) -> str | None:
@@ -153,39 +151,39 @@ def _marked(name: str, function: Callable[..., None]) -> Callable[..., None]:
 
 def compare(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int = ROUNDS, block_s: float = BLOCK_S
-) -> tuple[Profiled, Profiled, float]:
-    """Return our side, the document's, and the operations a second of the large product: median of the rounds'."""
+) -> tuple[Profiled, Profiled, list[float]]:
+    """Return our side, the document's, and the seconds of the large product after each of our profiled blocks."""
     pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
     most = max(1, len(subject.train) // subject.batch_size)
     n_ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
     n_document = fitting(pilot.document.seconds[0], 1, block_s)
     ours, document = Profiled(), Profiled()
-    products: list[float] = []  # operations a second
+    products: list[float] = []
     watch = Stopwatch(subject.device, yardstick.settle)
     running: list[profile] = []  # the profiler of our block, if it has one
 
     def between() -> None:
-        n_blocks = len(context.seconds)
+        seconds = context.seconds[-1]
         if running:
-            ours.parts.append(_stopped(running.pop(), n_ours))
-        elif n_blocks > 1:  # the first warms up
-            ours.steps.append(context.seconds[-1] / n_ours)
+            ours.add(seconds, _stopped(running.pop()), n_ours)
+            products.append(time_block(watch, product, 1))
+            with as_documented(subject.device), yardstick.session():
+                document.plain.append(time_block(watch, yardstick.step, n_document) / n_document)
+            return
+        if len(context.seconds) > 1:  # the first warms up
+            ours.plain.append(seconds / n_ours)
         with as_documented(subject.device), yardstick.session():
-            if n_blocks % 2:
-                document.steps.append(time_block(watch, yardstick.step, n_document) / n_document)
-            else:
-                profiler = _started()
-                time_block(watch, yardstick.step, n_document)
-                document.parts.append(_stopped(profiler, n_document))
-        products.append(product.flops / time_block(watch, product, 1))
-        if n_blocks % 2 == 0:
+            profiler = _started()
+            seconds = time_block(watch, yardstick.step, n_document)
+            document.add(seconds, _stopped(profiler), n_document)
+        if len(context.seconds) <= 2 * rounds:
             running.append(_started())
 
     context = BlockContext(subject.seed, subject.device, n_ours, Stopwatch(subject.device, yardstick.settle), between)
     with marked_loops():
         dataclasses.replace(subject.approach, epochs=1 + 2 * rounds).fit(subject.train, subject.task, context)
-    del document.steps[0]  # warmed up
-    return ours, document, statistics.median(products)
+    del document.whole[0], document.parts[0]  # warmed up
+    return ours, document, products
 
 
 def _started() -> profile:
@@ -194,19 +192,27 @@ def _started() -> profile:
     return profiler
 
 
-def _stopped(profiler: profile, n_steps: int) -> dict[str, float]:
+def _stopped(profiler: profile) -> dict[str, float]:
     profiler.stop()
-    events = profiler.events() or []  # type: ignore[no-untyped-call]
-    return {kind: seconds / n_steps for kind, seconds in seconds_of_kinds(events).items()}
+    return seconds_of_kinds(profiler.events() or [])  # type: ignore[no-untyped-call]
+
+
+def products_rate(ours: Profiled, products: Sequence[float], step_flops: float, product_flops: float) -> float:
+    """Return the rate of our step's products over that of the large one: median of the rounds' own."""
+    return statistics.median(
+        (step_flops / parts[PRODUCTS]) / (product_flops / seconds)
+        for parts, seconds in zip(ours.parts, products, strict=True)
+    )
 
 
 def lines(name: str) -> list[list[str | Number]]:
     """Return the table's two lines of an approach."""
     subject = make_subject(Request(name))
     yardstick = yardsticks.load(name)(subject.train, subject.seed)
-    ours, document, rate = compare(subject, yardstick, MatrixProduct(subject.device))
-    reached = yardstick.training_flops(subject.batch_size) / ours.part(PRODUCTS) / rate
-    return [ours.line(name, "ours", Number(reached, THREE)), document.line(name, "document", "")]
+    product = MatrixProduct(subject.device)
+    ours, document, products = compare(subject, yardstick, product)
+    reached = products_rate(ours, products, yardstick.training_flops(subject.batch_size), product.flops)
+    return [ours.line(name, "ours", Number(reached, SHARE)), document.line(name, "document", "")]
 
 
 def names() -> list[str]:

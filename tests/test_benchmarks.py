@@ -116,15 +116,22 @@ def test_a_kinds_seconds_are_its_events_own():
     assert shares.seconds_of_kinds([adam, addcdiv, *products]) == {shares.OPTIMISER: 30e-6, shares.PRODUCTS: 750e-6}
 
 
-def test_the_line_of_a_side_sums_up_to_its_step():
-    side = shares.Profiled(
-        [0.009, 0.010, 0.014], [{shares.PRODUCTS: 0.006}, {shares.PRODUCTS: 0.007, shares.REST: 0.002}]
-    )
-    _, _, step, span, *parts, rate = side.line("mlp", "ours", "")
-    # products 6.5 ms, the rest of the operators (0 + 2) / 2 = 1 ms; 10 - 7.5 = 2.5 ms are none of them
-    assert [part.value for part in parts] == pytest.approx([6.5, 0.0, 0.0, 0.0, 1.0, 2.5])
-    assert sum(part.value for part in parts) == pytest.approx(step.value)
-    assert (span, rate) == ("9.00 - 14.0", "")
+def test_shares_are_of_the_blocks_own_time():
+    side = shares.Profiled(plain=[0.009, 0.010, 0.014])
+    side.add(2.0, {shares.PRODUCTS: 1.2}, n_steps=100)
+    side.add(8.0, {shares.PRODUCTS: 5.6, shares.REST: 1.6}, n_steps=100)  # a slow block, its parts as slow
+    _, _, plain, profiled, *parts, rate = side.line("mlp", "ours", "")
+    # products (.6 + .7) / 2, other operators (0 + .2) / 2, none of them (.4 + .1) / 2
+    assert [part.value for part in parts] == pytest.approx([0.65, 0.0, 0.0, 0.0, 0.1, 0.25])
+    assert (plain.value, profiled.value, rate) == (pytest.approx(10.0), pytest.approx(50.0), "")  # ms: (20 + 80) / 2
+
+
+def test_the_rate_of_products_is_of_the_same_minute():
+    side = shares.Profiled()
+    side.add(1.0, {shares.PRODUCTS: 0.5}, n_steps=1)
+    side.add(4.0, {shares.PRODUCTS: 2.0}, n_steps=1)
+    # 10 operations in .5 s beside 100 in 2.5 s: 20 / 40 a second; in 2 s beside 100 in 10 s: 5 / 10
+    assert shares.products_rate(side, [2.5, 10.0], 10.0, 100.0) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -143,13 +150,14 @@ def test_both_sides_steps_are_profiled(name, kinds):
     yardstick = load(name)(train, 0, sizes=(784, 12, 12, 10), batch=8)
     approach = load_class(name)(batch_size=8, **yardstick.smallest)
     subject = Subject(approach, Task("classification", 10, 64, 784), train, train, 0, torch.device("cpu"))
-    ours, document, rate = shares.compare(subject, yardstick, MatrixProduct(torch.device("cpu"), size=64), 2, 0.01)
+    ours, document, products = shares.compare(subject, yardstick, MatrixProduct(torch.device("cpu"), size=64), 2, 0.01)
     assert compiled.fill_normals is loop
-    assert rate > 0
+    assert len(products) == 2
     for side in (ours, document):
-        assert (len(side.steps), len(side.parts)) == (2, 2)
-        assert min(side.steps) > 0
-        assert side.part(shares.PRODUCTS) > 0
+        assert (len(side.plain), len(side.whole), len(side.parts)) == (2, 2, 2)
+        assert min(side.plain) > 0
+        for seconds, parts in zip(side.whole, side.parts, strict=True):
+            assert 0 < parts[shares.PRODUCTS] < sum(parts.values()) < seconds
     assert set(ours.parts[0]) == kinds
 
 
