@@ -6,27 +6,20 @@ a run takes at most on a CPU (`bench.batches`), and of 16. Needs the data and, f
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
-from bench import environment
-from bench.errors import BenchError
 from bench.load import OtherLoad
 from bench.registry import manifest
 from bench.report.cells import THREE, Number, Table, make_table
-from bench.report.files import write_tables
-from bench.report.records import origin
-from bench.report.render import render
 from bench.throughput import yardsticks
 from bench.throughput.measure import Request, make_subject
 from bench.throughput.training import BlockContext, Subject
 from bench.timing import Stopwatch
+from benchmarks.command import notes, run
 
 GROUPS = (8, 16)  # seeds
 STEPS, ROUNDS = 10, 5
@@ -80,33 +73,22 @@ def _shown(values: Sequence[float]) -> tuple[Number, str]:
 
 def table(lines: Sequence[Sequence[str | Number]], load: str) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
-    made = {"provenance": environment.describe(torch.get_num_threads())}
-    notes = [*([f"Times do not count: {load}."] if load else []), *origin([made])]
     caption = CAPTION.format(steps=STEPS, rounds=ROUNDS)
-    return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes)
+    return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
 
 
 def main() -> None:
     """Measure, write the table and print it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_seeds", description="Seeds that train together.")
-    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(names())}")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    given = parser.parse_args()
-    try:
-        _measure(given.approaches or names(), given.results)
-    except BenchError as error:
-        parser.error(str(error))
+    run("many_seeds", "Seeds that train together.", names(), _measure)
 
 
-def _measure(approaches: Sequence[str], results: Path) -> None:
+def _measure(approaches: Sequence[str]) -> Table:
     others = OtherLoad(torch.get_num_threads())
     lines = []
     for name in yardsticks.choose(approaches):
         subject = make_subject(Request(name))
         lines += [line(subject, name, n_seeds) for n_seeds in GROUPS]
-    made = table(lines, others.reason())
-    write_tables({made.name: made}, results / "tables")
-    sys.stdout.write(f"{render(made)}\n")
+    return table(lines, others.reason())
 
 
 if __name__ == "__main__":

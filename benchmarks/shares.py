@@ -7,36 +7,30 @@ machine. MXNet's operators are unknown to the profiler: approaches on MXNet are 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from bench import environment
-from bench.errors import BenchError, ConfigError
+from bench.errors import ConfigError
 from bench.load import OtherLoad
 from bench.noise import compiled_loops
 from bench.registry import manifest
 from bench.report.cells import THREE, Digits, Number, Table, make_table
-from bench.report.files import write_tables
-from bench.report.records import origin
-from bench.report.render import render
 from bench.throughput import yardsticks
 from bench.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
 from bench.throughput.measure import Request, make_subject
 from bench.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
 from bench.throughput.yardsticks import Yardstick
 from bench.timing import Stopwatch
+from benchmarks.command import notes, run
 
 ROUNDS = 5  # blocks of each side with the profiler, and as many without
 BLOCK_S = 0.5
@@ -194,7 +188,7 @@ def _started() -> profile:
 
 def _stopped(profiler: profile) -> dict[str, float]:
     profiler.stop()
-    return seconds_of_kinds(profiler.events() or [])  # type: ignore[no-untyped-call]
+    return seconds_of_kinds(profiler.events() or [])  # type: ignore[no-untyped-call]  # PyTorch gives it no types
 
 
 def products_rate(ours: Profiled, products: Sequence[float], step_flops: float, product_flops: float) -> float:
@@ -222,34 +216,23 @@ def names() -> list[str]:
 
 def table(found: Sequence[Sequence[str | Number]], load: str) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
-    made = {"provenance": environment.describe(torch.get_num_threads())}
-    notes = [*([f"Times do not count: {load}."] if load else []), *origin([made])]
     title = "Where the time of a training step goes"
-    return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes)
+    return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
 
 
 def main() -> None:
     """Measure, write the table and print it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shares", description="Where a step's time goes.")
-    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(names())}")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    given = parser.parse_args()
-    try:
-        _measure(given.approaches or names(), given.results)
-    except BenchError as error:
-        parser.error(str(error))
+    run("shares", "Where a step's time goes.", names(), _measure)
 
 
-def _measure(approaches: Sequence[str], results: Path) -> None:
+def _measure(approaches: Sequence[str]) -> Table:
     chosen = yardsticks.choose(approaches)
     for name in chosen:
         if name not in names():
             raise ConfigError(f"{name} runs on MXNet, whose operators PyTorch's profiler does not see; leave it out")
     others = OtherLoad(torch.get_num_threads())
     found = [line for name in chosen for line in lines(name)]
-    made = table(found, others.reason())
-    write_tables({made.name: made}, results / "tables")
-    sys.stdout.write(f"{render(made)}\n")
+    return table(found, others.reason())
 
 
 if __name__ == "__main__":

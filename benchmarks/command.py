@@ -1,0 +1,37 @@
+"""What the benchmarks that time approaches in this process share: their command line, and the notes of their tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from bench import environment
+from bench.errors import BenchError
+from bench.report.cells import Table
+from bench.report.files import write_tables
+from bench.report.records import origin
+from bench.report.render import render
+
+
+def run(name: str, description: str, known: Sequence[str], measure: Callable[[Sequence[str]], Table]) -> None:
+    """Measure the approaches of the command line, all that are known by default; write the table and print it."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    given = parser.parse_args()
+    try:
+        made = measure(given.approaches or known)
+        write_tables({made.name: made}, given.results / "tables")
+    except BenchError as error:
+        parser.error(str(error))
+    sys.stdout.write(f"{render(made)}\n")
+
+
+def notes(load: str) -> list[str]:
+    """Return the notes of a table made now; `load` is what `OtherLoad` says of the time that it took."""
+    made = {"provenance": environment.describe(torch.get_num_threads())}
+    return [*([f"Times do not count: {load}."] if load else []), *origin([made])]
