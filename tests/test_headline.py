@@ -48,7 +48,30 @@ def test_one_seed_has_no_interval_and_none_is_a_dash():
 def test_the_caption_speaks_of_the_interval_that_is_shown():
     made = {"approach": "mlp", "recipe": "published", "protocol": "published", "profile": "full", "device": "cpu"}
     results = Results([{**made, "precision": "float32", "seed": seed} for seed in (0, 1)], {})
-    assert headline_table(results, []).caption.endswith("reported numbers: . Profile full, cpu, float32, seeds 0, 1.")
+    assert headline_table(results, []).caption.endswith(" Profile full, cpu, float32, seeds 0, 1.")
+
+
+def test_curves_are_counted_apart_and_the_outcomes_explained():
+    claims = [
+        CLAIMS["feldman2018.bbb.noise_entropy"],
+        CLAIMS["feldman2018.mlp.epoch09.test_accuracy"],
+        CLAIMS["feldman2018.mlp.epoch10.test_accuracy"],
+        CLAIMS["feldman2018.worked_example.w"],
+        CLAIMS["chopra2018.random_module.forced_accuracy"],
+    ]
+    rows = [ClaimRow(claim, Sample((claim.value,) * 5, None)) for claim in claims]
+    table = headline_table(Results([], {}), judge([rows[0], rows[1], rows[2], rows[3]]))
+    assert (
+        "All 4 reported numbers: 1 reproduced (exact), 3 reproduced (within margin). Of these, 1 measured after "
+        "training: 1 reproduced (within margin); 2 points of training curves with their last ones: 2 reproduced "
+        "(within margin); 1 computed and not trained: 1 reproduced (exact)."
+    ) in table.caption
+    assert [note.partition(":")[0] for note in table.notes] == ["reproduced (within margin)"]
+    # .8 to .98 round about .89: the interval of one more run ends above 1
+    wide = ClaimRow(claims[4], Sample((0.8, 0.85, 0.9, 0.95, 0.98), None))
+    notes = headline_table(Results([], {}), judge([wide])).notes
+    assert [note.partition(":")[0] for note in notes[:2]] == ["unresolvable", "chopra2018 truncates"]
+    assert "is cut there" in notes[2]
 
 
 @pytest.mark.parametrize("text", ["", "[[number]]\nclaim = 3", "[[number]]\nclaim = 'a'\nasks = 'b'\nmore = 1", "= ="])

@@ -14,7 +14,7 @@ from bench.cli import main
 from bench.commands.options import USAGE
 from bench.errors import BenchError, ConfigError
 from bench.interface import Marginal
-from bench.ladder.answer import find, sentences
+from bench.ladder.answer import conclusions, find, sentences
 from bench.ladder.definition import ladder
 from bench.ladder.effects import Numbers, command, effects
 from bench.ladder.file import question, read_file
@@ -280,9 +280,30 @@ def test_the_answer_is_computed_from_the_records():
     assert "raised by the width of its initial weights; not told from zero: " in first
     # by the mean probabilities 0 + .75 + 1 + 1 = 2.75 bits from the baseline to the number
     assert "raised by the width of its initial weights, Bayes, with the mean attached, the detached mean" in second
-    assert "The largest part, 36%, is Bayes, with the mean attached." in second  # 1 of 2.75; the first of equals
+    # 1 of 2.75; the first of equals
+    assert (
+        "The largest, 36% of the +2.750 bits of all steps, is Bayes, with the mean attached, not told from " in second
+    )
+    assert "from the detached mean: +0.000 bits [+0.000, +0.000] (3 seeds) ahead. The document's entropy" in second
     instead = "The document's entropy instead of the entropy of the mean probabilities"
     assert text.endswith(f"{instead}: -1.000 bits [-1.000, -1.000] (3 seeds).")
+
+
+def test_the_largest_step_is_compared_with_the_next_seed_by_seed():
+    steps = all_steps()
+    # the widths add .75 each; sigmoid-512 now .25, .5, .75: .25 less on average, seed by seed .5, .25, 0: sd .25,
+    # half-width t(2, .975) .25 / sqrt 3 = .621
+    near = (steps[0], noise("mlp", "published+sigmoid-512", (0.5, 1.0, 1.5)))
+    widths = noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.75, 2.25))
+    attached = noise("linear_bbb", "published+attached-mu", (1.25, 1.75, 2.25))
+    first, _ = conclusions(found(*near, widths, attached, noise("linear_bbb", "published", (1.25, 1.75, 2.25))))
+    assert "is the width of its initial weights, not told from sigmoid-512 and its budget: +0.250 bits " in first
+    assert first.endswith("[-0.371, +0.871] (3 seeds) ahead.")
+    # without a second step .75 against nothing, in every seed
+    alone = noise("linear_bbb", "published+attached-mu", (1.0, 1.25, 1.5))
+    first, _ = conclusions(found(*steps[:3], alone, noise("linear_bbb", "published", (1.0, 1.25, 1.5))))
+    assert "The largest, 100% of the +0.750 bits of all steps, is the width of its initial weights, ahead of " in first
+    assert first.endswith("by +0.750 bits [+0.750, +0.750] (3 seeds).")
 
 
 def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
@@ -312,7 +333,7 @@ def test_another_record_gives_another_answer():
         )
     )
     assert "raised by sigmoid-512 and its budget; lowered by Bayes, with the mean attached; " in text
-    assert "is sigmoid-512 and its budget." in text
+    assert "is sigmoid-512 and its budget, ahead of Bayes, with the mean attached by +0.750 bits " in text
 
 
 def test_what_is_not_measured_leaves_the_answer_open():

@@ -89,6 +89,56 @@ def test_what_cannot_be_read_has_its_reason():
     assert "does not expose its weights" in missing["mnist/pruned_used_accuracy@0.5"]
 
 
+class Sure(Posterior):
+    """Draw k gives class k .55 whatever the image, every other class .05; the posterior means know nothing."""
+
+    def predict(self, x, draws, rows):
+        probs = torch.full((len(draws), len(x), 10), 0.05)
+        for place, draw in enumerate(draws):
+            probs[place, :, draw % 10] = 0.55
+        return Categorical(probs.log())
+
+    def mean_network(self):
+        return Blind()
+
+    def arrays(self):
+        return {}
+
+
+def test_one_draw_alone_is_not_the_mean_of_the_draws():
+    protocol = Common(manifest("linear_bbb"), 0, profile("smoke"), None)
+    names = ("nll", "ece", "entropy", "refusal_rate")
+    keys = [f"mnist/{network}{name}" for network in ("draw_", "mean_network_") for name in names]
+    keys += ["letters/draw_auroc", "letters/mean_network_refusal_rate"]
+    metrics, missing = read_keys(Sure(), protocol, keys)
+    assert not missing
+    # the shares of the ten labels add up to one: over ten draws one image in ten is right, and ECE is |.55 - share|
+    shares = np.bincount(protocol.split("test10k").y.numpy(), minlength=10) / len(protocol.split("test10k"))
+    assert shares.max() < 0.55  # so that it is .55 - share, whose mean is .45
+    assert metrics == pytest.approx(
+        {
+            "mnist/draw_nll": -(0.1 * math.log(0.55) + 0.9 * math.log(0.05)),
+            "mnist/draw_ece": 0.45,
+            "mnist/draw_entropy": -(0.55 * math.log(0.55) + 9 * 0.05 * math.log(0.05)),
+            "mnist/draw_refusal_rate": 0.0,  # .55 is above .2
+            "mnist/mean_network_nll": math.log(10),
+            "mnist/mean_network_ece": abs(0.1 - shares[0]),  # a tie goes to class 0
+            "mnist/mean_network_entropy": math.log(10),
+            "mnist/mean_network_refusal_rate": 1.0,
+            "letters/draw_auroc": 0.5,  # all scores are equal
+            "letters/mean_network_refusal_rate": 1.0,
+        },
+        abs=1e-6,
+    )
+
+
+def test_an_approach_without_posterior_means_says_so():
+    protocol = Common(manifest("linear_bbb"), 0, profile("smoke"), None)
+    metrics, missing = read_keys(Blind(), protocol, ["mnist/mean_network_ece"])
+    assert not metrics
+    assert missing["mnist/mean_network_ece"]
+
+
 def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     """The record's own numbers, read again, are the same: the same draws, rows and order of sums."""
     told = []
@@ -101,6 +151,7 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     assert set(reading["metrics"]) == set(keys_of(ladder("linear_bbb")))
     # the refusal rule at the record's own threshold, asked of the same fit
     probe = ["noise_gaussian/refusal_rate@0.2", "mnist/refusal_rate@0.2", "mnist/selective_accuracy@0.2"]
+    probe.append("mnist/mean_network_nll")
     kept, _ = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))
     posterior = _rebuilt(record, kept)
     protocol = Common(manifest("linear_bbb"), 0, profile("smoke"), None)
@@ -109,7 +160,7 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     torch.set_flush_denormal(False)
     assert not missing
     for key, value in again.items():
-        assert value == record["metrics"][key.partition("@")[0]]
+        assert value == record["metrics"][key.partition("@")[0].replace("mean_network_", "mean_network/")]
 
 
 def _rebuilt(record, kept):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.claims import ClaimRow, Gap, Sample, load_claims
+from bench.claims import PUBLISHED, ClaimRow, Gap, Sample, load_claims
 from bench.cli import main
-from bench.commands.options import USAGE
+from bench.commands.options import INCOMPLETE, USAGE
 from bench.report.records import Results
 from bench.report.verdicts import explain, reason, summary_table, verdicts_table
 from bench.stats import verdicts
@@ -221,6 +222,9 @@ def test_computed_numbers_are_compared_by_their_digits():
     (good,) = judge([ClaimRow(claim, Sample((4.55611,)))])
     (bad,) = judge([ClaimRow(claim, Sample((4.5563,)))])
     assert (good.outcome, bad.outcome) == (EXACT, NOT_REPRODUCED)
+    # the mean of these prints as reported, neither of them does: every seed counts
+    (either,) = judge([ClaimRow(claim, Sample((4.5559, 4.5563)))])
+    assert either.outcome == NOT_REPRODUCED
 
 
 def test_a_curve_is_one_hypothesis():
@@ -232,6 +236,29 @@ def test_a_curve_is_one_hypothesis():
     found = {one.claim.id: one.p_adjusted for one in judge([*curve, *alone])}
     p = p_value(judge([curve[0]])[0].distance, np.std(FIVE, ddof=1), 5)
     assert {round(value / p, 6) for value in found.values()} == {10}
+
+
+def _factor(*rows):
+    """Return how often an unadjusted p-value the adjusted ones of these equal claims are."""
+    p = p_value(judge([rows[0]])[0].distance, np.std(FIVE, ddof=1), 5)
+    (found,) = {round(one.p_adjusted / p, 6) for one in judge(rows)}
+    return found
+
+
+def test_the_adjustment_is_over_the_claims_of_one_document():
+    alike = [row(FIVE, 0.99, id=f"claim{n}") for n in range(3)]
+    apart = [row(FIVE, 0.99, id=f"claim{n}", source=f"document{n}") for n in range(3)]
+    assert (_factor(*alike), _factor(*apart)) == (3, 1)
+
+
+@pytest.mark.parametrize("field", ["approach", "metric", "dataset", "split"])
+def test_curves_of_different_numbers_are_different_hypotheses(field):
+    # three epochs of one and four of another: as one curve they would have 7 times the p of an epoch
+    one = [row(FIVE, 0.99, id=f"e{n}", stage=f"epoch:{n}") for n in (1, 2, 3)]
+    other = [row(FIVE, 0.99, id=f"o{n}", stage=f"epoch:{n}", **{field: "another"}) for n in (1, 2, 3, 4)]
+    assert _factor(*one) == 3
+    # the shorter curve has the smaller p, 3 times an epoch's: factor 2; the longer one's is 4, but no less than those 6
+    assert _factor(*one, *other) == 6
 
 
 def test_false_alarms_of_a_document_are_rare():
@@ -251,7 +278,10 @@ def test_false_alarms_of_a_document_are_rare():
 def share(n_cases, seed, shift, margin, wanted):
     """Return how often a claim has one of the outcomes; seeds and report differ by `shift` standard deviations."""
     runs = np.random.default_rng(seed).normal(size=(n_cases, 6))
-    rows = [row(r[:5].tolist(), float(r[5] + shift), margin=margin, source=f"doc{i}") for i, r in enumerate(runs)]
+    rows = [
+        row(r[:5].tolist(), float(r[5] + shift), margin=margin, id=f"claim{i}", source=f"doc{i}")
+        for i, r in enumerate(runs)
+    ]
     return sum(one.outcome in wanted for one in judge(rows)) / n_cases
 
 
@@ -415,6 +445,35 @@ def test_the_command_has_a_line_for_every_claim(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert len(found) == 303
     assert {line["verdict"] for line in found} == {EXACT, NOT_RUN}  # the worked example needs no records
+
+
+def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
+    """Seven good seeds would decide; that the eighth cannot be read must not be forgotten."""
+    folder = tmp_path / "records" / "linear_bbb"
+    folder.mkdir(parents=True)
+    files = [
+        path for path in (PUBLISHED.parents[1] / "records" / "linear_bbb").glob("published__published__epoch1__*.json")
+    ]
+    for path in files:
+        shutil.copy(path, folder)
+    place = ["--profile", "epoch1", "--results", str(tmp_path), "--json"]
+    asked = ["verdict", "feldman2018.bbb.epoch01.test_loss", *place]
+    assert main(asked) == 0
+    (whole,) = json.loads(capsys.readouterr().out)
+    assert (whole["n"], whole["gap"], whole["verdict"]) == (8, None, WITHIN)
+    broken = sorted(folder.iterdir())[3]
+    broken.write_text(broken.read_text()[:500])
+    assert main(asked) == INCOMPLETE
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["n"], found["verdict"]) == (7, INCONCLUSIVE)
+    assert broken.name in found["gap"]
+    # of another profile, or a name that is no record's: nothing to stand in for
+    for name in ("published__published__full__seed3__00000000.json", "notes.json"):
+        broken.rename(folder / name)
+        assert main(asked) == INCOMPLETE
+        (found,) = json.loads(capsys.readouterr().out)
+        assert (found["n"], found["gap"]) == (7, None)
+        broken = folder / name
 
 
 def test_the_command_explains_one_claim(tmp_path, capsys):

@@ -89,7 +89,8 @@ def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
     records, problems = store.all_records()
     readings, untrusted = read_all(store)
     device = arguments.device.split(":")[0]
-    results = Results(select(records, arguments.profile, device, arguments.precision), manifests())
+    chosen = select(records, arguments.profile, device, arguments.precision, problems)
+    results = Results(chosen, manifests())
     return Numbers(results, readings), [*(problem.reason for problem in problems), *untrusted]
 
 

@@ -80,7 +80,7 @@ def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str,
 
     records, problems = store.all_records()
     device = arguments.device.split(":")[0]
-    chosen = tables.select(records, arguments.profile, device, arguments.precision)
+    chosen = tables.select(records, arguments.profile, device, arguments.precision, problems)
     speeds, untrusted = read_speeds(arguments.results)
     made = tables.build_tables(chosen, load_claims(), speeds=speeds)
     answers, changed = _answers(store, chosen)

@@ -31,7 +31,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     check_records(arguments)
     records, problems = Store(arguments.results).all_records()
     device = arguments.device.split(":")[0]
-    chosen = tables.select(records, arguments.profile, device, arguments.precision)
+    chosen = tables.select(records, arguments.profile, device, arguments.precision, problems)
     results, verdicts = tables.verdicts_of(chosen, load_claims())
     sources = dict.fromkeys(verdict.claim.source for verdict in verdicts)
     if arguments.document not in (None, *sources):

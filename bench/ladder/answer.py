@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from bench.claims import Claim, Sample, in_claim_unit
 from bench.errors import unknown_name
 from bench.ladder.effects import Effect, Numbers
 from bench.ladder.rungs import Estimator, Question, Step
-from bench.stats.paired import Paired
+from bench.stats.paired import Paired, pair
 
 BETWEEN = "not told from zero"
 
@@ -89,10 +90,20 @@ def sentences(answer: Answer) -> str:
         _reported(answer.question.steps[0], answer.baseline, first.levels[0]),
         "What each step from the second to the first adds, with its 95 % interval over seeds.",
     ]
-    said += [_of_walk(walk, answer.claim.unit) for walk in answer.walks]
+    unit = answer.claim.unit
+    said += [
+        f"By {walk.estimator.name}: {_list(walk.findings, unit)}; so it is {_conclusion(walk.findings, unit)}"
+        for walk in answer.walks
+    ]
     if answer.by_estimator:
-        said.append(f"{_list(answer.by_estimator, answer.claim.unit)}.".capitalize())
+        instead = _list(answer.by_estimator, unit)
+        said.append(f"{instead[0].upper()}{instead[1:]}.")
     return " ".join(said)
+
+
+def conclusions(answer: Answer) -> list[str]:
+    """Return by each estimator which steps raise the number, as sentences without their numbers."""
+    return [f"By {walk.estimator.name} it is {_conclusion(walk.findings, answer.claim.unit)}" for walk in answer.walks]
 
 
 def _reported(step: Step, claim: Claim, level: Sample) -> str:
@@ -100,10 +111,6 @@ def _reported(step: Step, claim: Claim, level: Sample) -> str:
     if level.mean is None:
         return f"{what}, not measured ({level.gap.reason if level.gap else 'no seed'})."
     return f"{what}, measured {level.mean:.3f} ({_seeds(level.n)})."
-
-
-def _of_walk(walk: Walk, unit: str) -> str:
-    return f"By {walk.estimator.name}: {_list(walk.findings, unit)}; so it is {_conclusion(walk.findings)}"
 
 
 def _list(findings: Iterable[Finding], unit: str) -> str:
@@ -127,7 +134,7 @@ def _seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
-def _conclusion(findings: Sequence[Finding]) -> str:
+def _conclusion(findings: Sequence[Finding], unit: str) -> str:
     """Return which steps raise the number, lower it or cannot be told from nothing, and which is the largest."""
     groups: dict[str, list[str]] = {"raised by": [], "lowered by": [], f"{BETWEEN}:": [], "not measured:": []}
     for finding in findings:
@@ -135,7 +142,7 @@ def _conclusion(findings: Sequence[Finding]) -> str:
         only = " (one seed)" if paired and paired.n == 1 else ""
         groups[_direction(paired)].append(finding.name + only)
     said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
-    return f"{said}. {_largest(findings)}"
+    return f"{said}. {_largest(findings, unit)}"
 
 
 def _direction(paired: Paired | None) -> str:
@@ -146,12 +153,29 @@ def _direction(paired: Paired | None) -> str:
     return "raised by" if paired.mean > 0 else "lowered by"
 
 
-def _largest(findings: Sequence[Finding]) -> str:
+def _largest(findings: Sequence[Finding], unit: str) -> str:
+    """Return which step moves the number most, how much of the way that is, and whether it is told from the next."""
     measured = [(finding.name, finding.added.paired) for finding in findings if finding.added.paired is not None]
     if len(measured) < len(findings):
         return "Which step is the largest is open until all are measured."
-    name, largest = max(measured, key=lambda one: abs(one[1].mean))
+    (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
     total = sum(paired.mean for _, paired in measured)
-    share = largest.mean / total if total else 0.0
-    caution = "" if largest.n > 1 else " One seed: a first look."
-    return f"The largest part, {share:.0%}, is {name}.{caution}"
+    share = f", {largest.mean / total:.0%} of the {total:+.3f} {unit} of all steps," if total else ""
+    return f"The largest{share} is {name}{_lead(largest, others, unit)}."
+
+
+def _lead(largest: Paired, others: Sequence[tuple[str, Paired]], unit: str) -> str:
+    """Return how far the largest change is ahead of the next, over the seeds of both."""
+    if not others:
+        return ""
+    name, following = others[0]
+    sizes = [
+        dict(zip(one.seeds, (math.copysign(1, one.mean) * value for value in one.differences), strict=True))
+        for one in (following, largest)
+    ]
+    ahead = pair(*sizes)
+    if ahead is None or ahead.interval is None:
+        return "; one seed, a first look"
+    low, high = ahead.interval
+    by = f"{ahead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(ahead.n)})"
+    return f", ahead of {name} by {by}" if ahead.excludes_zero else f", not told from {name}: {by} ahead"

@@ -20,7 +20,12 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     raw = read_file(path).get(approach, {})
     where = f"ladder of {approach} in {path.name}"
     ood = data_sets(raw, where)
-    rungs = (*_corrections(entry, ood), *controls(raw, where, ood), *_variants(entry, ood), *measuring(raw, approach))
+    rungs = (
+        *_corrections(entry, ood),
+        *controls(raw, where, ood),
+        *_variants(entry, ood),
+        *measuring(raw, approach, ood),
+    )
     asked = question(raw["answer"], f"answer in the {where}") if "answer" in raw else None
     return Ladder(approach, ood, rungs, asked)
 

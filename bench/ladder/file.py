@@ -31,6 +31,7 @@ else:
     import tomli as tomllib
 
 LADDERS = Path(__file__).resolve().parents[2] / "results" / "reference" / "ladders.toml"
+EACH = "ood"  # in the place of a data set: a line for each that is off the training distribution
 _FIELDS = {"ood", "control", "measuring", "answer"}
 
 
@@ -60,22 +61,24 @@ def controls(raw: Mapping[str, Any], where: str, ood: tuple[str, ...]) -> Iterat
         yield Rung(body["name"], CONTROL, body["title"], between(fits[0], fits[1], ood))
 
 
-def measuring(raw: Mapping[str, Any], approach: str) -> Iterator[Rung]:
+def measuring(raw: Mapping[str, Any], approach: str, ood: tuple[str, ...]) -> Iterator[Rung]:
     """Yield the comparisons of two numbers of one fit; raises ConfigError."""
     for body in raw.get("measuring", ()):
         where = f"rung '{body.get('name')}' of {approach}"
         _check_keys(where, body, {"name", "title", "numbers"})
         numbers: dict[tuple[str, str], tuple[Place, Place]] = {}
-        for dataset, quantities in body["numbers"].items():
-            if dataset not in (MNIST, *OOD):
-                raise unknown_name(f"data set in {where}", dataset, (MNIST, *OOD))
+        for name, quantities in body["numbers"].items():
+            if name not in (MNIST, EACH, *OOD):
+                raise unknown_name(f"data set in {where}", name, (MNIST, EACH, *OOD))
             for quantity, ends in quantities.items():
                 if quantity not in STORED:
                     raise unknown_name(f"quantity in {where}", quantity, STORED)
                 if not isinstance(ends, list) or len(ends) != 2:
-                    raise ConfigError(f"{where}: {dataset} {quantity} needs two numbers, before and after")
-                first, second = (_place(f"{approach} published", end, where) for end in ends)
-                numbers[dataset, quantity] = (first, second)
+                    raise ConfigError(f"{where}: {name} {quantity} needs two numbers, before and after")
+                for dataset in ood if name == EACH else (name,):
+                    here = (end.replace(f"{EACH}/", f"{dataset}/") for end in ends)
+                    first, second = (_place(f"{approach} published", end, where) for end in here)
+                    numbers[dataset, quantity] = (first, second)
         yield Rung(body["name"], MEASURING, body["title"], numbers)
 
 

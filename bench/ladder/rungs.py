@@ -77,7 +77,7 @@ class Question:
     question: str
     claim: str
     baseline: str  # the claim that is compared with
-    steps: tuple[Step, ...]  # from the baseline's fit to the number's own, one change each
+    steps: tuple[Step, ...]  # from the baseline's fit to the number's own
     estimators: tuple[Estimator, ...]  # the document's first
 
     def places(self) -> Iterator[Place]:

@@ -84,17 +84,17 @@ def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
         f"{results.describe()}"
     )
     title = "Accuracy against the reported numbers"
-    notes = [*truncations(claims, "accuracy"), *results.origin()]
+    notes = [*truncations(claim for claim in claims if claim.metric == "accuracy"), *results.origin()]
     return make_table("accuracy", title, caption, columns, rows, notes, results.describe())
 
 
-def truncations(claims: Iterable[Claim], name: str) -> list[str]:
-    """Return notes on the reported values of a metric that the document cut off instead of rounding."""
+def truncations(claims: Iterable[Claim]) -> list[str]:
+    """Return notes on the reported values that the document cut off instead of rounding."""
     return [
         f"{claim.source} truncates: {claim.printed} stands for {claim.printed} to below "
         f"{format(print_interval(claim).high, f'.{_decimals(claim)}f')}."
         for claim in claims
-        if claim.precision_kind == "truncated" and claim.metric == name
+        if claim.precision_kind == "truncated"
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench.claims import Claim
-from bench.ladder.answer import Answer, Finding, find
+from bench.ladder.answer import Answer, Finding, conclusions, find
 from bench.ladder.effects import Numbers
 from bench.ladder.rungs import Ladder, Step
 from bench.report.accuracy import ABSENT
@@ -37,12 +37,14 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     rows += [_estimator_row(answer, finding) for finding in answer.by_estimator]
     caption = (
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
-        f"{_printed(answer.question.steps[-1], answer.claim)}. Each step changes one thing of the line before; added: "
+        f"{_printed(answer.question.steps[-1], answer.claim)}. Each step makes the change that it names to the line "
+        "before, which may be of several settings; in another order the steps could share the way otherwise. Added: "
         "mean difference of the same seeds with its 95 % t interval (number of seeds). Common protocol. "
         f"{results.describe()}"
     )
     title = f"Where a reported number of {approach} comes from"
-    return make_table(f"answer_{approach}", title, caption, columns, rows, results.origin())
+    notes = [*conclusions(answer), *results.origin()]
+    return make_table(f"answer_{approach}", title, caption, columns, rows, notes)
 
 
 def _printed(step: Step, claim: Claim) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.claims import PUBLISHED
+from bench.claims import PUBLISHED, Sample
 from bench.errors import ConfigError
+from bench.report.accuracy import truncations
 from bench.report.cells import FRACTION, SIX, Digits, Table, make_table
 from bench.report.records import Results
-from bench.report.verdicts import counts_text
-from bench.stats.prediction import half_width
-from bench.stats.verdicts import Verdict
+from bench.report.verdicts import counts_text, kinds_text
+from bench.stats.prediction import half_width, leaves_unit_interval
+from bench.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, UNRESOLVABLE, WITHIN, Verdict
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,6 +22,14 @@ else:
     import tomli as tomllib
 
 HEADLINE = PUBLISHED.parent / "headline.toml"
+MEANINGS = {
+    WITHIN: "even one more run of ours would land within the margin, the difference that would matter",
+    CONSISTENT: "it looks like one of our runs, and these are precise enough for that to mean something",
+    NOT_REPRODUCED: "neither chance nor the margin explains the difference",
+    UNRESOLVABLE: "no number of seeds would decide; mostly because our seeds alone differ by more than the margin. "
+    "This says nothing against the report",
+    INCONCLUSIVE: "more seeds could decide; the difference is shown all the same",
+}
 LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen digits
 
 
@@ -52,20 +61,42 @@ def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     caption = (
         "Measured: mean of our seeds, each a training and a measuring as published; in brackets the 95 % prediction "
         "interval for one more run, which is what a single reported run is; n: seeds. All "
-        f"{len(verdicts)} reported numbers: {counts_text(verdicts)}."
+        f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
     )
     columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
     caption = f"{caption} {results.describe(spread=False)}"
-    return make_table("headline", title, caption, columns, lines, results.origin(), brief)
+    notes = [*_meanings([verdict for _, verdict in found]), *results.origin()]
+    return make_table("headline", title, caption, columns, lines, notes, brief)
+
+
+def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return what the outcomes that stand in the table mean, and what is to be known of its numbers."""
+    shown = {verdict.outcome for verdict in verdicts}
+    notes = [f"{outcome}: {MEANINGS[outcome]}." for outcome in OUTCOMES if outcome in shown & set(MEANINGS)]
+    notes += truncations(verdict.claim for verdict in verdicts)
+    if any(
+        verdict.claim.unit == "fraction"
+        and mean is not None
+        and width is not None
+        and leaves_unit_interval(mean, width)
+        for verdict in verdicts
+        for mean, width in ((verdict.sample.mean, _width(verdict.sample)),)
+    ):
+        notes.append("An interval that ends at 0 or 1 is cut there: the t rule is rough so near an end.")
+    return notes
+
+
+def _width(sample: Sample) -> float | None:
+    return None if sample.sd is None else half_width(sample.sd, sample.n)
 
 
 def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
     claim, sample = verdict.claim, verdict.sample
     digits = FRACTION if claim.unit == "fraction" else SIX if claim.precision_kind == "count" else Digits(significant=4)
     measured = "-" if sample.mean is None else digits.text(sample.mean)
-    if sample.mean is not None and sample.sd is not None:
-        width = half_width(sample.sd, sample.n)
+    width = _width(sample)
+    if sample.mean is not None and width is not None:
         low, high = sample.mean - width, sample.mean + width
         if claim.unit == "fraction":  # no share lies outside, whatever the t distribution says
             low, high = max(0.0, low), min(1.0, high)

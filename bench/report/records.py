@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,50 @@ from bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from bench.registry import Manifest
+    from bench.store import Problem
 
 CONDITIONS = ("profile", "device", "precision")
+NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
+"""Of a record's file, see `bench.store.Store.record_path`."""
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
 
 
 def select(
-    records: Iterable[Record], profile: str = "full", device: str = "cpu", precision: str = "float32"
+    records: Iterable[Record],
+    profile: str = "full",
+    device: str = "cpu",
+    precision: str = "float32",
+    problems: Iterable[Problem] = (),
 ) -> list[Record]:
-    """Return the records made under exactly these conditions."""
+    """Return the records made under exactly these conditions.
+
+    A file that cannot be trusted (`problems`) stands in for its seed as a record without numbers: no seed is dropped
+    because its file was damaged. Its name does not tell device and precision, so it counts for any.
+    """
     wanted = (profile, device, precision)
-    return [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
+    chosen = [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
+    damaged = [record for problem in problems if (record := _stand_in(problem, wanted)) is not None]
+    return chosen + damaged
+
+
+def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | None:
+    """Return a record without numbers for a damaged file that is named as one of these conditions."""
+    named = NAME.fullmatch(problem.path.name)
+    if named is None or named["profile"] != conditions[0]:
+        return None
+    return {
+        **dict(zip(CONDITIONS, conditions, strict=True)),
+        "approach": problem.path.parent.name,
+        "recipe": named["recipe"],
+        "protocol": named["protocol"],
+        "seed": int(named["seed"]),
+        "key": named["key"],
+        "fit_key": "",
+        "outcome": "damaged",
+        "reason": problem.reason,
+        **{part: {} for part in ("metrics", "missing", "timings", "arrays", "provenance")},
+        "epochs": [],
+    }
 
 
 class Results:

@@ -97,7 +97,7 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
         "class's probability is above 0.2; strict rule: if its 10th percentile is above 0.5. Images that are no "
         f"digits have no right answer, so only the refusal counts there. {COMMON} {results.describe()}"
     )
-    notes = [*truncations(claims, "selective_accuracy"), *results.origin()]
+    notes = [*truncations(claim for claim in claims if claim.metric == "selective_accuracy"), *results.origin()]
     return make_table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
 
 

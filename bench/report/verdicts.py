@@ -24,6 +24,9 @@ from bench.report.records import Results
 from bench.report.steps import rule_steps
 from bench.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
 
+AFTER = "measured after training"
+CURVES = "points of training curves with their last ones"
+COMPUTED = "computed and not trained"
 RULE = (
     "D: distance of our mean from the numbers that print as the reported one; h: half-width of the 95 % prediction "
     "interval for one more run of ours. Within margin: D + h <= margin. Consistent: D <= h <= margin. Not reproduced: "
@@ -39,7 +42,7 @@ def verdicts_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     """One line a claim."""
     columns = ["claim", "reported", "unit", "margin", "measured", "difference", "h", "p", "verdict", "why"]
     lines = [_line(results, verdict) for verdict in verdicts]
-    brief = f"{len(verdicts)} reported numbers: {counts_text(verdicts)}."
+    brief = f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
     caption = f"{brief} Published recipe and published protocol. {RULE} {results.describe()}"
     return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines, results.origin(), brief)
 
@@ -52,7 +55,7 @@ def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
         mine = [verdict for verdict in verdicts if verdict.claim.source == source]
         counts = [len(mine), *(sum(verdict.outcome == outcome for verdict in mine) for outcome in OUTCOMES)]
         lines.append([Linked(text, (of_document(source),)) for text in (source, *map(str, counts))])
-    caption = f"Number of claims. {RULE} {results.describe(spread=False)}"
+    caption = f"Number of claims. Of all, {kinds_text(verdicts)}. {RULE} {results.describe(spread=False)}"
     title = "Verdicts by document"
     return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
 
@@ -61,6 +64,24 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
     """Return how many claims had each outcome, those that occur."""
     counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+
+
+def kinds_text(verdicts: Sequence[Verdict]) -> str:
+    """Return the outcomes apart for points of training curves, for what is measured after them, and for closed forms.
+
+    A curve has many points that agree or not together: counted with the others they would outweigh them.
+    """
+    kinds: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        kinds.setdefault(_kind(verdict), []).append(verdict)
+    order = [kind for kind in (AFTER, CURVES, COMPUTED) if kind in kinds]
+    return "; ".join(f"{len(kinds[kind])} {kind}: {counts_text(kinds[kind])}" for kind in order)
+
+
+def _kind(verdict: Verdict) -> str:
+    if is_exact(verdict.claim):
+        return COMPUTED
+    return AFTER if verdict.claim.stage == "final" else CURVES
 
 
 def _line(results: Results, verdict: Verdict) -> list[Any]:
@@ -165,6 +186,8 @@ def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:
         "reported": claim.value,
         "margin": claim.margin,
         "margin_reason": claim.margin_reason,
+        "n": sample.n,
+        "gap": sample.gap.reason if sample.gap else None,
         "values": list(sample.values),
         "mean": sample.mean,
         "sd": sample.sd,

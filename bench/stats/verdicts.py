@@ -188,10 +188,10 @@ def _tested(row: ClaimRow, evidence: Evidence) -> Verdict:
 def _settling(deciding: Deciding | None) -> str:
     """Return how many seeds would settle a claim that is not hopeless."""
     if deciding is None:
-        return f"more than {MOST_SEEDS} seeds would settle it"
+        return f"at this mean and spread more than {MOST_SEEDS} seeds would settle it"
     if deciding.last is None:
-        return f"{deciding.span} seeds would settle it"
-    return f"only {deciding.span} seeds would decide, with more it is open again"
+        return f"at this mean and spread {deciding.span} seeds would settle it"
+    return f"at this mean and spread only {deciding.span} seeds would decide, with more it is open again"
 
 
 _REASONS: Mapping[str, str] = {

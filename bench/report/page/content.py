@@ -61,7 +61,7 @@ def collect(
     store, claims, kind = Store(root), load_claims(), device.split(":")[0]
     records, problems = store.all_records()
     speeds, untrusted = files.read_all(root)
-    chosen = tables.select(records, profile, kind, precision)
+    chosen = tables.select(records, profile, kind, precision, problems)
     results, verdicts = tables.verdicts_of(chosen, claims)
     made = tables.build_tables(chosen, claims, speeds=speeds)
     made["precision"] = tables.precision_table(records, profile, kind, manifests(), store.scores)
