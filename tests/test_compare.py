@@ -98,6 +98,90 @@ def test_a_folder_of_several_conditions_needs_a_choice(tmp_path, capsys):
     assert by_metric(found)["mnist/nll"]["difference"] == pytest.approx(0.2)
 
 
+def metrics_folder(root, by_seed, missing=None, **changes):
+    """Write a record a seed with these metrics."""
+    store = Store(root)
+    for seed, metrics in by_seed.items():
+        made = record("mlp", "published", "common", seed=seed, metrics=metrics, missing=missing or {}, **changes)
+        store.write(made)
+
+
+BOTH = {"mnist/nll": 0.5, "mnist/accuracy": 0.9}
+
+
+def test_a_metric_that_one_seed_lacks_is_told(tmp_path, capsys):
+    metrics_folder(tmp_path / "a", dict.fromkeys(range(3), BOTH))
+    metrics_folder(tmp_path / "b", {0: BOTH, 1: {**BOTH, "mnist/nll": None}, 2: {"mnist/accuracy": 0.9}})
+    code, found = compared(capsys, tmp_path)
+    assert (code, list(by_metric(found))) == (INCOMPLETE, ["mnist/accuracy"])
+    lack = {"cell": ["mlp", "published", "common"], "metric": "mnist/nll", "side": "B"}
+    assert found["not_compared"] == [
+        {**lack, "seeds": [1], "reason": "the measured 'mnist/nll' is not a finite number"},
+        {**lack, "seeds": [2], "reason": "the record has no 'mnist/nll'"},
+    ]
+    for form in ("text", "md"):
+        assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", form]) == INCOMPLETE
+        text = capsys.readouterr().out
+        assert "mlp/published/common mnist/nll: B, seed 2: the record has no 'mnist/nll'" in text
+        assert "not compared" in text.lower()
+
+
+def test_metrics_that_only_one_side_has_are_told_with_the_records_reason(tmp_path, capsys):
+    metrics_folder(tmp_path / "a", dict.fromkeys(range(2), BOTH))
+    only_b = {"mnist/accuracy": 0.9, "mnist/ece": 0.1}
+    metrics_folder(tmp_path / "b", dict.fromkeys(range(2), only_b), missing={"mnist/nll": "no probabilities"})
+    code, found = compared(capsys, tmp_path)
+    assert code == INCOMPLETE
+    assert [(lack["metric"], lack["side"], lack["seeds"], lack["reason"]) for lack in found["not_compared"]] == [
+        ("mnist/nll", "B", [0, 1], "no probabilities"),
+        ("mnist/ece", "A", [0, 1], "the record has no 'mnist/ece'"),
+    ]
+
+
+def test_an_entry_of_the_trace_that_one_side_lacks_is_told(tmp_path, capsys):
+    trace = {"epochs": [{"epoch": 1, "mnist/train60k/train_loss": 0.2}]}
+    metrics_folder(tmp_path / "a", {0: BOTH}, **trace)
+    metrics_folder(tmp_path / "b", {0: BOTH})
+    code, found = compared(capsys, tmp_path)
+    assert code == INCOMPLETE
+    assert [lack["metric"] for lack in found["not_compared"]] == ["last epoch/mnist/train60k/train_loss"]
+
+
+def test_nothing_that_can_be_compared_is_told(tmp_path, capsys):
+    metrics_folder(tmp_path / "a", {0: BOTH})
+    metrics_folder(tmp_path / "b", {0: dict.fromkeys(BOTH)})
+    code, found = compared(capsys, tmp_path)
+    assert (code, found["differences"], len(found["not_compared"])) == (INCOMPLETE, [], 2)
+
+
+def test_what_neither_side_has_or_nobody_asked_for_is_not_missed(tmp_path, capsys):
+    reasons = {"mnist/draw_accuracy_std": "one network", "notmnist459": "it is not there"}
+    metrics_folder(tmp_path / "a", {0: {**BOTH, "mnist/brier": 0.1}, 1: BOTH}, missing=reasons)
+    metrics_folder(tmp_path / "b", {0: BOTH, 1: BOTH}, missing=reasons)
+    code, found = compared(capsys, tmp_path)  # the Brier score is none of the main metrics
+    assert (code, found["not_compared"], len(found["differences"])) == (0, [], 2)
+    code, found = compared(capsys, tmp_path, "--metric", "*")
+    lacks = [(lack["metric"], lack["side"], lack["seeds"]) for lack in found["not_compared"]]
+    assert (code, lacks) == (INCOMPLETE, [("mnist/brier", "A", [1]), ("mnist/brier", "B", [0, 1])])
+
+
+def test_other_profiles_say_which_amounts_are_not_the_same(tmp_path, capsys):
+    folder(tmp_path / "a", {0: 0.5, 1: 0.6}, profile="epoch1")
+    folder(tmp_path / "b", {0: 0.5, 1: 0.6})
+    _, found = compared(capsys, tmp_path)
+    told = " | ".join(found["conditions"])
+    assert "profile: epoch1 and full" in told
+    assert (
+        "epochs 1 and all, draws of the common protocol 30 and 100, rows of the common protocol 2,000 and all" in told
+    )
+
+
+def test_help_says_what_the_exit_codes_mean(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    assert "Exit codes: 0 all that both have is compared" in " ".join(capsys.readouterr().out.split())
+
+
 def test_unfinished_records_are_a_problem(tmp_path, capsys):
     folder(tmp_path / "a", {0: 0.5, 1: 0.6})
     store = folder(tmp_path / "b", {0: 0.5})

@@ -1,6 +1,7 @@
 """The gate on records with made-up numbers: unchanged code passes, everything else does not, and says why."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -9,6 +10,7 @@ from gate_folders import folders, fresh_folder, gate_file, numbers, planned_reco
 
 from bench.cli import main
 from bench.commands.options import FAILED, INCOMPLETE, USAGE
+from bench.errors import StoreError
 from bench.gate.config import load_gate
 from bench.gate.fresh import AGAIN
 from bench.store import Store, read_record
@@ -126,8 +128,9 @@ def test_a_cell_without_numbers_needs_a_waiver_that_has_not_ended(tmp_path, faul
     path, _, _, fresh = folders(tmp_path, more="" if until is None else WAIVER.format(until))
     fault(fresh)
     code, bad, found = judged(tmp_path, path, capsys)
+    state = "missing" if expected else "waived"
     assert code == expected
-    assert bad == {"toy_bbb/published/common toy/rmse": "missing" if expected else "waived"}
+    assert bad == {TOY: state} | ({TOY_SEEDS: state} if fault is skip else {})
     text = json.dumps(found)
     assert ("its waiver ended on 2020-01-01" in text) == (until == "2020-01-01")
     assert ("a known hole" in text) == (until == "2999-01-01")
@@ -152,6 +155,7 @@ def test_what_is_not_finite_fails(tmp_path, changes, capsys):
     assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"toy_bbb/published/common toy/rmse": "fail"})
 
 
+TOY_SEEDS = "seeds toy_bbb/published/common"
 DIVERGED = {"outcome": "diverged", "reason": "loss is nan"}
 DIVERGING = WAIVER.replace("until", "diverged = [8]\nuntil")  # the ninth seed of the reference
 TOY, TOY_DIVERGED = "toy_bbb/published/common toy/rmse", "diverged seeds toy_bbb/published/common"
@@ -185,7 +189,7 @@ def test_a_seed_may_diverge_by_a_waiver(tmp_path, capsys):
 
 def test_a_waiver_lets_not_all_fresh_seeds_diverge(tmp_path, capsys):
     code, bad, _ = judged(tmp_path, diverging_folders(tmp_path, fresh_seeds="*seed100*"), capsys)
-    assert (code, bad) == (FAILED, {TOY: "fail", TOY_DIVERGED: "fail"})
+    assert (code, bad) == (FAILED, {TOY: "fail", TOY_DIVERGED: "fail", TOY_SEEDS: "missing"})
 
 
 def test_more_fresh_seeds_that_diverge_than_the_reference_fail(tmp_path, capsys):
@@ -319,26 +323,119 @@ def test_fresh_records_of_another_plan_do_not_count(tmp_path, capsys):
     for made in planned_records(gate, gate.cell("toy_bbb/published/common"), [1000, 1001]):
         fresh.record_path(made).unlink()
         write(fresh, {**made, "key": "0" * 64})
-    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {"toy_bbb/published/common toy/rmse": "missing"})
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {TOY: "missing", TOY_SEEDS: "missing"})
+
+
+ZEROS = {"fraction": 1, "network": "mean", "accuracy": 0.5, "nll": 2.302585}
 
 
 @pytest.mark.parametrize(
     ("pattern", "changes", "check"),
     [
         ("uniform/*", {"metrics": {"mnist/nll": 2.31}}, "uniform"),
-        ("mlp/corrected__*seed1000__*", {"arrays": {"pruning": {"rows": []}}}, None),
-        (
-            "mlp/corrected__*seed1000__*",
-            {"arrays": {"pruning": {"rows": [{"fraction": 1, "network": "mean", "accuracy": 0.5, "nll": 2.302585}]}}},
-            "network of zeros",
-        ),
+        ("mlp/corrected__*seed1000__*", {"arrays": {"pruning": {"rows": [ZEROS]}}}, "network of zeros"),
     ],
 )
 def test_closed_forms(tmp_path, pattern, changes, check, capsys):
     path, _, _, fresh = folders(tmp_path)
     change(fresh, pattern, **changes)
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {check: "fail"})
+
+
+def replace(store, pattern, **changes):
+    """Replace fields of the records whose files fit a pattern."""
+    paths = sorted(store.records.glob(f"{pattern}.json"))
+    assert paths
+    for path in paths:
+        store.write({**read_record(path), **changes})
+
+
+def test_every_fresh_record_is_pruned_where_the_reference_is(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    change(fresh, "mlp/corrected__*seed1000__*", arrays={"pruning": {"rows": []}})
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (INCOMPLETE, {"network of zeros": "missing"})
+    assert "1 fresh records without pruned network or labels, first mlp/corrected/common, seed 1000" in json.dumps(
+        found
+    )
+
+
+def test_an_approach_that_cannot_be_pruned_need_not_be(tmp_path, capsys):
+    path, _, reference, fresh = folders(tmp_path)
+    for store in (reference, fresh):
+        replace(store, "mlp/corrected__*", arrays={})
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (0, {})
+    assert "3 networks answer class 0" in json.dumps(found)
+
+
+def test_a_blind_network_without_its_entropies(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    replace(fresh, "uniform/*", metrics={"mnist/nll": float(np.log(10))})
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {"uniform": "missing"})
+
+
+UNSEEN = {"rows measured": "missing", "network of zeros": "missing"}  # both look at the labels
+
+
+def test_every_fresh_record_has_its_per_row_scores(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    files = sorted(fresh.records.glob("mlp/*seed100*.npz"))
+    for file in files[1:]:
+        file.unlink()
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (len(files), code, bad) == (6, INCOMPLETE, UNSEEN)
+    assert "5 of 6 fresh records without its per-row scores, first mlp/published/common, seed 1000" in json.dumps(found)
+
+
+@pytest.mark.parametrize("labels", [None, np.zeros(0, dtype=np.int8)], ids=["no hash", "no rows"])
+def test_per_row_scores_that_say_nothing(tmp_path, labels, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    (file,) = fresh.records.glob("mlp/corrected__*seed1001__*.json")
+    made = read_record(file)
+    if labels is None:  # a file beside a record that does not vouch for it
+        fresh.write({name: value for name, value in made.items() if name != "scores_sha256"})
+    else:
+        fresh.write(made, {"mnist/label": labels})
+    assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, UNSEEN)
+
+
+@pytest.mark.parametrize("hashes", [{}, {"mnist/train-images": "kept"}], ids=["none", "one"])
+def test_every_fresh_record_names_its_data_files(tmp_path, hashes, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    (file,) = fresh.records.glob("toy_bbb/*seed1001__*.json")
+    old = read_record(file)["provenance"]
+    kept = {name: old["data_sha256"][name] for name in hashes}
+    replace(fresh, "toy_bbb/*seed1001__*", provenance={**old, "data_sha256": kept})
+    code, bad, found = judged(tmp_path, path, capsys)
+    assert (code, bad) == (INCOMPLETE, {"data": "missing"})
+    assert "first toy_bbb/published/common, seed 1001" in json.dumps(found)
+
+
+def test_a_cell_without_fresh_records_passes_no_check(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    for file in fresh.records.glob("mlp/corrected__*seed100*"):
+        file.unlink()
+    command(tmp_path, path, "--junit", str(tmp_path / "gate.xml"))
+    capsys.readouterr()
     code, bad, _ = judged(tmp_path, path, capsys)
-    assert (code, bad) == ((FAILED, {check: "fail"}) if check else (0, {}))
+    cell = "mlp/corrected/common"
+    names = ["last epoch/mnist/{train}/train_loss", "mnist/nll"]
+    wanted = {f"{cell} {name}" for name in names} | {f"rows learnt from, {cell}", f"seeds {cell}"}
+    assert (code, bad) == (INCOMPLETE, dict.fromkeys(wanted, "missing"))
+    cases = {case.get("name"): case for case in ET.parse(tmp_path / "gate.xml").getroot().findall("testcase")}
+    assert cases[f"rows learnt from, {cell}"].find("error") is not None
+
+
+def test_a_gate_without_fresh_records_passes_no_check_of_them(tmp_path, capsys):
+    path = gate_file(tmp_path)
+    reference_folder(tmp_path / "reference", load_gate(path))
+    (tmp_path / "fresh").mkdir()
+    code, _, found = judged(tmp_path, path, capsys)
+    assert code == INCOMPLETE
+    assert {row["state"] for row in found["metrics"]} == {"missing"}
+    passed = {check["name"] for check in found["checks"] if check["state"] == "pass"}
+    assert all(name.startswith(("plan ", "split ", "worked example")) for name in passed), passed
 
 
 def test_a_worked_example_that_is_wrong(tmp_path, monkeypatch, capsys):
@@ -378,6 +475,62 @@ def test_junit_and_summary(tmp_path, capsys):
     assert text.startswith("of an earlier step\n## gate NOT PASSED")
     assert "fail: mlp/published/common mnist/nll" in text
     assert "of first runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "message"),
+    [
+        ("--junit", "file/x", "error: --junit .*x: cannot write .*; free space or choose another folder"),
+        ("--junit", "", "error: --junit .* is a folder; give a file"),
+        ("--summary", "file/x", "error: cannot write .*; give another --summary"),
+        ("--summary", "", "error: cannot write .*; give another --summary"),
+    ],
+)
+def test_files_that_cannot_be_written_are_told_before_the_run(tmp_path, option, place, message, monkeypatch, capsys):
+    def never(*_, **__):
+        raise AssertionError("the fresh run began")
+
+    monkeypatch.setattr("bench.gate.fresh.run_fresh", never)
+    (tmp_path / "file").write_text("")
+    assert main(["gate", "--gate", str(gate_file(tmp_path)), option, str(tmp_path / place)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(message, line)
+
+
+def test_folders_of_the_files_are_made(tmp_path, capsys):
+    path, _, _, _ = folders(tmp_path)
+    files = [tmp_path / "new" / "gate.xml", tmp_path / "other" / "gate.md"]
+    assert command(tmp_path, path, "--junit", str(files[0]), "--summary", str(files[1])) == 0
+    assert "gate passed" in capsys.readouterr().out
+    assert all(file.stat().st_size for file in files)
+
+
+def test_the_report_is_printed_before_files_are_written(tmp_path, monkeypatch, capsys):
+    def full(path, content):
+        del content
+        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
+
+    path, _, _, _ = folders(tmp_path)
+    monkeypatch.setattr("bench.store.write_atomically", full)
+    assert command(tmp_path, path, "--junit", str(tmp_path / "gate.xml")) == USAGE
+    told = capsys.readouterr()
+    assert "gate passed" in told.out
+    assert "No space left" in told.err
+
+
+def test_a_reason_with_control_characters(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    reason = "\x1b[31mboom\x00 | <b> ]]> \ud800\ufffe\x9b end"
+    replace(fresh, "toy_bbb/*seed1001__*", outcome="failed", reason=reason, metrics={})
+    files = ["--junit", str(tmp_path / "gate.xml"), "--summary", str(tmp_path / "gate.md")]
+    assert command(tmp_path, path, *files) == INCOMPLETE
+    cases = ET.parse(tmp_path / "gate.xml").getroot().findall("testcase")
+    errors = [case.find("error").get("message") for case in cases if case.find("error") is not None]
+    shown = "\ufffd[31mboom\ufffd | <b> ]]> \ufffd\ufffd\ufffd end"
+    assert any(shown in error for error in errors)
+    for text in (capsys.readouterr().out, (tmp_path / "gate.md").read_text()):
+        assert "boom" in text
+        assert not {"\x1b", "\x00", "\x9b", "\ufffe"} & {*text}
 
 
 def test_a_used_folder_is_not_taken_for_fresh(tmp_path, capsys):

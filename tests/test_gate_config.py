@@ -1,6 +1,10 @@
 """The gate's file: the committed one, and every way in which one can be wrong."""
 
 import datetime
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from gate_folders import gate_file
@@ -129,3 +133,29 @@ def test_nonsense_is_one_line(arguments, message, capsys):
     assert main(["gate", *arguments]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_example_for_a_ci_does_what_its_head_says():
+    text = (ROOT / "docs" / "ci-example.yml").read_text()
+    assert "\non:\n  push:\n    branches: [main]\n  pull_request:\n\n" in text
+    jobs = dict(re.findall(r"^  (\w+):\n    (\S.*)$", text.split("\njobs:\n")[1], re.MULTILINE))
+    assert jobs == {"check": "runs-on: ubuntu-latest", "gate": "if: github.event_name == 'pull_request'"}
+    head = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    assert "tests, lint and types on pull requests and on every push to main, the gate" in head
+    assert "on pull requests only" in head
+
+
+def test_a_ci_run_that_ends_before_its_gate_leaves_no_earlier_gates_files(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "README.md").write_text("<!-- command:test -->\n```\nfalse\n```\n")
+    old = tmp_path / "build" / "ci" / "gate.xml"
+    old.parent.mkdir(parents=True)
+    old.write_text("<testsuite/>")
+    ended = subprocess.run(["bash", str(tmp_path / ".ci" / "run")], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "README's test command" in ended.stdout
+    assert not old.exists()

@@ -19,7 +19,13 @@ PLACES = ("profile", "device", "precision")
 
 def add(commands: Any) -> None:
     """Declare the commands of this file."""
-    compare = commands.add_parser("compare", help="two results folders, paired by cell and seed")
+    compare = commands.add_parser(
+        "compare",
+        help="two results folders, paired by cell and seed",
+        description="Compares two results folders, paired by cell and seed: B minus A, with intervals.",
+        epilog="Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be "
+        "used, or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none.",
+    )
     compare.add_argument("a", type=Path, metavar="A", help="a results folder")
     compare.add_argument("b", type=Path, metavar="B", help="another one")
     for name in PLACES:
@@ -40,26 +46,29 @@ def _compare(arguments: argparse.Namespace) -> int:
         print(json.dumps(render.as_json(found), indent=1))
     else:
         print(render.markdown(found) if arguments.format == "md" else render.text(found))
-    return INCOMPLETE if found.problems else 0
+    return INCOMPLETE if found.problems or found.lacking else 0
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:
-    from bench.compare.differences import MAIN_METRICS, differences, row_test
+    from bench.compare.differences import differences, row_test
+    from bench.compare.metrics import MAIN_METRICS, lacking
     from bench.compare.pairing import differences as conditions
     from bench.compare.pairing import made, only_in, pair
     from bench.compare.render import Comparison
 
     a, b = _sides(arguments)
     pairs = pair(a, b)
-    found = differences(pairs, arguments.metric or MAIN_METRICS)
-    if not found:
-        raise ConfigError(f"no common metric fits {', '.join(arguments.metric or MAIN_METRICS)}; try --metric '*'")
+    patterns = arguments.metric or MAIN_METRICS
+    found, lacks = differences(pairs, patterns), lacking(pairs, patterns)
+    if not found and not lacks:
+        raise ConfigError(f"no common metric fits {', '.join(patterns)}; try --metric '*'")
     single = [cell for cell in pairs if len(cell.seeds) == 1]
     rows = [row_test(cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0])) for cell in single]
     return Comparison(
         made=(made(a, "A"), made(b, "B")),
         conditions=conditions(a, b, pairs),
         differences=found,
+        lacking=lacks,
         rows=[row for row in rows if row is not None],
         only_a=only_in(a, b),
         only_b=only_in(b, a),

@@ -55,7 +55,9 @@ def _gate(arguments: argparse.Namespace) -> int:
         return _power(arguments, gate)
     if arguments.only:
         gate = _narrowed(gate, arguments.only)
+    _check_files(arguments)
     report = _report(arguments, gate)
+    _print(arguments, report)
     _write(arguments, report)
     if arguments.save:
         from bench.gate.power import effects_of, save_effects
@@ -76,6 +78,24 @@ def _check(arguments: argparse.Namespace) -> None:
             raise ConfigError("--plant runs anew; give it --results, not --fresh")
         if not arguments.fresh.is_dir():
             raise ConfigError(f"--fresh {arguments.fresh} is no folder")
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Raise before the fresh run, not after it, where what it finds cannot be written."""
+    from bench.sealed import check_writable
+
+    replaced = {"--junit": arguments.junit, "--effects": arguments.effects if arguments.save else None}
+    for option, path in replaced.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            raise ConfigError(f"{option} {path} is a folder; give a file")
+        try:
+            check_writable(path.parent)
+        except StoreError as error:
+            raise ConfigError(f"{option} {path}: {error}") from error
+    if arguments.summary is not None:
+        _append(arguments.summary, "")
 
 
 def _narrowed(gate: Gate, approaches: list[str]) -> Gate:
@@ -122,6 +142,13 @@ def _run(arguments: argparse.Namespace, gate: Gate, root: Path) -> None:
         run_fresh(gate, root, arguments.threads, progress, executor="inline")
 
 
+def _print(arguments: argparse.Namespace, report: Report) -> None:
+    """Print the report, before anything else can fail."""
+    from bench.gate import render
+
+    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
+
+
 def _write(arguments: argparse.Namespace, report: Report) -> None:
     from bench.gate import render
     from bench.store import write_atomically
@@ -129,12 +156,17 @@ def _write(arguments: argparse.Namespace, report: Report) -> None:
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
     if arguments.summary is not None:
-        try:  # a hosted CI gives a file that other steps have written to
-            with arguments.summary.open("a", encoding="utf-8") as file:
-                file.write(render.markdown(report) + "\n")
-        except OSError as error:
-            raise StoreError(f"cannot write {arguments.summary}: {error.strerror}; give another --summary") from error
-    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
+        _append(arguments.summary, render.markdown(report) + "\n")
+
+
+def _append(path: Path, text: str) -> None:
+    """Append to the summary: a hosted CI gives a file that other steps have written to."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; give another --summary") from error
 
 
 def _exit_code(report: Report) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,23 +13,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bench.claims import Gap, Record
+from bench.compare.metrics import MAIN_METRICS, comparable
 from bench.compare.pairing import CellName, Pairs
-from bench.gate.samples import LAST_EPOCH, read
+from bench.gate.samples import read
 from bench.stats.prediction import holm
 
 ALPHA = 0.05
-MAIN_METRICS = (
-    "mnist/accuracy",
-    "mnist/nll",
-    "mnist/ece",
-    "noise_gaussian/predictive_entropy",
-    "*/auroc_predictive_entropy",
-    "*/train_loss*",
-    "*/*/accuracy",
-    "*/*/refusal_rate",
-    "*/*/predictive_entropy",
-    "toy/*",
-)
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
 
 
@@ -81,34 +69,12 @@ class RowTest:
 
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Difference]:
     """Return the differences of every metric that a pattern names; p-values are adjusted over all (Holm)."""
-    found = [
-        difference(cell, metric)
-        for cell in pairs
-        for metric in metrics_of(cell)
-        if any(fnmatch.fnmatchcase(metric.removeprefix(LAST_EPOCH), pattern) for pattern in patterns)
-    ]
+    found = [difference(cell, metric) for cell in pairs for metric in comparable(cell, patterns)]
     steps = holm({str(place): one.p for place, one in enumerate(found) if one.p is not None})
     return [
         one if one.p is None else replace(one, p_adjusted=steps[str(place)].adjust(one.p))
         for place, one in enumerate(found)
     ]
-
-
-def metrics_of(cell: Pairs) -> list[str]:
-    """Return the metrics that every record of a pair has as a finite number, those of the last epoch at the end."""
-    names = [*cell.a[0]["metrics"], *(LAST_EPOCH + name for name in _trace(cell.a[0]) if "/" in name)]
-    every = [*cell.a, *cell.b]
-    final = {*cell.a[0]["metrics"]}
-    return [
-        name
-        for name in names
-        if name.removeprefix(LAST_EPOCH) == name or name.removeprefix(LAST_EPOCH) not in final
-        if not any(isinstance(read(record, name), Gap) for record in every)
-    ]
-
-
-def _trace(record: Record) -> Mapping[str, Any]:
-    return record["epochs"][-1] if record["epochs"] else {}
 
 
 def difference(cell: Pairs, metric: str) -> Difference:
@@ -128,7 +94,7 @@ def difference(cell: Pairs, metric: str) -> Difference:
 
 def _number(record: Record, metric: str) -> float:
     value = read(record, metric)
-    assert not isinstance(value, Gap), "metrics_of names only what every record has"
+    assert not isinstance(value, Gap), "only what every record has is comparable"
     return value
 
 

@@ -8,10 +8,19 @@ from typing import Any
 
 from bench.claims import Record
 from bench.errors import ConfigError
+from bench.recipes import PROFILES
 from bench.report.records import CONDITIONS, Results, origin, select
 from bench.store import Store
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
+
+AMOUNTS = {  # fields of a profile
+    "epochs": "epochs",
+    "steps_per_epoch": "steps an epoch",
+    "rows": "rows of the published protocol",
+    "draws": "draws of the common protocol",
+    "common_rows": "rows of the common protocol",
+}
 
 CellName = tuple[str, str, str]  # approach, recipe, protocol
 
@@ -41,7 +50,8 @@ class Side:
                 "choose with --profile, --device, --precision" if found else f"{store.root} has {len(records)} in all"
             )
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
-        newest = Results(select(kept, *found[0]), {}).records
+        profile, device, precision = found[0]
+        newest = Results(select(kept, profile, device, precision), {}).records
         done = {key_of(record): record for record in newest if record["outcome"] == "done"}
         unfinished = [
             f"{name}: {title(key_of(record))}, {record['outcome']}: {record['reason']}"
@@ -98,6 +108,7 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
         for name, one, other in zip(CONDITIONS, a.conditions, b.conditions, strict=True)
         if one != other
     ]
+    lines += _other_amounts(a.conditions[0], b.conditions[0])
     for name in PROVENANCE:
         n_other = sum(one["provenance"].get(name) != other["provenance"].get(name) for one, other in both)
         if n_other:
@@ -110,6 +121,20 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
     if names:
         lines.append(f"versions differ: {', '.join(names)}")
     return lines
+
+
+def _other_amounts(one: str, other: str) -> list[str]:
+    """Say what two profiles do not have in common: numbers of other amounts differ whatever the code does."""
+    a, b = PROFILES.get(one), PROFILES.get(other)
+    if a is None or b is None or a == b:
+        return []
+    both = [(words, getattr(a, field), getattr(b, field)) for field, words in AMOUNTS.items()]
+    told = ", ".join(f"{words} {_amount(n)} and {_amount(m)}" for words, n, m in both if n != m)
+    return [f"the profiles train or measure other amounts, so that the numbers differ for that alone: {told}"]
+
+
+def _amount(n: int | None) -> str:
+    return "all" if n is None else f"{n:,}"
 
 
 def made(side: Side, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 from bench.compare.differences import IDENTICAL, Difference, RowTest
+from bench.compare.metrics import Lack
 from bench.report.render import escape
 
 COLUMNS = ("cell", "metric", "A", "B", "B - A", "95 % interval", "seeds", "adjusted p", "result")
@@ -23,6 +24,7 @@ class Comparison:
     made: Sequence[str]  # what made A, and what B
     conditions: Sequence[str]  # what differs between them
     differences: Sequence[Difference]
+    lacking: Sequence[Lack]  # what could not be compared
     rows: Sequence[RowTest]
     only_a: Sequence[str]
     only_b: Sequence[str]
@@ -38,6 +40,7 @@ def text(found: Comparison, form: str = "simple") -> str:
         parts += ["", note, "", _grid([_row_test(one) for one in found.rows], ROW_COLUMNS, form)]
     n_ties = sum(one.outcome == IDENTICAL for one in found.differences)
     parts += ["", f"{len(found.differences)} metrics, {n_ties} of them identical in every seed"]
+    parts += [f"not compared: {line}" for line in _lacks(found)]
     for name, titles in (("A", found.only_a), ("B", found.only_b)):
         parts += [f"only in {name}: {title}" for title in titles]
     return "\n".join([*parts, *(f"problem: {line}" for line in found.problems)])
@@ -48,6 +51,7 @@ def markdown(found: Comparison) -> str:
     lists = {
         "Made by": found.made,
         "Differs": found.conditions,
+        "Not compared": _lacks(found),
         "Only in A": found.only_a,
         "Only in B": found.only_b,
         "Problems": found.problems,
@@ -67,8 +71,18 @@ def as_json(found: Comparison) -> dict[str, Any]:
         {**dataclasses.asdict(one), "difference": one.difference, "outcome": one.outcome} for one in found.differences
     ]
     rows = [dataclasses.asdict(one) for one in found.rows]
+    lacking = [dataclasses.asdict(one) for one in found.lacking]
     names = ("made", "conditions", "only_a", "only_b", "problems")
-    return {"differences": differences, "rows": rows, **{name: list(getattr(found, name)) for name in names}}
+    lists = {name: list(getattr(found, name)) for name in names}
+    return {"differences": differences, "not_compared": lacking, "rows": rows, **lists}
+
+
+def _lacks(found: Comparison) -> list[str]:
+    return [
+        f"{'/'.join(one.cell)} {one.metric}: {one.side}, seed{'s' * (len(one.seeds) > 1)} "
+        f"{', '.join(map(str, one.seeds))}: {one.reason}"
+        for one in found.lacking
+    ]
 
 
 def _grid(rows: Sequence[Sequence[str]], headers: Sequence[str], form: str) -> str:

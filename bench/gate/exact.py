@@ -1,19 +1,26 @@
-"""The exact part of the gate: what no seed noise excuses."""
+"""The exact part of the gate: what no seed noise excuses.
+
+What a check looks at must be there: without it in any finished fresh record, or without any such record, the check is
+`missing`.
+"""
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from bench.claims import Gap, Record
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
 from bench.errors import BenchError
-from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check
+from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check, excuse
 from bench.gate.config import Gate, GatedCell
-from bench.gate.samples import Folder, fresh_records, key_of, read
+from bench.gate.samples import Folder, finished, fresh_records, key_of, labels_measured, read, title_of
 from bench.registry import manifest
 
 TEST_SPLIT = "test10k"
@@ -49,24 +56,43 @@ def _plain(value: Any) -> Any:
 
 
 def data_check(gate: Gate, reference: Folder, fresh: Folder) -> Check:
-    """Every data file is the one that the records were made from."""
+    """Every data file is the one that the records were made from; fresh records name all that the reference's do."""
     today = data_hashes()
     changed: set[str] = set()
-    records = [record for folder in (reference, fresh) for cell in gate.cells for record in folder.cell(cell)]
-    for record in records:
-        made_from = record["provenance"].get("data_sha256", {})
-        changed |= {name for name in made_from if today.get(name) != made_from[name]}
+    silent, n_fresh = [], 0
+    for cell in gate.cells:
+        old, new = finished(reference.cell(cell)), finished(fresh.cell(cell))
+        changed |= {
+            name for record in [*old, *new] for name, sha in _made_from(record).items() if today.get(name) != sha
+        }
+        wanted = {name for record in old for name in _made_from(record)} or today.keys()
+        silent += [title_of(cell, record) for record in new if not wanted <= _made_from(record).keys()]
+        n_fresh += len(new)
     if changed:
         return Check("data", FAIL, f"not the files of the records: {', '.join(sorted(changed))}")
-    return Check("data", PASS, f"{len(today)} hashes")
+    if silent or not n_fresh:
+        return Check("data", MISSING, _without(silent, n_fresh, "the hashes of its data files"))
+    return Check("data", PASS, f"{n_fresh} fresh records, {len(today)} hashes")
 
 
-def split_checks(gate: Gate, fresh: Folder) -> list[Check]:
+def _made_from(record: Record) -> Mapping[str, str]:
+    found: Mapping[str, str] = record["provenance"].get("data_sha256", {})
+    return found
+
+
+def _without(titles: Sequence[str], n: int, what: str) -> str:
+    """Say which of n fresh records lack something that a check looks at."""
+    if not n:
+        return "no fresh record has finished"
+    return f"{len(titles)} of {n} fresh records without {what}, first {titles[0]}"
+
+
+def split_checks(gate: Gate, fresh: Folder, today: datetime.date) -> list[Check]:
     """Every split has the rows that the gate file pins, when loaded here and in the fits of the fresh run."""
     trained = [cell for cell in gate.cells if manifest(cell.approach).task == "mnist"]
     return [
         *(_loaded(name, pinned) for name, pinned in gate.splits.items()),
-        *(_trained_on(gate, cell, fresh_records(gate, cell, fresh)) for cell in trained),
+        *(_trained_on(gate, cell, finished(fresh_records(gate, cell, fresh)), today) for cell in trained),
     ]
 
 
@@ -81,43 +107,47 @@ def _loaded(name: str, pinned: str) -> Check:
     return Check(f"split {name}", PASS, "")
 
 
-def _trained_on(gate: Gate, cell: GatedCell, records: Sequence[Record]) -> Check:
+def _trained_on(gate: Gate, cell: GatedCell, records: Sequence[Record], today: datetime.date) -> Check:
     title = f"rows learnt from, {cell.name}"
-    done = [record for record in records if record["outcome"] == "done"]
-    for record in done:
+    if not records:
+        return Check(title, *excuse(gate, cell.name, "no fresh seed has finished", today))
+    for record in records:
         name = f"{cell.split}/{record['seed']}" if cell.split in WITH_SEED else cell.split
         found = record["provenance"].get("train_sha256")
         if name not in gate.splits:
             return Check(title, MISSING, f"the gate file pins no split '{name}'; its hash here is {found}")
         if found != gate.splits[name]:
             return Check(title, FAIL, f"not those of {name}: hash {found}, pinned is {gate.splits[name][:12]}...")
-    return Check(title, PASS, f"{len(done)} fits, rows as pinned")
+    return Check(title, PASS, f"{len(records)} fits, rows as pinned")
 
 
 def label_check(gate: Gate, fresh: Folder) -> Check:
     """The rows that the common protocol measured are the first ones of the official test set."""
     y = load_split(TEST_SPLIT, 0).y.numpy()
-    n_seen = 0
-    for cell in gate.cells:
-        for record in fresh_records(gate, cell, fresh):
-            labels = fresh.store.scores(record).get("mnist/label")
+    measured = [cell for cell in gate.cells if cell.protocol == "common" and manifest(cell.approach).task == "mnist"]
+    n_fresh, without = 0, []
+    for cell in measured:
+        for record in finished(fresh_records(gate, cell, fresh)):
+            n_fresh += 1
+            labels = labels_measured(fresh, record)
             if labels is None:
-                continue
-            n_seen += 1
-            if not (labels == y[: len(labels)]).all():
-                text = f"{cell.name}, seed {record['seed']}: not the rows of {TEST_SPLIT}"
-                return Check("rows measured", FAIL, text)
-    if not n_seen:
-        return Check("rows measured", MISSING, "no fresh record has its per-row scores")
-    return Check("rows measured", PASS, f"{n_seen} records, labels as in {TEST_SPLIT}")
+                without.append(title_of(cell, record))
+            elif not np.array_equal(labels, y[: labels.size]):
+                return Check("rows measured", FAIL, f"{title_of(cell, record)}: not the rows of {TEST_SPLIT}")
+    if without or not n_fresh:
+        return Check("rows measured", MISSING, _without(without, n_fresh, "its per-row scores"))
+    return Check("rows measured", PASS, f"{n_fresh} records, labels as in {TEST_SPLIT}")
 
 
-def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> Check:
+def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, today: datetime.date) -> Check:
     """No two seeds share a number: gated metrics are continuous, so that a tie means that a seed was ignored."""
-    records = [*reference.cell(cell), *fresh_records(gate, cell, fresh)]
+    new = finished(fresh_records(gate, cell, fresh))
+    if not new:
+        return Check(f"seeds {cell.name}", *excuse(gate, cell.name, "no fresh seed has finished", today))
+    records = [*finished(reference.cell(cell)), *new]
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        values = [(record["seed"], read(record, key)) for record in records if record["outcome"] == "done"]
+        values = [(record["seed"], read(record, key)) for record in records]
         for (one, first), (other, second) in itertools.combinations(values, 2):
             if one != other and not isinstance(first, Gap) and first == second:
                 return Check(f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {metric.key}: {first!r}")

@@ -39,11 +39,11 @@ def judge(
         *counted,
         *(plan_check(gate, cell, reference) for cell in gate.cells),
         data_check(gate, reference, fresh),
-        *split_checks(gate, fresh),
+        *split_checks(gate, fresh, today),
         label_check(gate, fresh),
-        *(seed_check(gate, cell, reference, fresh) for cell in gate.cells),
+        *(seed_check(gate, cell, reference, fresh, today) for cell in gate.cells),
         *repeat_checks(gate, reference, fresh, again),
-        *closed_form_checks(gate, fresh.results.cell(BLIND, "published", "common"), fresh),
+        *closed_form_checks(gate, fresh.results.cell(BLIND, "published", "common"), reference, fresh),
     ]
     unreadable = [problem.reason for folder in (reference, fresh, again) for problem in folder.problems]
     waived = {check.cell for check in metrics if check.state == WAIVED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,6 +13,9 @@ from bench.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, Metri
 from bench.progress import duration
 from bench.report.render import escape
 from bench.stats.gating import POWER
+
+UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no place for, and the controls that a terminal may obey: a reason may hold anything."""
 
 COLUMNS = (
     "cell",
@@ -43,7 +47,7 @@ def text(report: Report) -> str:
     exact = tabulate([(check.name, check.text, check.state) for check in report.checks], headers=("check", "", ""))
     power = [power_text.grid(report.caught), *power_text.notes(report.caught)]
     parts = [grid, "", exact, "", *power, "", *_facts(report), "", *_troubles(report), verdict_line(report)]
-    return "\n".join(parts)
+    return printable("\n".join(parts))
 
 
 def markdown(report: Report) -> str:
@@ -62,7 +66,7 @@ def markdown(report: Report) -> str:
     power = power_text.grid(report.caught, "pipe")
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
     facts = "".join(f"- {escape(line)}\n" for line in [*power_text.notes(report.caught), *_facts(report)])
-    return f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}"
+    return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}")
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -92,14 +96,19 @@ def junit(report: Report) -> bytes:
     cases += [("gate.exact", c.name, c.state, c.text) for c in report.checks]
     tags = {FAIL: "failure", MISSING: "error", WAIVED: "skipped", NOT_COMPARABLE: "skipped"}
     for place, name, state, message in cases:
-        case = ElementTree.SubElement(suite, "testcase", classname=place, name=name)
+        case = ElementTree.SubElement(suite, "testcase", classname=printable(place), name=printable(name))
         if state in tags:
-            ElementTree.SubElement(case, tags[state], message=message)
+            ElementTree.SubElement(case, tags[state], message=printable(message))
         elif message:
-            ElementTree.SubElement(case, "system-out").text = message
+            ElementTree.SubElement(case, "system-out").text = printable(message)
     ElementTree.indent(suite)
     content: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return content + b"\n"
+
+
+def printable(raw: str) -> str:
+    """Return text in which every character that cannot be shown is U+FFFD."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", raw)
 
 
 def _row(check: MetricCheck) -> list[str]:

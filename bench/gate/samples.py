@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bench.claims import Gap, Record, Sample, gather, metric
 from bench.gate.config import TRAIN, Gate, GatedCell
 from bench.report.records import Results, select
@@ -45,6 +48,22 @@ def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
         keys = {planned.key, *(planned.twin_keys or ())}
         found += [record for record in records if record["seed"] == planned.seed and record["key"] in keys]
     return found
+
+
+def finished(records: Sequence[Record]) -> list[Record]:
+    """Return the records that have numbers."""
+    return [record for record in records if record["outcome"] == "done"]
+
+
+def labels_measured(folder: Folder, record: Record) -> NDArray[np.generic] | None:
+    """Return the labels of the test rows that a record was measured on; None unless it has scores sealed by a hash."""
+    labels = folder.store.scores(record).get("mnist/label")
+    return labels if record.get("scores_sha256") and labels is not None and labels.size else None
+
+
+def title_of(cell: GatedCell, record: Record) -> str:
+    """Return the name of a record in a check's text."""
+    return f"{cell.name}, seed {record['seed']}"
 
 
 def of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
