@@ -12,6 +12,7 @@ from bench.audit.effects import RungNumber, effect_of, rung_of
 from bench.audit.findings import Finding
 from bench.audit.rules import RULES
 from bench.audit.table import BEGIN, END, rules_table
+from bench.cli import main
 from bench.errors import ConfigError
 from bench.ladder.effects import Numbers
 from bench.ladder.rungs import ALONE, CUMULATIVE
@@ -182,6 +183,16 @@ def test_a_finding_is_one_line_that_says_what_to_do():
     for part in ("fails", "kl-scale", "mine", "469 times", RULES["kl-scale"].remedy, "much"):
         assert part in line
     assert RULES["kl-scale"].remedy not in Finding("kl-scale", "mine", "passes", "once").line()
+
+
+def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):
+    # without it a run printed as 89 % for 89.9 % looks as bad as a KL of the wrong sign
+    wanted = {"kl-sign": "wrong", "truncated-printing": "weak", "stale-result": "misleading"}
+    for rule, severity in wanted.items():
+        assert main(["audit", "documents", "--no-run", "--rule", rule, "--results", str(tmp_path)]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if f" {rule} " in line]
+        assert lines
+        assert all(line.startswith(severity) for line in lines)
 
 
 def test_the_page_shows_the_rules():

@@ -1,12 +1,13 @@
-"""Audit the objective of any PyTorch or Pyro model, numerically.
+"""Audit the objective of a Bayesian network in PyTorch or Pyro, numerically.
 
     from bench.audit import elbo
     report = elbo.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
     print(report)
 
 `audit_torch` takes the loss of a training step as a black box; `audit_pyro` takes model, guide and estimator. Both
-say how often the KL counts in an epoch, and which parameters are detached, unused or cannot move. See docs/audit.md for
-what each argument makes visible, and what stays invisible.
+say how often the KL counts in an epoch, and which parameters are detached, unused or cannot move. Latent variables of
+single rows, as a VAE has, are outside it. See docs/audit.md for what each argument makes visible, and what stays
+invisible.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import torch
 from torch import Tensor
 
 from bench.audit import sigma
+from bench.audit.case import Case
 from bench.audit.findings import Finding
 from bench.audit.judging import judge
-from bench.audit.objective import Batch, Factor, Loss, Objective, factors_by_name
+from bench.audit.objective import Batch, Factor, Loss, Objective
+from bench.audit.pairing import factors_by_name, without_scale
 from bench.audit.predictions import audit_prediction, entropy_of, repeats
+from bench.errors import unknown_name
 
 __all__ = ["Factor", "Report", "audit_prediction", "audit_pyro", "audit_torch", "entropy_of"]
 
@@ -43,8 +47,11 @@ class Report:
         return all(finding.outcome != "fails" for finding in self.findings)
 
     def of(self, rule: str) -> Finding:
-        """Return the finding of a rule."""
-        return next(finding for finding in self.findings if finding.rule == rule)
+        """Return the finding of a rule; raises ConfigError for one that this audit did not apply."""
+        found = {finding.rule: finding for finding in self.findings}
+        if rule not in found:
+            raise unknown_name("rule of this audit", rule, found)
+        return found[rule]
 
     def __str__(self) -> str:
         return "\n".join(finding.line() for finding in self.findings)
@@ -74,8 +81,9 @@ def audit_torch(
         parameters: names and leaf tensors, such as `model.named_parameters()`.
         batches: three or more batches of one size, each the arguments of `loss`, rows first.
         n_train: N, rows of the training set.
-        nll: `nll(*batch)` is -log p(y | x, w) summed over the batch, drawing the noise that `loss` draws; without it
-            the likelihood is taken to weigh 1, and a loss that is a mean over rows cannot be audited for its KL.
+        nll: `nll(*batch)` is -log p(y | x, w) summed over the batch, drawing the noise that `loss` draws: where a step
+            averages over several draws, their mean. Without it the likelihood is taken to weigh 1, and a loss that
+            is a mean over rows cannot be audited for its KL.
         kl: the unscaled KL, for posteriors that are not independent Gaussians.
         factors: means and standard deviations of the weights; by default paired by the parameters' names.
         prior_std: standard deviation of the prior that is meant.
@@ -90,10 +98,11 @@ def audit_torch(
         ConfigError: arguments that do not fit together, or a loss that is not finite.
     """
     objective = Objective(loss, parameters, batches, nll)
-    groups = list(factors) if factors is not None else factors_by_name(lambda: objective.parameters)
-    found, numbers = judge(objective, groups, kl, n_train, prior_std, draws, subject)
-    steps = epochs * math.ceil(n_train / objective.batch_size)
-    found.append(sigma.frozen(objective, groups, optimizer, steps, subject))
+    groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
+    lone = without_scale(objective.parameters, groups) if factors is None and kl is None else []
+    case = Case(objective, groups, kl, n_train, prior_std, draws, subject, lone)
+    found, numbers = judge(case)
+    found.append(sigma.frozen(case, optimizer, epochs * math.ceil(n_train / objective.batch_size)))
     found.append(sigma.noisy_where_pruned(groups, subject))
     if predict is not None:
         found.append(repeats(predict, not groups if deterministic is None else deterministic, subject))
@@ -138,7 +147,8 @@ def audit_pyro(
     objective = Objective(sites.loss, sites.parameters(), batches, sites.nll)
     groups = list(factors) if factors is not None else factors_by_name(sites.values)
     kl = None if groups else sites.kl_of(objective.batches[0], draws)
-    found, numbers = judge(objective, groups, kl, n_train, prior_std, draws, subject)
-    found.append(sigma.frozen(objective, groups, None, 0, subject))
+    case = Case(objective, groups, kl, n_train, prior_std, draws, subject)
+    found, numbers = judge(case)
+    found.append(sigma.frozen(case, None, 0))
     found.append(sigma.noisy_where_pruned(groups, subject))
     return Report(tuple(found), numbers)

@@ -17,7 +17,6 @@ are mostly noise get little weight: each counts by the inverse of its own residu
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,40 +24,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bench.audit.fitting import SURE, Estimate, fit
+from bench.audit.likelihood import DataWeight
 from bench.audit.objective import Factor, Gradient, Objective
+from bench.errors import ConfigError
 
-JITTER = 0.5  # of raw scales: where all sigmas are equal, H and C have the same direction
-REWEIGHTED = 4  # rounds of least squares
-EXACT = 0.1  # residuals below this share of the fit weigh alike
-PROPORTIONAL = 0.02  # of the losses' range between batches: what may be left of it beside the NLL
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over draws and its standard error."""
-
-    value: float
-    error: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
-        """Return the mean of draws."""
-        if not all(map(math.isfinite, values)):
-            return cls(math.nan, math.inf)
-        spread = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-        return cls(statistics.fmean(values), spread)
-
-    def sure(self, relative: float = 0.1) -> bool:
-        """Return whether the error is small beside the value."""
-        return math.isfinite(self.value) and 2 * self.error <= relative * abs(self.value)
-
-
-@dataclass(frozen=True)
-class DataWeight:
-    """The weight `a` of the NLL in the loss, and how far the loss is from a NLL + constant between batches."""
-
-    weight: float
-    misfit: float  # the part of the range of losses that the NLL does not explain
+JITTER = 0.8  # of log sigma: where all sigmas are equal, H and C have the same direction
+FLATTEST = 0.25  # d log sigma / d raw below which a raw scale is moved no further
+FEW = 4  # numbers that mean and sigma of a group need to have beyond which the group is judged alone
+ROUNDINGS = 4  # of a gradient's last digit: what may differ between the loss's and the NLL's
 
 
 @dataclass(frozen=True)
@@ -66,22 +40,10 @@ class KlWeight:
     """What an epoch makes of the KL."""
 
     per_epoch: Estimate  # 1 for an ELBO
-    prior_std: Estimate | None  # as the objective has it; None where it was not asked for
-    by_factor: Mapping[str, float]  # the same, for each group of weights alone
-
-
-def data_weight(objective: Objective, draws: int) -> DataWeight:
-    """Measure `a`; needs the NLL."""
-    pairs = [
-        [(float(objective.loss(b, draw).detach()), float(objective.nll(b, draw).detach())) for b in objective.batches]
-        for draw in range(draws)
-    ]
-    table = torch.tensor(pairs, dtype=torch.float64)  # [draws, batches, 2]
-    table = table - table.mean(dim=1, keepdim=True)
-    losses, nlls = table[..., 0].flatten(), table[..., 1].flatten()
-    weight = float(losses @ nlls / (nlls @ nlls).clamp(min=1e-300))
-    misfit = float((losses - weight * nlls).norm() / losses.norm().clamp(min=1e-300))
-    return DataWeight(weight, misfit)
+    precision: Estimate | None  # 1 / prior variance, as the objective has it; None where kl= hides it
+    by_factor: Mapping[str, float]  # the same as per_epoch, for each group of weights alone
+    missed: Mapping[str, float]  # share of a tensor's gradient that no KL of Gaussians around zero has
+    size: float = math.nan  # root mean square of the weights' means and sigmas
 
 
 def counts_rows(objective: Objective) -> bool:
@@ -110,17 +72,17 @@ def data_free_gradient(objective: Objective, weight: float | None, draw: int) ->
 def apart(objective: Objective, factors: Sequence[Factor]) -> Iterator[None]:
     """Move means and sigmas to where every direction can be told from the others, for a while."""
     source = torch.Generator().manual_seed(0)
-    shifts = {}
+    shifts: dict[str, Tensor] = {}
     for factor in factors:
-        by_std = objective.gradient(factor.std().sum())
+        by_std = objective.gradient(factor.std().log().sum())
         by_mean = objective.gradient(factor.mean().sum())
+        n_std = factor.std().numel()
         size = max(float(factor.mean().detach().std(correction=0)), float(factor.std().detach().mean()))
         for name, value in objective.parameters.items():
-            normal = torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1
-            if bool(by_std[name].any()):
-                shifts[name] = JITTER * normal
-            elif bool(by_mean[name].any()):
-                shifts[name] = 0.5 * size * normal
+            slope = by_std[name].abs() * value.numel() / n_std  # of log sigma: a raw scale may be sigma, or a scalar
+            reach = torch.where(slope > 0, JITTER / slope.clamp(min=FLATTEST), size * (by_mean[name] != 0))
+            if bool(reach.any()):
+                shifts[name] = reach * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
     with objective.moved(shifts):
         yield
 
@@ -129,74 +91,78 @@ def kl_weight(
     objective: Objective,
     factors: Sequence[Factor],
     kl: Callable[[], Tensor] | None,
-    weight: float | None,
+    data: DataWeight | None,
     n_train: int,
     draws: int,
 ) -> KlWeight:
-    """Measure the weight of the KL from its gradient; `weight` is that of the NLL, None for a sum taken as it is."""
+    """Measure the weight of the KL from its gradient; `data` is the NLL's weight, None for a sum taken as it is."""
+    weight = None if data is None else data.weight
     per_epoch = n_train / objective.batch_size / (1.0 if weight is None else weight)
     if kl is not None:
-        columns = [objective.gradient(kl())]
-        found = [_fit(data_free_gradient(objective, weight, draw), columns)[0] for draw in range(draws)]
-        return KlWeight(Estimate.of([per_epoch * b for b in found]), None, {})
+        targets = [data_free_gradient(objective, weight, draw) for draw in range(draws)]
+        found = fit(targets, [objective.gradient(_tensor(kl()))])
+        return KlWeight(_scaled(found.coefficient(0), per_epoch), None, {}, {})
     with apart(objective, factors):
         directions = [_directions(objective, [factor]) for factor in factors]
         columns = _directions(objective, factors)
         targets = [data_free_gradient(objective, weight, draw) for draw in range(draws)]
-    touched = [name for name in columns[0] if any(bool(column[name].any()) for column in columns)]
-    pairs = [_fit({name: target[name] for name in touched}, columns) for target in targets]
-    mean = {name: torch.stack([target[name] for target in targets]).mean(0) for name in touched}
-    by_factor = {}
+        doubt = _doubt(objective, data)
+        size = _size(factors)
+    whole = fit(_only(targets, columns), columns, doubt)
+    by_factor: dict[str, float] = {}
+    missed: dict[str, float] = {}
     for factor, own in zip(factors, directions, strict=True):
-        names = [name for name in touched if any(bool(column[name].any()) for column in own)]
-        by_factor[factor.name] = per_epoch * _fit({name: mean[name] for name in names}, own)[0]
-    b, c = (Estimate.of([pair[index] for pair in pairs]) for index in (0, 1))
-    return KlWeight(Estimate.of([per_epoch * pair[0] for pair in pairs]), _prior_std(b, c), by_factor)
+        alone = fit(_only(targets, own), own)
+        if sum(int(own[0][name].numel()) for name in alone.targets[0]) > FEW:
+            by_factor[factor.name] = per_epoch * alone.coefficient(0).value
+            missed |= {name: alone.missed(name, SURE * float(doubt[name].norm())) for name in alone.targets[0]}
+    b = _scaled(whole.coefficient(0), per_epoch)
+    return KlWeight(b, whole.ratio(1, 0), by_factor, {name: share for name, share in missed.items() if share}, size)
 
 
-def _prior_std(b: Estimate, c: Estimate) -> Estimate:
-    if b.value * c.value <= 0:
-        return Estimate(math.nan, math.inf)
-    std = math.sqrt(b.value / c.value)
-    return Estimate(std, std / 2 * math.hypot(b.error / b.value, c.error / c.value))
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(factor * estimate.value, abs(factor) * estimate.error)
+
+
+def _only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
+    """Return the parts of the gradients that the directions touch."""
+    names = [name for name in columns[0] if any(bool(column[name].any()) for column in columns)]
+    return [{name: target[name] for name in names} for target in targets]
+
+
+def _doubt(objective: Objective, data: DataWeight | None) -> Gradient:
+    """Return the standard error of what the data leave that all draws share: of the NLL's weight, and rounding."""
+    batch = objective.batches[0]
+    value = objective.loss(batch, 0)
+    relative = ROUNDINGS * torch.finfo(value.dtype).eps
+    gradient = objective.gradient(value)
+    if data is not None and data.weight:
+        relative += data.error / abs(data.weight)
+    return {name: relative * part for name, part in gradient.items()}
 
 
 def _directions(objective: Objective, factors: Sequence[Factor]) -> list[Gradient]:
-    entropy = -torch.stack([factor.std().log().sum() for factor in factors]).sum()
-    second = torch.stack([(f.mean().square() + f.std().square()).sum() / 2 for f in factors]).sum()
+    entropy = -torch.stack([_spread(factor).log().sum() for factor in factors]).sum()
+    second = torch.stack([(f.mean().square() + _spread(f).square()).sum() / 2 for f in factors]).sum()
     return [objective.gradient(entropy), objective.gradient(second)]
 
 
-def _fit(target: Gradient, columns: Sequence[Gradient]) -> list[float]:
-    """Return the coefficients of `columns` in `target`; each tensor weighs by the inverse of its residual."""
-    names = list(target)
-    if not names:
-        return [math.nan] * len(columns)
-    scale = {name: sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
-    solution = _solve(target, columns, scale)
-    # A tensor that fits exactly must not outweigh all others: one whose KL is left out fits 0 exactly.
-    floor = {name: EXACT * _rms(_combined(columns, solution, name)) + 1e-9 * scale[name] for name in names}
-    for _ in range(REWEIGHTED):
-        scale = {n: _rms(target[n] - _combined(columns, solution, n)) + floor[n] for n in names}
-        solution = _solve(target, columns, scale)
-    return [float(value) for value in solution]
+def _spread(factor: Factor) -> Tensor:
+    """Return a sigma for each mean: weights may share one."""
+    mean, std = factor.mean(), factor.std()
+    try:
+        return std.expand_as(mean)
+    except RuntimeError as error:
+        shapes = f"{tuple(mean.shape)} and {tuple(std.shape)}"
+        raise ConfigError(f"mean and std of '{factor.name}' have shapes {shapes}; give a std for each mean") from error
 
 
-def _solve(target: Gradient, columns: Sequence[Gradient], scale: Mapping[str, float]) -> Tensor:
-    gram = torch.zeros(len(columns), len(columns), dtype=torch.float64)
-    right = torch.zeros(len(columns), dtype=torch.float64)
-    for name, values in target.items():
-        rows = torch.stack([column[name].flatten() for column in columns]) / scale[name]
-        gram += rows @ rows.T
-        right += rows @ (values.flatten() / scale[name])
-    norm = gram.diagonal().clamp(min=1e-300).sqrt()  # the two directions differ by many powers of ten
-    inverse: Tensor = torch.linalg.pinv(gram / norm.outer(norm), rtol=1e-12, hermitian=True)
-    return inverse @ (right / norm) / norm
+def _size(factors: Sequence[Factor]) -> float:
+    values = [part.detach().flatten().double() for f in factors for part in (f.mean(), f.std())]
+    return float(torch.cat(values).square().mean().sqrt())
 
 
-def _combined(columns: Sequence[Gradient], solution: Tensor, name: str) -> Tensor:
-    return sum((k * column[name] for k, column in zip(solution, columns, strict=True)), torch.zeros(()))
-
-
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
+def _tensor(value: object) -> Tensor:
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return value.reshape(())
+    raise ConfigError(f"kl() returned {type(value).__name__}; it must return a tensor of one number")

@@ -1,13 +1,12 @@
 """A foreign objective as the auditor sees it: a function of a batch whose noise can be repeated.
 
 Nothing of the model is known but its parameters. Every call runs from a seed of its own and leaves torch's generator,
-the parameters and their gradients as they were.
+the parameters and their gradients as they were; what else a call changes, such as running statistics, stays changed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from bench.errors import ConfigError
 from bench.streams import stream_seed
@@ -50,17 +48,19 @@ class Objective:
         nll: Loss | None = None,
     ) -> None:
         """Keep what is audited; raises ConfigError where it cannot be."""
-        self.parameters = {name: value for name, value in parameters if value.requires_grad}
+        named = _named(parameters)
+        self.parameters = {name: value for name, value in named.items() if value.requires_grad}
+        self.held = {name: value for name, value in named.items() if name not in self.parameters}  # cannot be trained
         self.batches = [tuple(batch) if isinstance(batch, (tuple, list)) else (batch,) for batch in batches]
         self._loss, self._nll = loss, nll
         if not self.parameters:
             raise ConfigError("no parameter requires a gradient; give model.named_parameters()")
-        if len(self.batches) < 2:
-            raise ConfigError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
-        sizes = {len(batch[0]) for batch in self.batches}
-        if len(sizes) != 1:
-            raise ConfigError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
-        (self.batch_size,) = sizes
+        self.batch_size = _rows(self.batches)
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """Return all that was given by name, what cannot be trained too."""
+        return self.parameters | self.held
 
     @property
     def has_nll(self) -> bool:
@@ -83,7 +83,8 @@ class Objective:
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise ConfigError(f"{name}(*batch) returned {type(value).__name__}; it must return a tensor of one number")
         if not bool(value.isfinite().all()):
-            raise ConfigError(f"{name} of a batch is {float(value)}; audit where training works, or give other batches")
+            given = float(value.detach())
+            raise ConfigError(f"{name} of a batch is {given}; audit where training works, or give other batches")
         return value.reshape(())
 
     def gradient(self, value: Tensor) -> Gradient:
@@ -109,52 +110,37 @@ class Objective:
                 self.parameters[name].data.copy_(value)
 
 
-_MEANS = r"mu|mean|loc|locs"
-_SCALES: dict[str, Callable[[Tensor], Tensor]] = {
-    "rho": softplus,
-    "log_sigma": torch.exp,
-    "log_std": torch.exp,
-    "log_scale": torch.exp,
-    "logsigma": torch.exp,
-    "logvar": lambda raw: (raw / 2).exp(),
-    "log_var": lambda raw: (raw / 2).exp(),
-    "sigma": softplus,
-    "std": softplus,
-    "scale": softplus,
-    "scales": softplus,
-}
-_POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are where they can be
-
-
-def _identity(raw: Tensor) -> Tensor:
-    return raw
-
-
-def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
-    """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
-
-    rho means softplus, log_sigma, log_std and log_scale exp, logvar exp of the half. A sigma, std or scale is taken as
-    it is, or through softplus where one of its numbers is not positive.
-
-    Args:
-        values: returns the named values, with their graph to the parameters, each time anew.
-    """
-    known = values()
-    found = []
-    for name in known:
-        hit = re.search(rf"(?:^|(?<=[._]))(?:{_MEANS})(?=$|[._])", name)
-        if hit is None:
-            continue
-        for word, transform in _SCALES.items():
-            partner = name[: hit.start()] + word + name[hit.end() :]
-            if partner in known and known[partner].shape == known[name].shape:
-                as_it_is = word in _POSITIVE and bool((known[partner] > 0).all())
-                found.append(_factor(values, name, partner, _identity if as_it_is else transform))
-                break
+def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    found = {}
+    for pair in parameters:
+        if not isinstance(pair, tuple) or tuple(map(_kind, pair)) != (str, Tensor):
+            given = type(pair).__name__
+            raise ConfigError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
+        found[pair[0]] = pair[1]
     return found
 
 
-def _factor(
-    values: Callable[[], Mapping[str, Tensor]], mean: str, scale: str, transform: Callable[[Tensor], Tensor]
-) -> Factor:
-    return Factor(f"{mean}, {scale}", lambda: values()[mean], lambda: transform(values()[scale]))
+def _kind(part: object) -> type:
+    return Tensor if isinstance(part, Tensor) else type(part)
+
+
+def _rows(batches: Sequence[Batch]) -> int:
+    """Return how many rows each batch has; raises ConfigError where that is unknown, or batches cannot be compared."""
+    if len(batches) < 2:
+        raise ConfigError(f"{len(batches)} batch was given; the audit compares batches: give three")
+    for batch in batches:
+        if not batch or not isinstance(batch[0], Tensor) or batch[0].dim() == 0:
+            given = type(batch[0]).__name__ if batch else "nothing"
+            raise ConfigError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
+    sizes = {len(batch[0]) for batch in batches}
+    if len(sizes) != 1:
+        raise ConfigError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
+    if all(_same(batch, batches[0]) for batch in batches[1:]):
+        raise ConfigError(f"the {len(batches)} batches are all the same; the audit compares batches: give others")
+    return sizes.pop()
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    """Return whether the tensors of two batches are equal."""
+    pairs = [(a, b) for a, b in zip(one, other, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return all(torch.equal(a, b) for a, b in pairs)

@@ -20,7 +20,7 @@ class PyroObjective:
     def __init__(
         self, model: Callable[..., Any], guide: Callable[..., Any], batches: Sequence[Batch], loss: Any
     ) -> None:
-        """Run the guide once, so that its parameters are in Pyro's store."""
+        """Run guide and model once, for the parameters that they use; raises ConfigError for what cannot be audited."""
         try:
             import pyro
             from pyro import poutine
@@ -30,21 +30,22 @@ class PyroObjective:
         self._pyro, self._poutine = pyro, poutine
         self.model, self.guide = model, guide
         self.estimator = Trace_ELBO() if loss is None else loss
-        if not hasattr(self.estimator, "differentiable_loss"):
-            raise ConfigError(f"loss= is a {type(self.estimator).__name__}; give an ELBO such as Trace_ELBO()")
+        _check_estimator(self.estimator)
         if not batches:
             raise ConfigError("no batch was given; give three")
         with own_noise(), torch.no_grad():
-            self._traces(*batches[0])
+            traces = self._traces(*_arguments(batches[0]))
+        _check_latents(traces[1])
+        self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
 
     def parameters(self) -> list[tuple[str, Tensor]]:
-        """Return the unconstrained leaf tensors of Pyro's store."""
-        return list(self._pyro.get_param_store().named_parameters())
+        """Return the unconstrained leaf tensors that model and guide take from Pyro's store, which others share."""
+        return [pair for pair in self._pyro.get_param_store().named_parameters() if pair[0] in self._used]
 
     def values(self) -> Mapping[str, Tensor]:
         """Return the constrained values by name, with their graph to the leaf tensors."""
         store = self._pyro.get_param_store()
-        return {name: store[name] for name in store}
+        return {name: store[name] for name in store if name in self._used}
 
     def loss(self, *batch: Any) -> Tensor:
         """Return the estimator's loss of a batch."""
@@ -52,12 +53,13 @@ class PyroObjective:
         return value
 
     def nll(self, *batch: Any) -> Tensor:
-        """Return -log p of the observed sites, with their draws but without their scales."""
-        _, model_trace = self._traces(*batch)
-        sites = [site for site in _samples(model_trace) if site["is_observed"]]
+        """Return -log p of the observed sites without their scales: of the estimator's particles the mean."""
+        n_particles = int(getattr(self.estimator, "num_particles", 1))
+        traces = [self._traces(*batch)[1] for _ in range(n_particles)]
+        sites = [site for trace in traces for site in _samples(trace) if site["is_observed"]]
         if not sites:
             raise ConfigError("the model observes nothing; give pyro.sample(..., obs=y)")
-        return -torch.stack([_log_prob(site) for site in sites]).sum()
+        return -torch.stack([_log_prob(site) for site in sites]).sum() / n_particles
 
     def kl_of(self, batch: Batch, draws: int) -> Callable[[], Tensor]:
         """Return the mean over draws of log q - log p of the latent sites, without scales, as a function."""
@@ -80,6 +82,31 @@ class PyroObjective:
         guide_trace = self._poutine.trace(self.guide).get_trace(*batch)
         model = self._poutine.replay(self.model, guide_trace)
         return guide_trace, self._poutine.trace(model).get_trace(*batch)
+
+
+def _check_estimator(estimator: Any) -> None:
+    name = getattr(estimator, "__name__", type(estimator).__name__)
+    if isinstance(estimator, type) or not hasattr(estimator, "differentiable_loss"):
+        given = f"the class {name}" if isinstance(estimator, type) else f"a {name}"
+        raise ConfigError(f"loss= is {given}; give an ELBO such as Trace_ELBO()")
+    if name.startswith("Jit"):  # compiled on the first batch, with that batch's noise and shapes
+        raise ConfigError(f"loss= is a {name}, which runs what it once compiled; give {name.removeprefix('Jit')}()")
+
+
+def _check_latents(trace: Any) -> None:
+    """Refuse latent sites of the rows themselves: their KL grows with the batch like the likelihood."""
+    plates = {frame.name for site in _samples(trace) if site["is_observed"] for frame in site["cond_indep_stack"]}
+    for name, site in trace.nodes.items():
+        shared = [frame.name for frame in site.get("cond_indep_stack", ()) if frame.name in plates]
+        if site["type"] == "sample" and not site["is_observed"] and shared:
+            raise ConfigError(
+                f"latent site '{name}' is in the data's plate '{shared[0]}', one for each row as in a VAE; "
+                "audit_pyro is for weights that all rows share"
+            )
+
+
+def _arguments(batch: Any) -> Sequence[Any]:
+    return batch if isinstance(batch, (tuple, list)) else (batch,)
 
 
 def _samples(trace: Any) -> Iterator[dict[str, Any]]:

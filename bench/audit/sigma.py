@@ -6,27 +6,31 @@ from collections.abc import Sequence
 
 import torch
 
+from bench.audit.case import Case
 from bench.audit.findings import Finding, Outcome
 from bench.audit.objective import Factor, Objective
+from bench.errors import ConfigError
 
 DRAWS = 4  # gradients that a drift is the mean of
 STILL = 0.05  # relative change of sigma over the whole training, below which it stayed where it started
 SIGN_LIKE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Rprop")
 
 
-def frozen(
-    objective: Objective,
-    factors: Sequence[Factor],
-    optimizer: torch.optim.Optimizer | None,
-    steps: int,
-    subject: str,
-) -> Finding:
+def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Finding:
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
     For SGD the drift is rate / (1 - momentum) x mean gradient x steps; optimisers that scale the gradient move each
     number by up to their rate a step, whatever the gradient is.
     """
-    rule = "sigma-frozen"
+    rule, objective, factors, subject = "sigma-frozen", case.objective, case.groups, case.subject
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim.Optimizer that trains")
+    if case.lone_means:
+        detail = (
+            f"{', '.join(case.lone_means)} has no partner such as rho that can be trained: a sigma that is a buffer "
+            "never moves; give factors= if it has another name"
+        )
+        return Finding(rule, subject, "not measured", detail)
     if not factors:
         return Finding(rule, subject, "not applicable", "no parameters named as mean and scale; give factors=")
     gradients = [

@@ -53,7 +53,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         print(json.dumps([finding.as_json() for finding in found], indent=1))
     else:
         for finding in found:
-            print(finding.line())
+            print(f"{RULES[finding.rule].severity:<10}  {finding.line()}")
         print(_summary(found))
     # What fails in a document is what was found there; the exit code is about what is ours.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
