@@ -430,7 +430,7 @@ def test_parameters_of_the_prior_are_not_unused():
     learned = Single(lambda net, w: Normal(0.0, net.prior_log_sigma.exp()).log_prob(w), prior_log_sigma=torch.zeros(()))
     finding = audit(learned, elbo_of(learned), nll=learned.nll).of("unused-layer")
     assert finding.outcome == "passes"
-    assert "prior_log_sigma, which act on others through the KL" in finding.detail
+    assert "prior_log_sigma, whose gradient other parameters move" in finding.detail
     own = {"prior_mu": torch.zeros(5, 7), "prior_rho": torch.zeros(5, 7)}
     learned = Single(lambda net, w: Normal(net.prior_mu, functional.softplus(net.prior_rho)).log_prob(w), **own)
     report = audit(learned, elbo_of(learned), nll=learned.nll)
@@ -574,6 +574,37 @@ def test_dropout_left_on():
     assert outcomes(report())["kl-scale"] == "not applicable"
     network.eval()
     assert outcomes(report())["dropout-at-test"] == "passes"
+
+
+def test_a_constant_that_rounds_the_likelihood_away_does_not_hide_it(model):
+    # float32 at 1e8 counts in steps of 8, and the batches' losses differ by less than 100: their gradients still tell
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS + 1e8, prior_std=PRIOR)
+    assert report.numbers["data_weight"] == pytest.approx(1, rel=1e-3)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.02)
+    assert report.ok
+    # a mean over rows beside the whole KL, here as large as that of a network with a thousand times the weights
+    report = audit(model, lambda x, y: model.nll(x, y) / BATCH + 1e3 * model.kl())
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1e3 * STEPS * BATCH, rel=0.02)
+    assert outcomes(report)["wrong-likelihood"] == "passes"
+
+
+def test_another_likelihood_behind_such_a_constant_is_not_judged(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + 3 * (model(x) - y).abs().sum() + 1e8)
+    assert {report.of(rule).outcome for rule in ("wrong-likelihood", "kl-scale", "kl-sign")} == {"not measured"}
+    assert "audit in float64" in report.of("wrong-likelihood").detail
+
+
+def test_a_layer_that_makes_means_or_variances_of_outputs_is_no_posterior():
+    names = ("fc_mu.weight", "fc_logvar.weight", "mean.bias", "log_std.bias", "mu", "rho")
+    known = {name: torch.ones(3) for name in names}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == ["mu, rho"]
+    guide = {"AutoNormal.locs.weight": torch.ones(3), "AutoNormal.scales.weight": torch.ones(3)}
+    assert len(factors_by_name(lambda: guide)) == 1
+
+
+def test_a_loss_of_whole_numbers_is_one_line(model):
+    with pytest.raises(ConfigError, match=r"returned a tensor of torch\.int64; it must return one of floats"):
+        audit(model, lambda x, y: model.nll(x, y).long())
 
 
 def test_a_loss_that_is_no_likelihood(model):

@@ -8,7 +8,7 @@ from bench.errors import ConfigError
 
 pyro = pytest.importorskip("pyro")
 from pyro import distributions, poutine  # noqa: E402 - after the check that Pyro is there
-from pyro.infer import JitTrace_ELBO, Trace_ELBO, TraceMeanField_ELBO  # noqa: E402
+from pyro.infer import JitTrace_ELBO, Trace_ELBO, TraceMeanField_ELBO, TraceTailAdaptive_ELBO  # noqa: E402
 from pyro.infer.autoguide import AutoNormal  # noqa: E402
 
 N_TRAIN, BATCH = 6_000, 60
@@ -145,6 +145,8 @@ def autoencoder(x, y):
         (hierarchical, Trace_ELBO, r"the class Trace_ELBO; give an ELBO such as Trace_ELBO\(\)"),
         (hierarchical, JitTrace_ELBO(), r"give Trace_ELBO\(\)"),
         (hierarchical, "elbo", "loss= is a str"),
+        (hierarchical, TraceTailAdaptive_ELBO(), r"gives no loss of its own; give Trace_ELBO\(\)"),
+        (hierarchical, Trace_ELBO(num_particles=4, vectorize_particles=True), "give vectorize_particles=False"),
     ],
 )
 def test_what_cannot_be_audited_is_said(model, loss, message):

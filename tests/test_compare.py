@@ -156,8 +156,9 @@ def test_nothing_that_can_be_compared_is_told(tmp_path, capsys):
 
 def test_what_neither_side_has_or_nobody_asked_for_is_not_missed(tmp_path, capsys):
     reasons = {"mnist/draw_accuracy_std": "one network", "notmnist459": "it is not there"}
-    metrics_folder(tmp_path / "a", {0: {**BOTH, "mnist/brier": 0.1}, 1: BOTH}, missing=reasons)
-    metrics_folder(tmp_path / "b", {0: BOTH, 1: BOTH}, missing=reasons)
+    numbers = {**BOTH, "mnist/ece": None}  # no number in any record
+    metrics_folder(tmp_path / "a", {0: {**numbers, "mnist/brier": 0.1}, 1: numbers}, missing=reasons)
+    metrics_folder(tmp_path / "b", {0: numbers, 1: numbers}, missing=reasons)
     code, found = compared(capsys, tmp_path)  # the Brier score is none of the main metrics
     assert (code, found["not_compared"], len(found["differences"])) == (0, [], 2)
     code, found = compared(capsys, tmp_path, "--metric", "*")

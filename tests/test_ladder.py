@@ -306,6 +306,31 @@ def test_the_largest_step_is_compared_with_the_next_seed_by_seed():
     assert first.endswith("by +0.750 bits [+0.750, +0.750] (3 seeds).")
 
 
+def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
+    # sigmoid-512 adds .9 on average, .25 over the three seeds that the widths have too, which add .5 there
+    published = noise("mlp", "published", (0.0,) * 5)
+    near = noise("mlp", "published+sigmoid-512", (0.25, 0.25, 0.25, 1.75, 2.0))
+    later = [
+        noise(approach, recipe, (0.75, 0.75, 0.75))
+        for approach, recipe in (
+            ("mlp", "published+sigmoid-512-uniform-init"),
+            ("linear_bbb", "published+attached-mu"),
+            ("linear_bbb", "published"),
+        )
+    ]
+    first, _ = conclusions(found(published, near, *later))
+    assert "is sigmoid-512 and its budget, not told from the width of its initial weights: -0.250 bits " in first
+    assert first.endswith("(3 seeds) ahead.")
+
+
+def test_steps_of_opposite_sign_have_no_share():
+    steps = all_steps()
+    back = noise("linear_bbb", "published+attached-mu", (0.5, 0.75, 1.0))
+    first, _ = conclusions(found(*steps[:3], back, noise("linear_bbb", "published", (0.5, 0.75, 1.0))))
+    assert "lowered by Bayes, with the mean attached; " in first
+    assert "The largest is the width of its initial weights, ahead of Bayes, with the mean attached by +0.250" in first
+
+
 def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
     for walk in found(*all_steps()).walks:
         added = sum(finding.added.paired.mean for finding in walk.findings)

@@ -467,6 +467,17 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["n"], found["verdict"]) == (7, INCONCLUSIVE)
     assert broken.name in found["gap"]
+    # a good record of the seed in its place counts, and nothing is said of an older one
+    again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
+    broken.rename(again)
+    shutil.copy(PUBLISHED.parents[1] / "records" / "linear_bbb" / broken.name, folder)
+    assert main(asked) == INCOMPLETE
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["n"], found["gap"]) == (8, None)
+    assert main(["verdict", *asked[1:-1]]) == INCOMPLETE
+    assert "left out" not in capsys.readouterr().out
+    (folder / broken.name).unlink()
+    broken = again
     # of another profile, or a name that is no record's: nothing to stand in for
     for name in ("published__published__full__seed3__00000000.json", "notes.json"):
         broken.rename(folder / name)

@@ -18,7 +18,7 @@ def judge(case: Case) -> tuple[list[Finding], dict[str, float]]:
     if data is not None:
         numbers["data_weight"] = data.weight
     found = [_likelihood(data, case.subject), *judge_kl(case, data, numbers)]
-    usable = data is not None and data.rest != "other noise"
+    usable = data is not None and data.rest not in ("other noise", "rounding")
     found += [_detached(case, data.weight if data is not None and usable else None), _unused(case)]
     return found, numbers
 
@@ -32,6 +32,9 @@ def _likelihood(data: DataWeight | None, subject: str) -> Finding:
     measured = {"weight": data.weight, "misfit": data.misfit}
     if data.rest == "other noise":
         detail += f" and {rest}, which may be noise: {LIKE_THE_LOSS}; or raise draws="
+        return Finding(rule, subject, "not measured", detail, measured)
+    if data.rest == "rounding":
+        detail = "what differs between the batches is lost in the loss's rounding; audit in float64"
         return Finding(rule, subject, "not measured", detail, measured)
     if data.weight == 0:
         detail = "the loss is the same for every batch: it holds no likelihood"
@@ -72,5 +75,5 @@ def _unused(case: Case) -> Finding:
         return Finding(rule, case.subject, "fails", detail, {"tensors": len(names)})
     detail = f"the data reach all {len(case.objective.parameters) - len(prior)} parameter tensors"
     if prior:
-        detail += f" but {', '.join(prior)}, which act on others through the KL"
+        detail += f" but {', '.join(prior)}, whose gradient other parameters move: a prior's, or not reached yet"
     return Finding(rule, case.subject, "passes", detail, {"tensors": 0})

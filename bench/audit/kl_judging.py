@@ -55,6 +55,8 @@ def _unseen(case: Case, data: DataWeight | None) -> str:
         return "the loss is a mean over rows: what of it is the KL cannot be seen; give nll="
     if data is not None and data.rest == "other noise":
         return "nll= draws other noise than the loss, so that what the data leave of the loss is unknown"
+    if data is not None and data.rest == "rounding":
+        return "the likelihood is lost in the loss's rounding; audit in float64"
     if data is not None and data.weight <= 0:
         return f"the likelihood's weight is {data.weight:.3g}; mend that first"
     return ""

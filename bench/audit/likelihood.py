@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor
 
 from bench.audit.fitting import SURE, common
-from bench.audit.objective import Objective
+from bench.audit.objective import Batch, Objective
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what may be left of it beside the NLL
 ALIKE = 0.9  # correlation from draw to draw of what is drawn alike; a mean of two draws with one of them has 0.7
 ROUNDINGS = 16  # of a loss's last digit: what may differ between batches without being data
 
-Rest = Literal["proportional", "other noise", "other likelihood"]
-"""What a loss holds beside a NLL + constant. `other noise`: nothing that outlasts averaging over the draws."""
+Rest = Literal["proportional", "other noise", "other likelihood", "rounding"]
+"""What a loss holds beside a NLL + constant. `other noise`: nothing that outlasts averaging over the draws. `rounding`:
+what differs between batches is too near the loss's last digits to tell."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,39 @@ def data_weight(objective: Objective, draws: int) -> DataWeight:
     smallest = ROUNDINGS * digit * table.abs().amax((0, 1))  # of the loss, of the NLL
     table = table - table.mean(dim=1, keepdim=True)
     losses, nlls = table.unbind(-1)
-    if float(losses.abs().max()) <= float(smallest[0]):
-        return DataWeight(0.0, 0.0, "proportional", 0.0)
+    if float(losses.abs().max()) <= float(smallest[0]) / PROPORTIONAL:
+        return _by_gradients(objective, draws)
     weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
     left = float((losses - weight * nlls).norm())
     misfit = left / float(losses.norm())
     freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
     error = left / math.sqrt(max(freedom, 1)) / float(nlls.norm().clamp(min=1e-300))
     return DataWeight(weight, misfit, _rest(losses, nlls, misfit, smallest), error)
+
+
+def _by_gradients(objective: Objective, draws: int) -> DataWeight:
+    """Measure `a` where a large constant, such as a KL that is not scaled, rounds away how the losses differ.
+
+    Under the same noise the gradients of two batches differ by that of the likelihood alone, without the constant.
+    """
+    losses, nlls = (
+        torch.stack([_without_mean(objective, function, draw) for draw in range(draws)])
+        for function in (objective.loss, objective.nll)
+    )
+    if not bool(losses.any()):
+        return DataWeight(0.0, 0.0, "proportional", 0.0)
+    weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
+    left = float((losses - weight * nlls).norm())
+    misfit = left / float(losses.norm())
+    error = left / math.sqrt(losses.numel()) / float(nlls.norm().clamp(min=1e-300))
+    return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
+
+
+def _without_mean(objective: Objective, function: Callable[[Batch, int], Tensor], draw: int) -> Tensor:
+    """Return the gradients of the batches [batches, n], less their mean over batches."""
+    gradients = [objective.gradient(function(batch, draw)) for batch in objective.batches]
+    rows = torch.stack([torch.cat([part.flatten() for part in gradient.values()]) for gradient in gradients])
+    return rows - rows.mean(0)
 
 
 def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:

@@ -82,6 +82,8 @@ class Objective:
             value = function(*batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise ConfigError(f"{name}(*batch) returned {type(value).__name__}; it must return a tensor of one number")
+        if not value.is_floating_point():
+            raise ConfigError(f"{name}(*batch) returned a tensor of {value.dtype}; it must return one of floats")
         if not bool(value.isfinite().all()):
             given = float(value.detach())
             raise ConfigError(f"{name} of a batch is {given}; audit where training works, or give other batches")

@@ -39,6 +39,11 @@ def _word(words: str, name: str) -> re.Match[str] | None:
     return re.search(rf"(?:^|(?<=[._]))(?:{words})(?=$|[._])", name)
 
 
+def _is_a_layer(hit: re.Match[str]) -> bool:
+    """Return whether the word names a layer and not its weights: `fc_mu.weight` and `mean.bias` make an output."""
+    return hit.string[hit.end() :] in (".weight", ".bias") and hit.group() != "locs"
+
+
 def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
@@ -52,7 +57,7 @@ def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
     found = []
     for name in known:
         hit = _word(_MEANS, name)
-        if hit is None:
+        if hit is None or _is_a_layer(hit):
             continue
         for word, transform in _SCALES.items():
             partner = name[: hit.start()] + word + name[hit.end() :]
@@ -66,7 +71,8 @@ def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
 def without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list[str]:
     """Return the names of a mu that no factor holds: its sigma has another name, or is no parameter."""
     paired = {name for factor in factors for name in factor.name.split(", ")}
-    return [name for name in names if _word("mu", name) and name not in paired]
+    alone = {name: _word("mu", name) for name in names if name not in paired}
+    return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
 
 
 def _factor(

@@ -47,14 +47,15 @@ def lacking(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> l
 
 
 def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
-    """Return every metric that a record of either side has, also where it is no finite number."""
+    """Return every metric that some record of either side has as a finite number."""
     records = [*cell.a, *cell.b]
     final = dict.fromkeys(name for record in records for name in record["metrics"])
     traced = dict.fromkeys(name for record in records for name in _trace(record) if "/" in name and name not in final)
-    return [
+    names = [
         *(name for name in final if _fits(name, patterns)),
         *(LAST_EPOCH + name for name in traced if _fits(name, patterns)),
     ]
+    return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
 
 
 def _trace(record: Record) -> Mapping[str, Any]:

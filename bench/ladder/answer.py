@@ -160,7 +160,8 @@ def _largest(findings: Sequence[Finding], unit: str) -> str:
         return "Which step is the largest is open until all are measured."
     (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
     total = sum(paired.mean for _, paired in measured)
-    share = f", {largest.mean / total:.0%} of the {total:+.3f} {unit} of all steps," if total else ""
+    one_way = all(paired.mean * total >= 0 for _, paired in measured)  # else a share means nothing
+    share = f", {largest.mean / total:.0%} of the {total:+.3f} {unit} of all steps," if total and one_way else ""
     return f"The largest{share} is {name}{_lead(largest, others, unit)}."
 
 
@@ -175,7 +176,8 @@ def _lead(largest: Paired, others: Sequence[tuple[str, Paired]], unit: str) -> s
     ]
     ahead = pair(*sizes)
     if ahead is None or ahead.interval is None:
-        return "; one seed, a first look"
+        return f"; {'no seed' if ahead is None else 'one seed'} in common with {name}, a first look"
     low, high = ahead.interval
     by = f"{ahead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(ahead.n)})"
-    return f", ahead of {name} by {by}" if ahead.excludes_zero else f", not told from {name}: {by} ahead"
+    # The largest by all seeds of each may be the smaller one over those in common.
+    return f", ahead of {name} by {by}" if low > 0 else f", not told from {name}: {by} ahead"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bench.registry import Manifest
     from bench.store import Problem
 
+DAMAGED = "damaged"  # outcome of what stands in for a record that cannot be read
 CONDITIONS = ("profile", "device", "precision")
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.store.Store.record_path`."""
@@ -29,7 +30,8 @@ def select(
     """Return the records made under exactly these conditions.
 
     A file that cannot be trusted (`problems`) stands in for its seed as a record without numbers: no seed is dropped
-    because its file was damaged. Its name does not tell device and precision, so it counts for any.
+    because its file was damaged. Its name does not tell device and precision, so it counts for any; a record of the
+    same cell and seed that can be read goes before it.
     """
     wanted = (profile, device, precision)
     chosen = [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
@@ -50,7 +52,7 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
         "seed": int(named["seed"]),
         "key": named["key"],
         "fit_key": "",
-        "outcome": "damaged",
+        "outcome": DAMAGED,
         "reason": problem.reason,
         **{part: {} for part in ("metrics", "missing", "timings", "arrays", "provenance")},
         "epochs": [],
@@ -73,7 +75,7 @@ class Results:
             self.conditions = conditions
             key = (record["approach"], record["recipe"], record["protocol"], record["seed"])
             rival = newest.get(key)
-            self.n_superseded += rival is not None
+            self.n_superseded += rival is not None and DAMAGED not in (rival.get("outcome"), record.get("outcome"))
             if rival is None or _made(record) > _made(rival):
                 newest[key] = record
         self.records = list(newest.values())
