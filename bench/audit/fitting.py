@@ -15,9 +15,8 @@ from bench.audit.objective import Gradient
 REWEIGHTED = 4  # rounds of least squares
 EXACT = 0.1  # residuals below this share of the fit weigh alike
 UNEXPLAINED = 0.05  # of a tensor's gradient: more that no direction explains is something else
-SURE = (
-    3.0  # jackknife standard errors: at 8 draws fewer than one in 1,000 vectors that have nothing in common is longer
-)
+SURE = 3.0
+"""Jackknife standard errors: at 8 draws fewer than one in 1,000 vectors that have nothing in common is longer."""
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,17 @@ def data_weight(objective: Objective, draws: int) -> DataWeight:
     losses, nlls = table.unbind(-1)
     if float(losses.abs().max()) <= float(smallest[0]) / PROPORTIONAL:
         return _by_gradients(objective, draws)
+    freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
+    weight, misfit, error = _proportion(losses, nlls, freedom)
+    return DataWeight(weight, misfit, _rest(losses, nlls, misfit, smallest), error)
+
+
+def _proportion(losses: Tensor, nlls: Tensor, freedom: int) -> tuple[float, float, float]:
+    """Return a of losses = a nlls by least squares, the share of the losses that is left, and a's standard error."""
     weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
     left = float((losses - weight * nlls).norm())
-    misfit = left / float(losses.norm())
-    freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
     error = left / math.sqrt(max(freedom, 1)) / float(nlls.norm().clamp(min=1e-300))
-    return DataWeight(weight, misfit, _rest(losses, nlls, misfit, smallest), error)
+    return weight, left / float(losses.norm()), error
 
 
 def _by_gradients(objective: Objective, draws: int) -> DataWeight:
@@ -64,10 +69,7 @@ def _by_gradients(objective: Objective, draws: int) -> DataWeight:
     )
     if not bool(losses.any()):
         return DataWeight(0.0, 0.0, "proportional", 0.0)
-    weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
-    left = float((losses - weight * nlls).norm())
-    misfit = left / float(losses.norm())
-    error = left / math.sqrt(losses.numel()) / float(nlls.norm().clamp(min=1e-300))
+    weight, misfit, error = _proportion(losses, nlls, losses.numel())
     return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
 
 

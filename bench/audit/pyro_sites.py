@@ -49,11 +49,7 @@ class PyroObjective:
 
     def loss(self, *batch: Any) -> Tensor:
         """Return the estimator's loss of a batch."""
-        try:
-            value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *batch)
-        except NotImplementedError as error:
-            name = type(self.estimator).__name__
-            raise ConfigError(f"loss= is a {name}, which gives no loss of its own; give Trace_ELBO()") from error
+        value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *batch)
         return value
 
     def nll(self, *batch: Any) -> Tensor:
@@ -93,6 +89,8 @@ def _check_estimator(estimator: Any) -> None:
     if isinstance(estimator, type) or not hasattr(estimator, "differentiable_loss"):
         given = f"the class {name}" if isinstance(estimator, type) else f"a {name}"
         raise ConfigError(f"loss= is {given}; give an ELBO such as Trace_ELBO()")
+    if name == "TraceTailAdaptive_ELBO":  # a surrogate's gradient, and infinity for its value
+        raise ConfigError(f"loss= is a {name}, which gives no loss; give Trace_ELBO()")
     if getattr(estimator, "vectorize_particles", False) and getattr(estimator, "num_particles", 1) > 1:
         raise ConfigError(f"loss= is a {name} that draws its particles at once; give vectorize_particles=False")
     if name.startswith("Jit"):  # compiled on the first batch, with that batch's noise and shapes

@@ -102,7 +102,7 @@ def sentences(answer: Answer) -> str:
 
 
 def conclusions(answer: Answer) -> list[str]:
-    """Return by each estimator which steps raise the number, as sentences without their numbers."""
+    """Return by each estimator which steps raise the number, in words, and how far the largest is ahead."""
     return [f"By {walk.estimator.name} it is {_conclusion(walk.findings, answer.claim.unit)}" for walk in answer.walks]
 
 
