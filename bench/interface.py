@@ -4,7 +4,7 @@ Shapes: N training rows, B rows of a block, S draws, K classes, D target dimensi
 
 An approach is a frozen dataclass of hyper-parameters whose defaults are the published values; `fit`
 returns a `Posterior`; the harness asks it for predictions and computes every metric itself. An
-implementation imports this module, `bench.streams`, `bench.errors` and its own framework only; it reads no
+implementation imports this module, `bench.core.streams`, `bench.core.errors` and its own framework only; it reads no
 clock, computes no metric, prints nothing and knows no path.
 """
 
@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from bench.errors import Unsupported
-from bench.streams import generator, stream_seed
+from bench.core.errors import Unsupported
+from bench.core.streams import generator, stream_seed
 
 Noise = Literal["none", "row", "weights", "shared"]
 """What one draw redraws: nothing; fresh noise for every image (seeded by seed, draw and row); one network for

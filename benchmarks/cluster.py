@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.plan import Selection
-from bench.remote.dask_pool import DaskPool, start_local
-from bench.remote.jobs import plan_job
-from bench.remote.task import make_task
+from bench.plan.cells import Selection
+from bench.run.remote.dask_pool import DaskPool, start_local
+from bench.run.remote.jobs import plan_job
+from bench.run.remote.task import make_task
 
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
 

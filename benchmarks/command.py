@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from bench import environment
-from bench.errors import BenchError
-from bench.report.cells import Table
-from bench.report.files import write_tables
-from bench.report.records import origin
-from bench.report.render import render
+from bench.core import environment
+from bench.core.errors import BenchError
+from bench.judge.results import origin
+from bench.show.tables.cells import Table
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
 
 
 def run(name: str, description: str, known: Sequence[str], measure: Callable[[Sequence[str]], Table]) -> None:

@@ -1,7 +1,7 @@
 """Seeds that train together beside the same seeds one after the other: python -m benchmarks.many_seeds [APPROACH ...].
 
 Writes results/tables/many_seeds: fits of a few steps in turn, together, alone, together, ..., of 8 seeds, which is what
-a run takes at most on a CPU (`bench.batches`), and of 16. Needs the data and, for some minutes, a quiet machine.
+a run takes at most on a CPU (`bench.plan.batches`), and of 16. Needs the data and, for some minutes, a quiet machine.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 import torch
 
-from bench.load import OtherLoad
-from bench.registry import manifest
-from bench.report.cells import THREE, Number, Table, make_table
-from bench.throughput import yardsticks
-from bench.throughput.measure import Request, make_subject
-from bench.throughput.training import BlockContext, Subject
-from bench.timing import Stopwatch
+from bench.core.load import OtherLoad
+from bench.core.text import THREE
+from bench.core.timing import Stopwatch
+from bench.plan.registry import manifest
+from bench.show.tables.cells import Number, Table, make_table
 from benchmarks.command import notes, run
+from benchmarks.throughput import yardsticks
+from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.training import BlockContext, Subject
 
 GROUPS = (8, 16)  # seeds
 STEPS, ROUNDS = 10, 5

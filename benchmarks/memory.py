@@ -17,18 +17,19 @@ from typing import Any
 
 import torch
 
-from bench import environment
-from bench.commands.options import count
+from bench.cli.options import count
+from bench.core import environment
+from bench.core.errors import BenchError
+from bench.core.store import Store
+from bench.core.text import WHOLE
 from bench.data.splits import load_split
-from bench.errors import BenchError
-from bench.faults.processes import memory_mib
-from bench.measuring import draws_of, first_rows, predict_split
-from bench.predict.fits import choose, rebuilt
-from bench.report.cells import WHOLE, Number, Table, make_table
-from bench.report.files import write_tables
-from bench.report.records import origin
-from bench.report.render import render
-from bench.store import Store
+from bench.judge.results import origin
+from bench.measure.measuring import draws_of, first_rows, predict_split
+from bench.show.predict.fits import choose, rebuilt
+from bench.show.tables.cells import Number, Table, make_table
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
+from tests.stress.processes import memory_mib
 
 N_CLASSES = 10
 COLUMNS = ("approach", "noise", "before, MiB", "above, MiB")

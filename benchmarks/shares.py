@@ -19,18 +19,19 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from bench.errors import ConfigError
-from bench.load import OtherLoad
-from bench.noise import compiled_loops
-from bench.registry import manifest
-from bench.report.cells import THREE, Digits, Number, Table, make_table
-from bench.throughput import yardsticks
-from bench.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
-from bench.throughput.measure import Request, make_subject
-from bench.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
-from bench.throughput.yardsticks import Yardstick
-from bench.timing import Stopwatch
+from bench.core.errors import ConfigError
+from bench.core.load import OtherLoad
+from bench.core.noise import compiled_loops
+from bench.core.text import THREE, Digits
+from bench.core.timing import Stopwatch
+from bench.plan.registry import manifest
+from bench.show.tables.cells import Number, Table, make_table
 from benchmarks.command import notes, run
+from benchmarks.throughput import yardsticks
+from benchmarks.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
+from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
+from benchmarks.throughput.yardsticks import Yardstick
 
 ROUNDS = 5  # blocks of each side with the profiler, and as many without
 BLOCK_S = 0.5
@@ -48,7 +49,7 @@ OPERATORS = {  # by the operator's name without its namespace and a last undersc
     RANDOM: {"normal", "uniform", "bernoulli", "random", "randperm", "exponential", "multinomial", "native_dropout"},
 }
 RANDOM_LOOPS = {"fill_words", "fill_normals"}
-MARK = "compiled::"  # before the name of a loop of `bench.compiled`
+MARK = "compiled::"  # before the name of a loop of `bench.core.compiled`
 COLUMNS = ("approach", "whose", "step, ms", "with profiler, ms", *KINDS, "Python and framework", "rate of the products")
 CAPTION = (
     "Shares of a training step's time, ours and the document's, blocks of both in turn: medians over {rounds} "

@@ -8,15 +8,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from bench.core.streams import row_noise
 from bench.interface import Split, Task
-from bench.metrics.draws import reduce_draws
-from bench.recipes import build, profile, resolve
-from bench.registry import manifest
-from bench.streams import row_noise
-from bench.throughput.prediction import modes
-from bench.throughput.training import Subject, short_fit
-from bench.throughput.yardsticks import names
+from bench.measure.metrics.draws import reduce_draws
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
 from benchmarks import many_seeds
+from benchmarks.throughput.prediction import modes
+from benchmarks.throughput.training import Subject, short_fit
+from benchmarks.throughput.yardsticks import names
 
 pytest.importorskip("pytest_benchmark")
 

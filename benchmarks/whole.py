@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.commands.options import INTERRUPTED, count
-from bench.errors import BenchError, ConfigError, unknown_name
-from bench.faults.processes import check_system, family, proportional_mib, worked_s
-from bench.load import OTHERS_MARGIN, machine_worked_s
-from bench.sealed import check_writable, read_json, write_atomically
-from bench.store import Store
+from bench.cli.options import INTERRUPTED, count
+from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.load import OTHERS_MARGIN, machine_worked_s
+from bench.core.sealed import check_writable, read_json, write_atomically
+from bench.core.store import Store
+from tests.stress.processes import check_system, family, proportional_mib, worked_s
 
 if TYPE_CHECKING:
-    from bench.report.cells import Table
+    from bench.show.tables.cells import Table
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ LIMIT_GIB = 2.0
 LIMIT_PLAN = 0.3
 EVERY_S = 3.0  # between looks at the processes
 RATE = (  # in a process of its own: measured once in a process, and needs a framework
-    "import torch; from bench.timing import matmul_rate;"
+    "import torch; from bench.core.timing import matmul_rate;"
     "print(matmul_rate(torch.device('cpu'), torch.get_num_threads()))"
 )
 COLUMNS = (
@@ -107,8 +107,8 @@ def _measure(given: argparse.Namespace) -> None:
         write_atomically(file, json.dumps(found, indent=1).encode())
     files = [file for name in PARTS for file in sorted(given.new.glob(f"{name}-*.json"))]
     made = table([read_json(file, "measurement") for file in files])
-    from bench.report.files import write_tables
-    from bench.report.render import render
+    from bench.show.tables.files import write_tables
+    from bench.show.tables.render import render
 
     write_tables({made.name: made}, given.results / "tables")
     sys.stdout.write(f"{render(made)}\n")
@@ -196,8 +196,8 @@ def beyond(found: Mapping[str, Any]) -> str:
 
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
-    from bench.report.cells import THREE, WHOLE, Digits, Number, make_table
-    from bench.report.records import origin
+    from bench.judge.results import origin
+    from bench.show.tables.cells import THREE, WHOLE, Digits, Number, make_table
 
     lines = [
         [

@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from bench.core.streams import row_noise
 from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
-from bench.streams import row_noise
 
 Weights = Mapping[str, Tensor]
 KEPT_BELOW = 0.6744897501960817  # three standard normals out of four are

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bench.errors import ConfigError, ContractViolation
+from bench.core.errors import ConfigError, ContractViolation
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Task
 from implementations._kernels.layout import Layout
 

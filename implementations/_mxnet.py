@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils import dlpack
 
-from bench.errors import MissingFramework
+from bench.core.errors import MissingFramework
 from implementations._kernels.layout import Layout
 
 _INSTALL = "pip install 'bnn-uncertainty-bench[mxnet]' (Linux x86-64, Python < 3.13, NumPy < 2)"

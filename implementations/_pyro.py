@@ -22,7 +22,7 @@ from pyro.optim import PyroOptim
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bench.errors import ContractViolation, unknown_name
+from bench.core.errors import ContractViolation, unknown_name
 from bench.interface import Split
 
 

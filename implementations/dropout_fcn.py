@@ -33,9 +33,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.streams import StepNoise, row_bits
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import StepNoise, row_bits
 from implementations import _dense, _seeds
 from implementations._kernels.layout import Layout, affine, product
 

@@ -28,8 +28,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from bench.core.streams import StepNoise
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
-from bench.streams import StepNoise
 from implementations import _seeds
 from implementations._kernels.gaussian_posterior import (
     Family,

@@ -23,7 +23,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.errors import unknown_name
+from bench.core.errors import unknown_name
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _seeds
 from implementations._kernels.flat_adam import FlatAdam

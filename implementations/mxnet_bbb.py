@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.errors import Unsupported, unknown_name
+from bench.core.errors import Unsupported, unknown_name
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, log_probabilities
 from implementations._kernels.layout import Layout

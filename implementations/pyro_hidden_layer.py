@@ -37,8 +37,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import leaky_relu, leaky_relu_, log_softmax, one_hot
 
+from bench.core.streams import StepNoise, row_noise
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
-from bench.streams import StepNoise, row_noise
 from implementations._kernels.gaussian_posterior import (
     Family,
     GaussianPosterior,

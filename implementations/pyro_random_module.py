@@ -39,8 +39,8 @@ from pyro.infer import SVI, Trace_ELBO
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
+from bench.core.streams import StepNoise
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
-from bench.streams import StepNoise
 from implementations._kernels.gaussian_posterior import (
     Family,
     GaussianPosterior,

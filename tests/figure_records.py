@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from synthetic import record
 
-from bench.canonical import digest
-from bench.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
-from bench.figures.catalogue import render
-from bench.figures.figure import Figure
-from bench.figures.style import WIDTH
-from bench.store import Store
+from bench.core.canonical import digest
+from bench.core.store import Store
+from bench.judge.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
+from bench.show.figures.catalogue import render
+from bench.show.figures.figure import Figure
+from bench.show.figures.style import WIDTH
+from tests.synthetic import record
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
 SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")

@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
+from bench.core.store import Store
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
-from bench.gate.config import load_gate
-from bench.gate.fresh import AGAIN, blind_cells
-from bench.store import Store
+from bench.judge.gate.config import load_gate
+from bench.judge.gate.fresh import AGAIN, blind_cells
 
 N_ROWS = 40  # of the test set, in the made-up records
 

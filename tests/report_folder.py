@@ -6,9 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from synthetic import manifests, record
-
-from bench.store import Store
+from bench.core.store import Store
+from tests.synthetic import manifests, record
 
 HOSTILE = "<script>alert('made up')</script> & \"quoted\" </td> {{ 7 * 7 }} \\input{x} $_%"
 SETS = ("noise_uniform", "fashion_mnist", "letters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.registry import Manifest, RecipeSpec
+from bench.plan.registry import Manifest, RecipeSpec
 
 SPLIT = {"dropout_fcn": "train50k", "pyro_hidden_layer": "train50k"}
 DOCUMENTS = {

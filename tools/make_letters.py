@@ -31,7 +31,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D, Bbox
 
-from bench.streams import generator
+from bench.core.streams import generator
 
 LETTERS = "ABCDEFGHIJ"
 SIDE = 28  # pixels

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.predict import Predictor, show
-from bench.predict.drawing import draw, save
-from bench.predict.normalise import normalise
+from bench.show.predict import Predictor, show
+from bench.show.predict.drawing import draw, save
+from bench.show.predict.normalise import normalise
 from tests import drawings
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")

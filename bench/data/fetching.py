@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
+from bench.core.files import is_there, read_file, reason, write_file
 from bench.data import notmnist
-from bench.data.files import is_there, read_file, reason, write_file
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
 from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
 from bench.data.places import find_in, layouts
 from bench.data.torchvision_shim import import_datasets
-from bench.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
 
 ATTEMPTS = 3
 RETRY_WAIT_S = 1.0  # before the second attempt, twice that before the third

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.data.files import corrupt, read_file
+from bench.core.files import corrupt, read_file
 
 Bytes = npt.NDArray[np.uint8]
 

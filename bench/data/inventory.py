@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
 from bench.data.idx import read_idx
 from bench.data.manifest import DATASET_NAMES, DataFile, Manifest, manifest
 from bench.data.places import find
-from bench.errors import DataCorrupt, DataMissing
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.project import DATASETS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,7 +64,7 @@ def datasets_folder() -> Path:
         ConfigError: it holds no manifests.
     """
     given = os.environ.get(FOLDER_VARIABLE)
-    folder = Path(given).absolute() if given else Path(__file__).resolve().parents[2] / "datasets"
+    folder = Path(given).absolute() if given else DATASETS
     if not os.path.isfile(folder / "mnist.toml"):
         origin = f"{FOLDER_VARIABLE}={given}" if given else f"{folder}"
         raise ConfigError(f"{origin} has no mnist.toml; set {FOLDER_VARIABLE} to the repository's folder 'datasets'")

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.data.files import corrupt, is_there, read_file
+from bench.core.errors import DataMissing
+from bench.core.files import corrupt, is_there, read_file
 from bench.data.idx import check_hash
 from bench.data.manifest import Manifest
 from bench.data.places import folders, missing
-from bench.errors import DataMissing
 
 Bytes = npt.NDArray[np.uint8]
 

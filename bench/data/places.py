@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.data.files import is_there
+from bench.core.errors import ConfigError, DataMissing
+from bench.core.files import is_there
+from bench.core.project import TOP
 from bench.data.manifest import DataFile, Manifest, datasets_folder
-from bench.errors import ConfigError, DataMissing
 
 
 def folders(manifest: Manifest, data_dir: Path | None) -> list[Path]:
@@ -59,5 +60,4 @@ def missing(manifest: Manifest, what: str, places: Sequence[Path]) -> DataMissin
 
 def _shown(place: Path) -> str:
     """Return a place as it is told: of the repository from its top, since records keep these words."""
-    top = Path(__file__).resolve().parents[2]
-    return str(place.relative_to(top) if place.is_relative_to(top) else place)
+    return str(place.relative_to(TOP) if place.is_relative_to(TOP) else place)

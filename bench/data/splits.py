@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bench.core.errors import unknown_name
+from bench.core.streams import generator
 from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
 from bench.data.manifest import OOD_NAMES, DataFile, Manifest, manifest
 from bench.data.places import find
-from bench.errors import unknown_name
 from bench.interface import Split
-from bench.streams import generator
 
 SPLIT_NAMES: tuple[str, ...] = ("train60k", "test10k", "train50k", "heldout10k-of-train")
 N_TRAIN50K = 50_000  # alsibahi2019: random_split(train, (50_000, 10_000))

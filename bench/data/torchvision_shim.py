@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from bench.errors import MissingFramework
+from bench.core.errors import MissingFramework
 
 if TYPE_CHECKING:
     import torch

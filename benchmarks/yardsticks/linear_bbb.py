@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from bench.core.streams import generator
 from bench.interface import Split
-from bench.streams import generator
-from bench.throughput.blocks import cycle
-from bench.throughput.yardsticks import Yardstick
 from benchmarks.documents import linear_bbb as document
+from benchmarks.throughput.blocks import cycle
+from benchmarks.throughput.yardsticks import Yardstick
 
 
 class LinearBbb(Yardstick):

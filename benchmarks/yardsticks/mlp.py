@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from bench.interface import Split
-from bench.throughput.blocks import cycle
-from bench.throughput.yardsticks import Yardstick
 from benchmarks.documents import mlp as document
+from benchmarks.throughput.blocks import cycle
+from benchmarks.throughput.yardsticks import Yardstick
 
 
 class Mlp(Yardstick):

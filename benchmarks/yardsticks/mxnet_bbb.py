@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from bench.interface import Split
-from bench.throughput.blocks import cycle
-from bench.throughput.yardsticks import Yardstick
 from benchmarks.documents import mxnet_bbb as document
+from benchmarks.throughput.blocks import cycle
+from benchmarks.throughput.yardsticks import Yardstick
 from implementations._mxnet import mx, to_ndarray
 
 BYTES_TO_PIXELS = 255 / 126  # the document divides bytes by 126

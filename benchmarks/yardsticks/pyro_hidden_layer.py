@@ -9,10 +9,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from bench.interface import Noise, Split
-from bench.throughput.blocks import cycle
-from bench.throughput.flops import layer_flops, prediction_flops, training_flops
-from bench.throughput.yardsticks import Yardstick
 from benchmarks.documents.pyro_hidden_layer import DocumentNetwork
+from benchmarks.throughput.blocks import cycle
+from benchmarks.throughput.flops import layer_flops, prediction_flops, training_flops
+from benchmarks.throughput.yardsticks import Yardstick
 from benchmarks.yardsticks._pyro import empty_store, with_store
 
 

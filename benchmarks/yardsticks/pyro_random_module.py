@@ -9,9 +9,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from bench.interface import Split
-from bench.throughput.blocks import cycle
-from bench.throughput.yardsticks import Yardstick
 from benchmarks.documents.pyro_random_module import DocumentNetwork
+from benchmarks.throughput.blocks import cycle
+from benchmarks.throughput.yardsticks import Yardstick
 from benchmarks.yardsticks._pyro import empty_store, with_store
 
 

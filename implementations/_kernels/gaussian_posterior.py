@@ -20,9 +20,9 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from bench.errors import ContractViolation, Unsupported, unknown_name
+from bench.core.errors import ContractViolation, Unsupported, unknown_name
+from bench.core.streams import normals_
 from bench.interface import Categorical, Gaussian, Marginal, Noise, Posterior
-from bench.streams import normals_
 from implementations._kernels.layout import Layout
 from implementations._kernels.network_draws import (
     ROWS_AT_A_TIME,

@@ -1,4 +1,4 @@
-"""Where the compiled loops of `bench.compiled` serve, and how tensors are handed to them."""
+"""Where the compiled loops of `bench.core.compiled` serve, and how tensors are handed to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bench.noise import compiled_loops
+from bench.core.noise import compiled_loops
 
 
 def loops_for(value: Tensor) -> ModuleType | None:

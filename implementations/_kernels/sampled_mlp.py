@@ -35,7 +35,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from bench.streams import StepNoise
+from bench.core.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout, forward, product
 from implementations._kernels.loops import block_sums, flat_arrays, loops_for

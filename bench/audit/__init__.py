@@ -1,4 +1,0 @@
-"""Known measuring and training mistakes as rules: over the documents, over our records, over any approach or model.
-
-For a model of yours, `from bench.audit import elbo` is all that is needed; see docs/audit.md.
-"""

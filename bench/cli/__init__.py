@@ -1,0 +1,4 @@
+"""The door: one file a command, which reads options, calls one room below and prints.
+
+In: the words of a command line. Out: text or JSON, and an exit code. No rule, statistic or file format lives here.
+"""

@@ -1,0 +1,95 @@
+"""`compare`: two results folders, paired by cell and seed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.cli.options import INCOMPLETE
+from bench.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bench.judge.compare.pairing import Side
+    from bench.show.compare import Comparison
+
+PLACES = ("profile", "device", "precision")
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    compare = commands.add_parser(
+        "compare",
+        help="two results folders, paired by cell and seed",
+        description="Compares two results folders, paired by cell and seed: B minus A, with intervals.",
+        epilog="Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be "
+        "used, or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none.",
+    )
+    compare.add_argument("a", type=Path, metavar="A", help="a results folder")
+    compare.add_argument("b", type=Path, metavar="B", help="another one")
+    for name in PLACES:
+        compare.add_argument(f"--{name}", metavar="NAME", help="which records, where there are several; A's,B's differ")
+    compare.add_argument(
+        "--metric", action="append", metavar="PATTERN", help="such as 'mnist/*' (default: the main ones)"
+    )
+    compare.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
+    compare.add_argument("--json", action="store_true", help="for machines")
+    compare.set_defaults(action=_compare)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from bench.show import compare as render
+
+    found = _comparison(arguments)
+    if arguments.json:
+        print(json.dumps(render.as_json(found), indent=1))
+    else:
+        print(render.markdown(found) if arguments.format == "md" else render.text(found))
+    return INCOMPLETE if found.problems or found.lacking else 0
+
+
+def _comparison(arguments: argparse.Namespace) -> Comparison:
+    from bench.judge.compare.differences import differences, row_test
+    from bench.judge.compare.metrics import MAIN_METRICS, lacking
+    from bench.judge.compare.pairing import differences as conditions
+    from bench.judge.compare.pairing import made, only_in, pair
+    from bench.show.compare import Comparison
+
+    a, b = _sides(arguments)
+    pairs = pair(a, b)
+    patterns = arguments.metric or MAIN_METRICS
+    found, lacks = differences(pairs, patterns), lacking(pairs, patterns)
+    if not found and not lacks:
+        raise ConfigError(f"no common metric fits {', '.join(patterns)}; try --metric '*'")
+    single = [cell for cell in pairs if len(cell.seeds) == 1]
+    rows = [row_test(cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0])) for cell in single]
+    return Comparison(
+        made=(made(a, "A"), made(b, "B")),
+        conditions=conditions(a, b, pairs),
+        differences=found,
+        lacking=lacks,
+        rows=[row for row in rows if row is not None],
+        only_a=only_in(a, b),
+        only_b=only_in(b, a),
+        problems=[*a.problems, *b.problems, *a.unfinished, *b.unfinished],
+    )
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
+    """Read both folders; an option with a comma gives A's value and B's."""
+    from bench.core.store import Store
+    from bench.judge.compare.pairing import Side
+
+    wanted: list[dict[str, str | None]] = [{}, {}]
+    for name in PLACES:
+        given: str | None = getattr(arguments, name)
+        parts = (given or "").split(",")
+        if len(parts) > 2:
+            raise ConfigError(f"--{name} {given} names {len(parts)}; give one for both folders, or A's,B's")
+        for side, part in zip(wanted, (parts[0], parts[-1]), strict=True):
+            side[name] = part.strip() or None
+    for path in (arguments.a, arguments.b):
+        if not path.is_dir():
+            raise ConfigError(f"{path} is no folder; give a results folder")
+    return Side.read(Store(arguments.a), wanted[0], "A"), Side.read(Store(arguments.b), wanted[1], "B")

@@ -1,0 +1,61 @@
+"""`data`: list, fetch and verify the data sets."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.cli.options import INCOMPLETE
+from bench.data.fetching import fetch
+from bench.data.inventory import list_datasets, verify
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    sets = commands.add_parser("data", help="the data sets: list, fetch, verify")
+    actions = sets.add_subparsers(required=True, metavar="ACTION")
+    for name, text in (("list", "what there is"), ("verify", "check every byte"), ("fetch", "get what is missing")):
+        sub = actions.add_parser(name, help=text)
+        sub.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+        sub.set_defaults(action=_DATA[name])
+        if name == "list":
+            sub.add_argument("--json", action="store_true", help="for machines")
+        else:
+            sub.add_argument("names", nargs="*", help="data sets (default: all)")
+        if name == "fetch":
+            sub.add_argument("--from", dest="source", type=Path, help="a local copy instead of the network")
+
+
+def _data_list(arguments: argparse.Namespace) -> int:
+    rows = [dataclasses.asdict(row) for row in list_datasets(arguments.data_dir)]
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return 0
+    for row in rows:
+        state = "present" if row["present"] else "absent (optional)" if row["optional"] else "absent"
+        size = f", {row['size_bytes'] / 1e6:.1f} MB" if row["size_bytes"] else ""
+        print(f"{row['name']}: {row['title']}; {row['n_images']:,} images{size}, {row['licence']}; {state}")
+        if not row["present"]:
+            print(f"    {row['how']}")
+    return 0
+
+
+def _data_verify(arguments: argparse.Namespace) -> int:
+    checks = verify(arguments.names or None, arguments.data_dir)
+    for check in checks:
+        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name} {check.file} {check.problem}".rstrip())
+    return 0 if all(check.ok or (check.missing and check.optional) for check in checks) else INCOMPLETE
+
+
+def _data_fetch(arguments: argparse.Namespace) -> int:
+    absent = [row.name for row in list_datasets(arguments.data_dir) if not row.present]
+    for name in arguments.names or absent:
+        for path in fetch(name, arguments.data_dir, arguments.source):
+            print(f"{name}: {path}")
+    return 0
+
+
+_DATA = {"list": _data_list, "verify": _data_verify, "fetch": _data_fetch}

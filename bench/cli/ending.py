@@ -1,0 +1,86 @@
+"""How a run ends on the screen: the tables' summary, what is not done and why, and the next command, in one screen."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.cli.options import place_options
+from bench.core.text import duration
+from bench.run.progress import is_screen, outcome_text, screen_size
+
+if TYPE_CHECKING:
+    from bench.run.runner import Result
+
+MOST_REASONS = 2
+WIDTH, LEAST_WIDTH = 100, 60  # of what is written where nobody says how wide it is; below the other, text is cut
+PROMPT = 1  # line of the screen that the shell needs
+
+
+def screen() -> tuple[int, int | None]:
+    """Return the columns and the rows that there are for what a command prints; no rows where it is no terminal."""
+    if not is_screen(sys.stdout):
+        return WIDTH, None
+    columns, rows = screen_size(sys.stdout)
+    return max(min(columns, WIDTH), LEAST_WIDTH), rows - PROMPT
+
+
+def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[str]:
+    """Return the last lines of a run.
+
+    Args:
+        results: how its cells ended.
+        seconds: that it took.
+        arguments: what was asked for.
+        width: columns that a reason is cut to; None: not cut.
+    """
+    bad = [result for result in results if result.outcome != "done"]
+    new = sum(not result.was_there for result in results)
+    lines = _reasons(bad, width)
+    count = f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call"
+    lines.append(f"{count}, in {duration(seconds)}")
+    place = place_options(arguments)
+    if not bad:
+        return [*lines, f"next: {_command('verdict', *place)}"]
+    again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
+    lines.append(f"next: {_command('status', *_chosen(arguments), *place)} lists all")
+    if again:
+        lines.append(f"the same command tries again what is {' or '.join(sorted(again))}")
+    return lines
+
+
+def _reasons(bad: Sequence[Result], width: int | None) -> list[str]:
+    """Return a line for each outcome and reason, those of most cells first."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in bad:
+        groups.setdefault((result.outcome, result.reason), []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = []
+    for (outcome, reason), found in ordered[:MOST_REASONS]:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        text = f": {found[0].cell.title()}{more}: {reason}"
+        if width is not None and len(outcome) + len(text) > width:
+            text = text[: width - len(outcome) - 1] + "…"
+        lines.append(outcome_text(outcome, sys.stdout) + text)
+    if len(ordered) > MOST_REASONS:
+        rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
+        lines.append(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons")
+    return lines
+
+
+def _chosen(arguments: argparse.Namespace) -> list[str]:
+    words = ["--all"] if arguments.all else list(arguments.approaches)
+    for option in ("recipe", "protocol"):
+        for value in getattr(arguments, option):
+            words += [f"--{option}", value]
+    if arguments.seeds != (0,):
+        is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
+        words += ["--seeds", str(len(arguments.seeds)) if is_count else ",".join(map(str, arguments.seeds))]
+    return words + (["--apart"] if arguments.apart else [])
+
+
+def _command(*words: str) -> str:
+    return f"python -m bench {shlex.join(words)}"

@@ -1,0 +1,67 @@
+"""`figures`: every figure that the records can make, as files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
+from bench.core.errors import ConfigError, unknown_name
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    figures = commands.add_parser("figures", help="draw the figures from the records")
+    figures.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
+    add_place(figures)
+    figures.add_argument(
+        "--list", action="store_true", help="draw nothing; say which there are, and why others are not"
+    )
+    figures.add_argument(
+        "--format",
+        type=names,
+        default=("svg",),
+        metavar="F,...",
+        help="svg, png (default: svg, png where svg is large)",
+    )
+    figures.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
+    figures.set_defaults(action=_figures)
+
+
+def _figures(arguments: argparse.Namespace) -> int:
+    from bench.core.sealed import check_writable
+    from bench.show.figures.catalogue import FORMATS, survey, write
+    from bench.show.figures.source import Source
+
+    check_records(arguments)
+    for form in arguments.format:
+        if form not in FORMATS:
+            raise unknown_name("format", form, FORMATS)
+    source = Source(arguments.results, arguments.profile, arguments.device, arguments.precision)
+    for problem in source.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    found, absent = survey(source)
+    wanted = dict.fromkeys(arguments.name)
+    reasons = {item.name: item.reason for item in absent}
+    for name in wanted:
+        if name not in {figure.name for figure in found}:
+            if name in reasons:
+                raise ConfigError(f"figure '{name}' cannot be drawn: {reasons[name]}")
+            raise unknown_name("figure", name, [*(figure.name for figure in found), *reasons])
+    if arguments.list:
+        for figure in found:
+            print(f"{figure.group:<14} {figure.name}: {figure.title}")
+        for item in absent:
+            print(f"{item.group:<14} {item.name}: not drawn: {item.reason}")
+        return 0
+    chosen = [figure for figure in found if not wanted or figure.name in wanted]
+    place = arguments.to or folder(arguments, "figures")
+    check_writable(place)
+    for path in write(chosen, place, arguments.format):
+        print(path)
+    if not wanted:
+        for item in absent:
+            print(f"warning: no {item.name}: {item.reason}", file=sys.stderr)
+    return INCOMPLETE if absent and not wanted else 0

@@ -1,0 +1,119 @@
+"""`ladder`: what each correction, each way of measuring and each control is worth."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.store import Store, write_atomically
+
+if TYPE_CHECKING:
+    from bench.judge.claims import Claim
+    from bench.judge.ladder.effects import Numbers
+    from bench.judge.ladder.rungs import Ladder
+
+ALL = "all"
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    from bench.cli.training import add_training
+
+    parser = commands.add_parser("ladder", help="from published to corrected, one change at a time")
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
+    parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
+    add_place(parser)
+    add_training(parser)
+    parser.add_argument("--seeds", type=seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)")
+    parser.add_argument("--data-set", help=f"shown besides mnist, or {ALL} (default: the approach's first)")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--write", action="store_true", help="write ladder_APPROACH to RESULTS/tables, all data sets")
+    parser.set_defaults(action=_ladder)
+
+
+def _ladder(arguments: argparse.Namespace) -> int:
+    from bench.judge.claims import load_claims
+    from bench.judge.ladder.selection import chosen
+
+    check_place(arguments)
+    if arguments.all == bool(arguments.approaches):
+        raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
+    ladders = chosen(arguments.approaches)
+    for one in ladders:
+        if arguments.data_set not in (None, ALL, *one.ood):
+            raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
+    code = _make(ladders, arguments) if arguments.run else 0
+    numbers, problems = _numbers(arguments)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    _show(ladders, numbers, load_claims(), arguments)
+    return INCOMPLETE if problems else code
+
+
+def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
+    """Train and measure what the ladders lack, then read from the fits what no record holds."""
+    from bench.cli.training import train
+    from bench.judge.ladder.selection import cells_of
+    from bench.judge.ladder.taking import read_missing
+    from bench.plan.cells import Selection
+
+    check_device(arguments.device)
+    conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
+    code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
+    numbers, _ = _numbers(arguments)
+    records = [record for record in numbers.results.records if record["seed"] in arguments.seeds]
+    store = Store(arguments.results)
+
+    def tell(text: str) -> None:
+        if not arguments.quiet:
+            print(text, file=sys.stderr)
+
+    reasons = [reason for one in ladders for reason in read_missing(one, records, store, arguments.data_dir, tell)]
+    for reason in reasons:
+        print(f"not read: {reason}", file=sys.stderr)
+    return INCOMPLETE if reasons else code
+
+
+def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
+    from bench.judge.ladder.effects import Numbers
+    from bench.judge.ladder.readings import read_all
+    from bench.judge.results import Results, select
+    from bench.plan.registry import manifests
+
+    store = Store(arguments.results)
+    records, problems = store.all_records()
+    readings, untrusted = read_all(store)
+    device = arguments.device.split(":")[0]
+    chosen = select(records, arguments.profile, device, arguments.precision, problems)
+    results = Results(chosen, manifests())
+    return Numbers(results, readings), [*(problem.reason for problem in problems), *untrusted]
+
+
+def _show(ladders: Sequence[Ladder], numbers: Numbers, claims: Sequence[Claim], arguments: argparse.Namespace) -> None:
+    from bench.judge.ladder.answer import find, sentences
+    from bench.judge.ladder.effects import effects
+    from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
+    from bench.show.tables.render import markdown, text
+
+    lines = []
+    for one in ladders:
+        found = effects(one, numbers)
+        said = sentences(find(one.question, numbers, claims)) if one.question else ""
+        if arguments.write:
+            stem = arguments.results / "tables" / f"ladder_{one.approach}"
+            whole = ladder_table(one, found, numbers, one.ood, said)
+            write_atomically(stem.with_suffix(".md"), markdown(whole).encode())
+            write_atomically(stem.with_suffix(".csv"), comma_separated(one, found).encode())
+        if arguments.json:
+            lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
+            continue
+        shown = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
+        print(text(ladder_table(one, found, numbers, shown)))
+        print(f"\n{said}\n" if said else "")
+    if arguments.json:
+        print(json.dumps(lines, indent=1))

@@ -1,0 +1,241 @@
+"""What several commands share: exit codes, the forms of options, the selection of cells and of records."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.precision import PRECISIONS
+from bench.plan import plugins
+from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
+from bench.plan.recipes import PROFILES
+from bench.run.remote.interpreters import interpreters, with_their_cells
+
+FAILED = 1
+USAGE = 2
+INCOMPLETE = 3
+INTERRUPTED = 130
+
+MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
+LARGEST_SEED = 2**63 - 1
+MOST_THREADS = 1024
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that an option names: a count, or a list, which may end with a comma so that one can be one."""
+    try:
+        numbers = [int(part) for part in text.removesuffix(",").split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"seeds '{text}' are no numbers; give a count (3) or a list (0,4,7; one seed: 4,)"
+        ) from None
+    if len(numbers) == 1 and "," not in text:
+        if numbers[0] < 1:
+            raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is below 1; give a count such as 3")
+        if numbers[0] > MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"number of seeds {numbers[0]} is above {MOST_SEEDS}")
+        return tuple(range(numbers[0]))
+    if min(numbers) < 0:
+        raise argparse.ArgumentTypeError(f"seed {min(numbers)} is negative; give seeds from 0")
+    if max(numbers) > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
+    if len(set(numbers)) < len(numbers):
+        raise argparse.ArgumentTypeError(f"seeds '{text}' name one twice; give each once")
+    return tuple(numbers)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names of a list separated by commas."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Return the counts of a list separated by commas."""
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+
+
+def count(text: str) -> int:
+    """Return a count of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a count; give one such as 4")
+    return value
+
+
+def threads(text: str) -> int:
+    """Return a number of threads."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of threads; give one from 1") from None
+    if not 1 <= value <= MOST_THREADS:
+        what = "below 1" if value < 1 else f"above {MOST_THREADS}"
+        raise argparse.ArgumentTypeError(f"number of threads {value} is {what}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return a duration from 0."""
+    return 0.0 if text in ("0", "0.0") else positive(text)
+
+
+def positive(text: str) -> float:
+    """Return a positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return value
+
+
+class _ApproachPath(argparse.Action):
+    """Register a folder of approaches before anything asks what there is."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace
+        if not Path(values).exists():
+            parser.error(f"{option_string} {values} is not there; give a folder with NAME.py and NAME.toml")
+        plugins.add_to_path(values)
+
+
+def add_approach_path(parser: argparse.ArgumentParser) -> None:
+    """Add the option that registers approaches from outside."""
+    parser.add_argument(
+        "--approach-path",
+        action=_ApproachPath,
+        metavar="DIR",
+        help=f"folder of more approaches (or ${plugins.VARIABLE})",
+    )
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which records are meant."""
+    add_approach_path(parser)
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    parser.add_argument(
+        "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
+    )
+
+
+def place_options(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that lead another command to the same records."""
+    return [
+        *_unless("results", arguments.results, "--results"),
+        *_unless("full", arguments.profile, "--profile"),
+        *_unless("cpu", arguments.device, "--device"),
+        *_unless("float32", arguments.precision, "--precision"),
+    ]
+
+
+def _unless(usual: str, given: object, option: str) -> list[str]:
+    return [] if str(given) == usual else [option, str(given)]
+
+
+def folder(arguments: argparse.Namespace, kind: str) -> Path:
+    """Return where what is made from the chosen records goes: each set of conditions has a folder of its own."""
+    parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
+    usual = ["full", "cpu", "float32"]
+    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
+    place: Path = arguments.results / kind
+    return place / name if name else place
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose cells."""
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
+    parser.add_argument("--all", action="store_true", help="every approach, also those from outside")
+    parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
+    parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
+    parser.add_argument(
+        "--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7; one seed: 4,)"
+    )
+    parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    parser.add_argument(
+        "--interpreter",
+        action="append",
+        default=[],
+        metavar="APPROACH=PATH",
+        help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
+    )
+    add_place(parser)
+
+
+def select(arguments: argparse.Namespace) -> list[Cell]:
+    """Return the cells that the options of `add_selection` choose; raises ConfigError."""
+    if arguments.all and arguments.approaches:
+        raise ConfigError("give either --all or names of approaches, not both")
+    if not arguments.all and not arguments.approaches:
+        raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
+    if not _is_elsewhere(arguments):
+        check_device(arguments.device)
+    selection = Selection(
+        approaches=tuple(arguments.approaches),
+        recipes=tuple(arguments.recipe),
+        protocols=tuple(arguments.protocol),
+        seeds=arguments.seeds,
+        profile=arguments.profile,
+        device=arguments.device,
+        precision=arguments.precision,
+        apart=arguments.apart,
+    )
+    return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
+
+
+def _is_elsewhere(arguments: argparse.Namespace) -> bool:
+    """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
+    from bench.run.remote.opening import is_pool
+
+    _check_device_name(arguments.device)
+    return is_pool(getattr(arguments, "executor", "process"))
+
+
+def _check_device_name(name: str) -> None:
+    if name != "cpu" and not re.fullmatch(r"cuda(:[0-9]{1,4})?", name):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
+
+
+def check_device(name: str) -> None:
+    """Raise ConfigError on a device that is unknown or not there."""
+    import torch
+
+    _check_device_name(name)
+    if name == "cpu":
+        return
+    index = int(name.split(":")[1]) if ":" in name else 0
+    if index >= torch.cuda.device_count():
+        raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
+
+
+def check_place(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError on an unknown profile, device or precision."""
+    _check_device_name(arguments.device)
+    if arguments.profile not in PROFILES:
+        raise unknown_name("profile", arguments.profile, PROFILES)
+    if arguments.precision not in PRECISIONS:
+        raise unknown_name("precision", arguments.precision, PRECISIONS)
+
+
+def check_records(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError where no records can be read: an unknown place, or no results folder."""
+    check_place(arguments)
+    if not arguments.results.is_dir():
+        raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")

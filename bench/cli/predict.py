@@ -1,0 +1,108 @@
+"""`predict`: pictures of digits, answered by the trained approaches: the digit, or "I don't know"."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.cli.options import USAGE, add_approach_path
+from bench.core.errors import BenchError, ConfigError, UnusableImage
+
+if TYPE_CHECKING:
+    from bench.show.predict.normalise import Normalised
+    from bench.show.predict.predictor import Predictor
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    predict = commands.add_parser("predict", help='pictures of digits, answered: the digit, or "I don\'t know"')
+    predict.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")
+    predict.add_argument("--approach", action="append", default=[], metavar="NAME", help="who answers (default: all)")
+    predict.add_argument("--all", action="store_true", help="every trained approach, side by side")
+    predict.add_argument(
+        "--recipe", action="append", default=[], help="that they were trained by, also several (default: published)"
+    )
+    add_approach_path(predict)
+    predict.add_argument("--draws", type=int, default=100, metavar="N", help="of the posterior (default: 100)")
+    predict.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
+    predict.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    predict.add_argument("--json", action="store_true", help="for machines")
+    predict.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    predict.add_argument("--profile", default="full", help="that they were trained with (default: full)")
+    predict.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
+    predict.set_defaults(action=_predict)
+
+
+def _picture(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name was given; give a PNG or JPEG")
+    return Path(text)
+
+
+def _predict(arguments: argparse.Namespace) -> int:
+    from bench.show.predict import show
+    from bench.show.predict.drawing import check_figure, draw, save
+
+    if arguments.all and arguments.approach:
+        raise ConfigError("give either --all or --approach, not both")
+    if arguments.figure is not None:
+        check_figure(arguments.figure, len(arguments.images))
+    predictors = _predictors(arguments)
+    images, unusable = _read(arguments.images)
+    by_approach = [predictor.answers(images) for predictor in predictors]
+    answers = [[told[place] for told in by_approach] for place in range(len(images))]
+    shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
+    if arguments.json:
+        errors = [{"image": str(path), "error": reason} for path, reason in unusable]
+        print(json.dumps([*shown, *errors], indent=1))
+    else:
+        for image in shown:
+            print(show.text(image) + "\n")
+        if shown:
+            print(show.rules(shown[0]["answers"]))
+    if arguments.figure is not None and images:
+        save(draw(images, answers), arguments.figure)
+    for _, reason in unusable:
+        print(f"error: {reason}", file=sys.stderr)
+    return USAGE if unusable else 0
+
+
+def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
+    """Return who answers; of all that are there, those that cannot are left out with a warning."""
+    from bench.core.store import Store
+    from bench.show.predict import fits
+    from bench.show.predict.predictor import Predictor
+
+    store = Store(arguments.results)
+    recipes = tuple(dict.fromkeys(arguments.recipe)) or ("published",)
+    names = tuple(dict.fromkeys(arguments.approach))
+    found, left_out = [], []
+    for fit in fits.choose(store, names, recipes, arguments.profile, arguments.seed):
+        try:
+            found.append(Predictor.of(store, fit, arguments.draws, arguments.rule))
+        except BenchError as error:
+            if names or isinstance(error, ConfigError):
+                raise
+            left_out.append(error)
+    if not found:
+        raise left_out[0]
+    for reason in left_out:
+        print(f"warning: left out: {reason}", file=sys.stderr)
+    return found
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[Normalised], list[tuple[Path, str]]]:
+    """Return the pictures, and of those that cannot be used the reasons."""
+    from bench.show.predict.normalise import normalise
+
+    images, unusable = [], []
+    for path in paths:
+        try:
+            images.append(normalise(path))
+        except UnusableImage as error:
+            unusable.append((path, str(error)))
+    return images, unusable

@@ -1,0 +1,112 @@
+"""`reference`: the reference distributions, stage by stage: what is missing, how long it takes, and making it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from bench.cli.options import INCOMPLETE, check_device, seeds
+from bench.cli.training import add_training, train
+from bench.core.errors import unknown_name
+from bench.core.store import Store
+from bench.core.text import duration
+
+if TYPE_CHECKING:
+    from bench.judge.reference import Recipe
+    from bench.plan.cells import Cell
+
+NAMES = ("epoch1", "full", "ladder")
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    parser = commands.add_parser("reference", help="the seeds that verdicts, gate and ladders compare with")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
+    add_training(parser)
+    parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    parser.add_argument("--json", action="store_true", help="for machines, without --run")
+    parser.set_defaults(action=_reference)
+
+
+def _reference(arguments: argparse.Namespace) -> int:
+    for name in arguments.stages:
+        if name not in NAMES:
+            raise unknown_name("stage", name, NAMES)
+    check_device(arguments.device)
+    code, lines = 0, []
+    for name in arguments.stages or NAMES:
+        chosen, left = _left(name, arguments)
+        if not arguments.run:
+            lines += _lines(name, chosen, left)
+        elif left:
+            print(f"stage {name}: {_how_long(left, arguments.workers or 1)}", file=sys.stderr)
+            code = train([cell for recipe in left for cell in recipe.cells], arguments) or code
+    if arguments.run:
+        return code
+    print(json.dumps(lines, indent=1) if arguments.json else _text(lines))
+    return INCOMPLETE if any(line["to do"] for line in lines) else 0
+
+
+def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Recipe]]:
+    """Return all cells of a stage, and those to do in the order of their cost."""
+    from bench.cli.run import estimates
+    from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
+    from bench.plan.cells import Selection
+    from bench.run.remote.opening import threads_of_a_fit
+    from bench.run.runner import existing, is_final
+
+    chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
+    store = Store(arguments.results)
+    to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
+    a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
+    costs = estimates(to_do, store.all_records()[0], a_fits_threads) if to_do else {}
+    return chosen, in_cost_order(to_do, costs)
+
+
+def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, Any]]:
+    from bench.judge.reference import STAGES
+
+    n_left = sum(len(recipe.cells) for recipe in left)
+    what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
+    lines = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
+    for recipe in left:
+        numbers = sorted({cell.seed for cell in recipe.cells})
+        skip = recipe.cells[0].skip
+        lines.append(
+            {
+                "stage": name,
+                "what": recipe.title + (f": {skip}" if skip else ""),
+                "seeds": " ".join(map(str, numbers)),
+                "to do": len(recipe.cells),
+                "expected_s": recipe.seconds,
+            }
+        )
+    return lines
+
+
+def _sum(left: list[Recipe]) -> float | None:
+    known = [recipe.seconds for recipe in left]
+    return None if None in known else sum(seconds for seconds in known if seconds is not None)
+
+
+def _how_long(left: list[Recipe], at_once: int) -> str:
+    known = [recipe.seconds for recipe in left if recipe.seconds is not None]
+    unknown = len(left) - len(known)
+    text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known) / at_once)}"
+    return f"{text}, and {unknown} recipes of unknown length" if unknown else text
+
+
+def _text(lines: list[dict[str, Any]]) -> str:
+    shown = [
+        {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": line["to do"]}
+        | {"expected": duration(line["expected_s"]) if line["to do"] else ""}
+        for line in lines
+    ]
+    return str(tabulate(shown, headers="keys"))

@@ -1,0 +1,52 @@
+"""`report`: everything that the records say as one page of HTML, and its tables in other forms."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.cli.options import INCOMPLETE, add_place, check_records, names
+from bench.core.errors import ConfigError, unknown_name
+
+
+def add(commands: Any) -> None:
+    """Declare the commands of this file."""
+    report = commands.add_parser(
+        "report",
+        help="one page of HTML with everything, from the records alone",
+        description="Writes one HTML file that needs no other and asks nobody for anything, and beside it the tables "
+        "as Markdown, CSV and LaTeX. Nothing is trained or measured; equal records give equal files.",
+    )
+    add_place(report)
+    report.add_argument("--output", type=Path, metavar="FILE", help="the page (default: RESULTS/report/index.html)")
+    report.add_argument(
+        "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"
+    )
+    report.add_argument("--no-figures", action="store_true", help="tables alone, which takes a few seconds")
+    report.set_defaults(action=_report)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from bench.core.sealed import check_writable
+    from bench.show.page.build import FORMS, write_report
+    from bench.show.page.content import collect
+
+    check_records(arguments)
+    for form in arguments.format:
+        if form not in FORMS:
+            raise unknown_name("format", form, FORMS)
+    page = arguments.output or arguments.results / "report" / "index.html"
+    if page.is_dir():
+        raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
+    check_writable(page.parent)  # before the work, not after it
+    place = (arguments.results, arguments.profile, arguments.device, arguments.precision)
+    content = collect(*place, with_figures="html" in arguments.format and not arguments.no_figures)
+    written = write_report(content, page, arguments.format)
+    for problem in content.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    if "html" in arguments.format:
+        print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+    print(f"{len(written)} files in {page.parent}")
+    return INCOMPLETE if content.problems else 0

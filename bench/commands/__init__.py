@@ -1,1 +1,0 @@
-"""The commands, one subject a file: `add(commands)` declares a file's commands to the parser."""

@@ -1,0 +1,103 @@
+"""What a record says of the machine and the code that made it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench.core.project import TOP
+
+PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that can change a number ('absent' where not installed)."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+@cache
+def cpu_name() -> str:
+    """Return the processor's name, as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(TOP), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+@cache
+def code_state() -> dict[str, Any]:
+    """Return commit and whether the code (not the results) differs from it; empty outside a git checkout."""
+    changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(changed)}
+
+
+def source_hash(files: list[Path]) -> str:
+    """Return the SHA-256 over the texts of source files, in the given order."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def harness_hash() -> str:
+    """Return the SHA-256 over this package's own source, the approaches' not among it."""
+    return source_hash(sorted((TOP / "bench").rglob("*.py")))
+
+
+def thread_variables(threads: int | None) -> dict[str, str]:
+    """Return what tells a framework that is imported from here on how many threads it has; {} where it is to choose."""
+    return dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {}
+
+
+def load_average() -> float:
+    """Return the one-minute load average, or -1 where the system has none."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return -1.0
+
+
+def now() -> str:
+    """Return the time in UTC, to the second, ISO 8601."""
+    return datetime.now(timezone.utc).replace(microsecond=0).isoformat()
+
+
+def describe(threads: int) -> dict[str, Any]:
+    """Return the provenance shared by all records of a process."""
+    return {
+        **code_state(),
+        "versions": versions(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "platform": platform.platform(),
+    }

@@ -1,0 +1,66 @@
+"""What other processes took of the processors while something was timed.
+
+A load average cannot tell: its minute before a fit holds what the fit before left, and on several cores one process
+more stays under any margin. The system's own count of working time, less that of this process and of the children that
+it has waited for, holds nothing else (Linux: proc(5), /proc/stat).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from bench.core import environment
+
+OTHERS_MARGIN = 0.2  # of one core: ten times what the system takes for itself and a run's parent for its events
+COARSE_S = 0.1  # both counts move in ticks of 10 ms, for each core
+LOAD_MARGIN = 0.75  # load beyond the own threads, where the system has no such count
+REASON = "other load on the machine"
+_COUNT = Path("/proc/stat")
+_IDLE = (3, 4)  # of its fields: idle, and idle while a disk works
+_FIELDS = 8  # later ones are parts of earlier ones
+
+
+class OtherLoad:
+    """Looks at the machine when it is made, and again when asked."""
+
+    def __init__(self, threads: int) -> None:
+        """Begin; `threads` are those of the work, which its load average may reach."""
+        self._threads = threads
+        self._load_before = environment.load_average()
+        self._start = time.monotonic()
+        self._others_before = _others_s()
+
+    def reason(self) -> str:
+        """Return why times since the beginning do not count, '' where they do."""
+        others_s, elapsed_s = _others_s(), time.monotonic() - self._start
+        if others_s is None or self._others_before is None:
+            load = max(self._load_before, environment.load_average())
+            return REASON if load > self._threads + LOAD_MARGIN else ""
+        return REASON if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else ""
+
+
+def machine_worked_s() -> float | None:
+    """Return the seconds, over all cores, that the machine has worked since it started; None if not known."""
+    try:
+        ticks = [int(text) for text in _COUNT.read_text().split("\n", 1)[0].split()[1 : _FIELDS + 1]]
+    except (OSError, ValueError):
+        return None
+    if len(ticks) < _FIELDS:
+        return None
+    worked = sum(ticks) - sum(ticks[field] for field in _IDLE)
+    return worked / os.sysconf("SC_CLK_TCK")
+
+
+def _others_s() -> float | None:
+    """Return the seconds that other processes have worked since the machine started; None if not known."""
+    worked = machine_worked_s()
+    return None if worked is None else worked - _own_s()
+
+
+def _own_s() -> float:
+    """Return the seconds, over all cores, that this process and its ended children have worked."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -1,0 +1,109 @@
+"""Who works on which fit: one lock a fit, which the system releases however its process ends, and a note of the holder.
+
+A fit's worker ends with the run that asked for it (`die_with_parent`), so that a lock which is free again means that
+nobody works on its fit any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from bench.core import environment
+from bench.core.errors import StoreError
+
+FOLDER = "locks"
+LARGEST_NOTE = 1 << 16
+ORPHANED = 1  # exit code
+
+
+class Busy(Exception):
+    """Another process holds one of the locks."""
+
+
+def lock(root: Path, key: str) -> FileLock:
+    """Return the lock of a fit; raises StoreError if the folder of the locks cannot be made."""
+    path = _path(root, key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write {path.parent}: {error.strerror}; choose another --results") from error
+    return FileLock(path)
+
+
+@contextlib.contextmanager
+def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
+    """Hold the locks of some fits, all or none, and note who does.
+
+    Raises:
+        Busy: another process has one of them.
+        StoreError: the folder cannot be written.
+    """
+    note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": environment.now()})
+    with contextlib.ExitStack() as held:
+        for key in sorted(set(keys)):  # in one order, so that two runs cannot each wait for the other
+            try:
+                held.enter_context(lock(root, key).acquire(timeout=0))
+            except Timeout:
+                raise Busy(key) from None
+            except OSError as error:
+                raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {error.strerror or error}") from error
+            path = _note(root, key)
+            with contextlib.suppress(OSError):  # only `status` reads it
+                path.write_text(note, encoding="utf-8")
+                held.callback(path.unlink, missing_ok=True)
+        yield
+
+
+def is_held(root: Path, key: str) -> bool:
+    """Return whether a process works on a fit."""
+    if not _path(root, key).exists():  # who asks makes no files
+        return False
+    try:
+        with lock(root, key).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # a folder that is only readable: nobody here can say
+        return False
+
+
+def holder(root: Path, key: str) -> dict[str, Any]:
+    """Return process (pid), host and begin (since) of whoever works on a fit that is held, as far as they are known."""
+    try:
+        with _note(root, key).open(encoding="utf-8") as file:
+            found = json.loads(file.read(LARGEST_NOTE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    known = {"pid": int, "host": str, "since": str}
+    return {name: found[name] for name in known if isinstance(found, dict) and isinstance(found.get(name), known[name])}
+
+
+def die_with_parent() -> None:
+    """End this process, a worker, as soon as the process that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(ORPHANED)
+
+    threading.Thread(target=watch, daemon=True, name="die with parent").start()
+
+
+def _path(root: Path, key: str) -> Path:
+    return root / FOLDER / f"{key[:16]}.lock"
+
+
+def _note(root: Path, key: str) -> Path:
+    return root / FOLDER / f"{key[:16]}.json"

@@ -1,0 +1,23 @@
+"""The precisions of matrix products that can be asked for, and whether a device has them."""
+
+from __future__ import annotations
+
+from bench.core.errors import ConfigError, unknown_name
+
+PRECISIONS = ("float32", "bf16", "tf32")
+TF32_CAPABILITY = (8, 0)
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Raise ConfigError if this is no precision, or the device does not have it; says which it has."""
+    if precision not in PRECISIONS:
+        raise unknown_name("precision", precision, PRECISIONS)
+    if precision != "tf32":
+        return
+    if not device.startswith("cuda"):
+        raise ConfigError(f"precision 'tf32' was given with device {device}; only CUDA devices have it: use bf16 there")
+    import torch  # here: most commands only check a name
+
+    if torch.cuda.get_device_capability(device) < TF32_CAPABILITY:
+        name = torch.cuda.get_device_name(device)
+        raise ConfigError(f"precision 'tf32' was given with {name}, which lacks it; use bf16 or float32 there")

@@ -1,0 +1,51 @@
+"""Files that cannot be trusted: named, moved to `quarantine/` with the reason, never used and never deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from pathlib import Path
+
+from bench.core import environment
+from bench.core.errors import StoreError
+
+FOLDER = "quarantine"
+REASONS = "reasons.txt"
+
+_log = logging.getLogger("bench")  # shown on stderr, unless the program that uses this package says otherwise
+
+
+def set_aside(root: Path, path: Path, reason: str) -> Path | None:
+    """Move a file to the quarantine of a results folder, keeping every earlier one, and write down why.
+
+    Returns:
+        Where it is now, or None if another process has moved it already.
+
+    Raises:
+        StoreError: it cannot be moved; whoever would write in its place must not.
+    """
+    folder = root / FOLDER
+    target = folder / f"{time.time_ns()}__{path.parent.name}__{path.name}"  # no two at the same time and place
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.rename(path, target)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot set aside {path}, which cannot be trusted: {error.strerror}; move it away") from error
+    _log.warning("warning: %s; it is now %s", reason, target)
+    with (
+        contextlib.suppress(OSError),
+        (folder / REASONS).open("a", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        file.write(f"{environment.now()} {target.name}: {reason}\n")
+    return target
+
+
+def count(root: Path) -> int:
+    """Return how many files are in quarantine."""
+    with contextlib.suppress(OSError):
+        return sum(path.name != REASONS for path in (root / FOLDER).iterdir())
+    return 0

@@ -1,0 +1,77 @@
+"""Named, seeded random streams: every random draw of the suite comes from one of these.
+
+A stream's seed is a hash of the run's seed, the stream's name and its indices, so that streams do not
+depend on each other or on the order of their use. PyTorch's CPU generator (mt19937) keeps the lowest 32
+bits of a seed; that is enough to separate the streams of one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from bench.core.noise import fill_normals, fill_words
+
+
+def stream_seed(seed: int, name: str, *index: int) -> int:
+    """Return the 63-bit seed of stream `name` with integer indices, for run seed `seed`."""
+    text = "/".join([str(seed), name, *map(str, index)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def generator(seed: int, name: str, *index: int) -> torch.Generator:
+    """Return a fresh CPU generator at the start of stream `name`."""
+    return torch.Generator().manual_seed(stream_seed(seed, name, *index))
+
+
+def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Tensor:
+    """Standard normals for draw `draw` that belong to each row alone, whatever block the row is asked for in.
+
+    Args:
+        seed: run seed.
+        draw: index of the posterior draw.
+        rows: int64 [B], the images' indices in their data set.
+        width: numbers per row.
+
+    Returns:
+        float32 [B, width] on the device of `rows`.
+    """
+    return fill_normals(rows.new_empty(len(rows), width, dtype=torch.float32), stream_seed(seed, "draw", draw), rows)
+
+
+def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tensor:
+    """Like `row_noise`, but `words` times 64 fair random bits per row: int64 [B, words].
+
+    For what needs bits rather than numbers (a dropout mask with rate 1/2 needs one): a float32 costs 32 of them.
+    """
+    return fill_words(rows.new_empty(len(rows), words), stream_seed(seed, "draw", draw), rows)
+
+
+def normals_(out: torch.Tensor, seed: int, name: str, *index: int) -> torch.Tensor:
+    """Fill `out` (contiguous, any shape and device) with the standard normals of stream `name`."""
+    fill_normals(out.view(1, -1), stream_seed(seed, name, *index), torch.zeros(1, dtype=torch.int64))
+    return out
+
+
+class StepNoise:
+    """The noise of one epoch's training steps: each step has its own, and a step may ask more than once."""
+
+    def __init__(self, stream: int) -> None:
+        """Start at the first step of a stream, such as `Context.stream("noise", epoch)`."""
+        self._stream = stream
+        self._asked = 0
+
+    def normals_(self, out: torch.Tensor) -> torch.Tensor:
+        """Fill `out` (contiguous, any shape) with standard normals that no other call gets."""
+        row = torch.tensor([self._asked])
+        self._asked += 1
+        fill_normals(out.view(1, -1), self._stream, row)
+        return out
+
+    def words_(self, out: torch.Tensor) -> torch.Tensor:
+        """Fill `out` (int64, contiguous, any shape) with 64 fair random bits an element."""
+        row = torch.tensor([self._asked])
+        self._asked += 1
+        fill_words(out.view(1, -1), self._stream, row)
+        return out

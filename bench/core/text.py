@@ -1,0 +1,52 @@
+"""Numbers and durations as people write them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+SMALLEST_FIXED = 1e-4  # below, significant digits are written with an exponent
+
+
+@dataclass(frozen=True)
+class Digits:
+    """How a number is rounded for display: to decimals, or to significant digits."""
+
+    decimals: int | None = None
+    significant: int = 3
+    signed: bool = False
+
+    def form(self, value: float) -> str:
+        """Return the format for numbers of this value's size."""
+        sign = "+" if self.signed else ""
+        if self.decimals is not None:
+            return f"{sign}.{self.decimals}f"
+        if value == 0:
+            return f"{sign}.{self.significant - 1}f"
+        if abs(value) < SMALLEST_FIXED:
+            return f"{sign}.{self.significant - 1}e"
+        return f"{sign}.{max(0, self.significant - 1 - math.floor(math.log10(abs(value))))}f"
+
+    def text(self, value: float) -> str:
+        """Return the rounded number; what rounds to zero has no minus sign."""
+        form = self.form(value)
+        text = format(value, form)
+        return format(0.0, form) if float(text) == 0 else text
+
+
+FRACTION = Digits(decimals=4)
+FRACTION_DIFFERENCE = Digits(decimals=4, signed=True)
+WHOLE = Digits(decimals=0)
+THREE = Digits(significant=3)
+SIX = Digits(significant=6)
+THREE_DIFFERENCE = Digits(significant=3, signed=True)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration as people write it: 48 s, 12 min, 1 h 05 min."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

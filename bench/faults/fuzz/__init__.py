@@ -1,6 +1,0 @@
-"""Fuzzing what reads anything from outside: damaged and hostile input ends in a result or in one line."""
-
-from bench.faults.fuzz.engine import Finding, Target, Tried, fuzz
-from bench.faults.fuzz.targets import all_targets
-
-__all__ = ["Finding", "Target", "Tried", "all_targets", "fuzz"]

@@ -1,0 +1,58 @@
+"""What applying a rule to something found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bench.judge.audit.rules import RULES
+
+Outcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
+"""`known`: it fails, and who made the thing says so; `not measured`: it applies, but could not be seen here."""
+
+OUTCOMES: tuple[Outcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule applied to one subject."""
+
+    rule: str
+    subject: str
+    outcome: Outcome
+    detail: str  # what was seen, with its numbers
+    measured: Mapping[str, float] = field(default_factory=dict)
+    effect: str = ""  # which rung of the ladder or number of a table tells what it is worth
+
+    def __post_init__(self) -> None:
+        assert self.rule in RULES, f"'{self.rule}' is no rule"
+
+    @property
+    def remedy(self) -> str:
+        """Return what to do about a failure."""
+        return RULES[self.rule].remedy if self.outcome == "fails" else ""
+
+    def line(self) -> str:
+        """Return the finding on one line."""
+        more = [self.detail]
+        if self.remedy:
+            more.append(f"to do: {self.remedy}")
+        if self.effect:
+            more.append(f"effect: {self.effect}")
+        return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {'; '.join(more)}".replace("\n", " ")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding with its rule's title and severity, for machines."""
+        rule = RULES[self.rule]
+        return {
+            "rule": self.rule,
+            "severity": rule.severity,
+            "title": rule.title,
+            "subject": self.subject,
+            "outcome": self.outcome,
+            "detail": self.detail,
+            "measured": dict(self.measured),
+            "remedy": self.remedy,
+            "effect": self.effect,
+        }

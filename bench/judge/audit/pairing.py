@@ -1,0 +1,81 @@
+"""Which parameters are mean and standard deviation of the same weights, by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bench.judge.audit.objective import Factor
+
+_MEANS = r"mu|mean|loc|locs"
+_SCALES: dict[str, Callable[[Tensor], Tensor]] = {
+    "rho": softplus,
+    "log_sigma": torch.exp,
+    "log_std": torch.exp,
+    "log_scale": torch.exp,
+    "logsigma": torch.exp,
+    "logvar": lambda raw: (raw / 2).exp(),
+    "log_var": lambda raw: (raw / 2).exp(),
+    "sigma": softplus,
+    "std": softplus,
+    "scale": softplus,
+    "scales": softplus,
+}
+_POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are where they can be
+
+
+def _identity(raw: Tensor) -> Tensor:
+    return raw
+
+
+def _word(words: str, name: str) -> re.Match[str] | None:
+    """Return where one of the words stands in a name, apart from a prior's: those are no posterior's parameters."""
+    if any(part.lstrip("_").startswith("prior") for part in name.split(".")):
+        return None
+    return re.search(rf"(?:^|(?<=[._]))(?:{words})(?=$|[._])", name)
+
+
+def _is_a_layer(hit: re.Match[str]) -> bool:
+    """Return whether the word names a layer and not its weights: `fc_mu.weight` and `mean.bias` make an output."""
+    return hit.string[hit.end() :] in (".weight", ".bias") and hit.group() != "locs"
+
+
+def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
+    """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
+
+    rho means softplus, log_sigma, log_std and log_scale exp, logvar exp of the half. A sigma, std or scale is taken as
+    it is, or through softplus where one of its numbers is not positive.
+
+    Args:
+        values: returns the named values, with their graph to the parameters, each time anew.
+    """
+    known = values()
+    found = []
+    for name in known:
+        hit = _word(_MEANS, name)
+        if hit is None or _is_a_layer(hit):
+            continue
+        for word, transform in _SCALES.items():
+            partner = name[: hit.start()] + word + name[hit.end() :]
+            if partner in known and known[partner].shape == known[name].shape:
+                as_it_is = word in _POSITIVE and bool((known[partner] > 0).all())
+                found.append(_factor(values, name, partner, _identity if as_it_is else transform))
+                break
+    return found
+
+
+def without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list[str]:
+    """Return the names of a mu that no factor holds: its sigma has another name, or is no parameter."""
+    paired = {name for factor in factors for name in factor.name.split(", ")}
+    alone = {name: _word("mu", name) for name in names if name not in paired}
+    return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
+
+
+def _factor(
+    values: Callable[[], Mapping[str, Tensor]], mean: str, scale: str, transform: Callable[[Tensor], Tensor]
+) -> Factor:
+    return Factor(f"{mean}, {scale}", lambda: values()[mean], lambda: transform(values()[scale]))

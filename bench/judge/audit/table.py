@@ -1,0 +1,31 @@
+"""The rules as the Markdown table of docs/audit.md."""
+
+from __future__ import annotations
+
+from bench.judge.audit.documents import Fact, facts
+from bench.judge.audit.rules import RULES
+from bench.judge.audit.shown import EXPRESSIONS
+
+BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
+
+
+def rules_table() -> str:
+    """Return the table, with the documents that have each mistake, and marks for how it is known."""
+    lines = ["| rule | severity | mistake | it looks for | runs on | found in |", "|---|---|---|---|---|---|"]
+    for rule in RULES.values():
+        has = [fact for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]
+        found = [fact.document + _mark(fact) for fact in has]
+        where = ", ".join(place for place in rule.where if place != "documents") or "-"
+        cells = [f"`{rule.id}`", rule.severity, rule.title, rule.looks_for, where, ", ".join(found) or "-"]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    notes = (
+        "\\* read in the document. + shown by running the one expression in question on made-up numbers. "
+        "The others are shown by running our rewriting of the document's code."
+    )
+    return "\n".join([*lines, "", notes])
+
+
+def _mark(fact: Fact) -> str:
+    if not fact.shown:
+        return "*"
+    return "+" if fact.shown in EXPRESSIONS else ""

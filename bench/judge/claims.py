@@ -1,0 +1,404 @@
+"""Claims: the numbers that the documents report, and what the records of the suite say of each.
+
+A claim is a row of `results/reference/published.csv`. It is compared with the published recipe measured by
+the published protocol, at the same epoch, on the same split, in the claim's own unit.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.core.errors import ConfigError, StoreError
+from bench.core.project import REFERENCE
+
+Record = Mapping[str, Any]
+
+PUBLISHED = REFERENCE / "published.csv"
+
+UNITS = (
+    "",
+    "bits",
+    "fraction",
+    "nats",
+    "nats per batch",
+    "nats per image",
+    "squared target units",
+    "sum of 391 batch means",
+    "target units",
+)
+PRECISION_KINDS = ("rounded", "truncated", "count", "exact", "range")
+STEPS_PER_EPOCH = {"toy_mlp": 5000, "toy_bbb": 10}  # steps between two lines of feldman2018's training logs
+WORKED_EXAMPLE = "worked_example"
+CLOSED_FORM = "closed form"
+NATS_PER_BIT = math.log(2)
+FLOAT32_EPSILON = 2.0**-23  # the documents compute in float32 and print `exact` numbers in full
+LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
+COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with finitely many digits
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One reported number: the columns of published.csv in its order, the printed text, and the optional spread."""
+
+    id: str
+    source: str  # document, or the run of a document
+    approach: str
+    stage: str  # "final", "epoch:N" or "step:N"
+    metric: str
+    dataset: str
+    split: str
+    protocol: str
+    unit: str
+    value: float
+    precision: float  # one unit of the last printed digit, one count, or half a range; 0 for full floats
+    precision_kind: str
+    margin: float  # the difference that would matter, in the unit, declared with its reason; 0 where digits decide
+    margin_reason: str
+    n_runs: int
+    locator: str
+    note: str
+    printed: str  # the value's text
+    spread: float | None = None  # standard deviation (n - 1 below) of the n_runs whose mean the value is, if reported
+
+
+COLUMNS = tuple(field.name for field in fields(Claim))[:-2]
+SPREAD = "spread"  # a column that may follow; no document in published.csv reports one
+
+
+class Gap(NamedTuple):
+    """Why a number is not there: a word for the cell of a table and the whole reason for its notes."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One quantity measured with several seeds; without values, or with some missing, the gap says why."""
+
+    values: tuple[float, ...] = ()
+    gap: Gap | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of the records that were asked
+
+    @property
+    def n(self) -> int:
+        """Return the number of seeds."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean over seeds, None without any."""
+        return statistics.fmean(self.values) if self.values else None
+
+    @cached_property  # exact fractions, asked for by every form of a table
+    def sd(self) -> float | None:
+        """Return the standard deviation over seeds (n - 1 below), None for fewer than two."""
+        return statistics.stdev(self.values) if self.n > 1 else None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All numbers that a document would have printed as the reported one."""
+
+    low: float
+    high: float
+    open_above: bool = False  # `high` itself is outside
+
+    def __contains__(self, value: float) -> bool:
+        """Return whether the value lies inside."""
+        return self.low <= value < self.high if self.open_above else self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim and what was measured of it, in the claim's unit."""
+
+    claim: Claim
+    sample: Sample
+
+    @property
+    def difference(self) -> float | None:
+        """Return measured mean minus reported value, None if nothing was measured."""
+        return None if self.sample.mean is None else self.sample.mean - self.claim.value
+
+    @property
+    def relative(self) -> str:
+        """Say where the measured mean lies: "inside" the print interval, or below or above it by how much."""
+        return "" if self.sample.mean is None else relative_to_print(self.claim, self.sample.mean)
+
+    @property
+    def reason(self) -> str:
+        """Return "not measured: why", or ''."""
+        return f"not measured: {self.sample.gap.reason}" if not self.sample.n and self.sample.gap else ""
+
+
+# reading the file
+
+
+def load_claims(path: Path = PUBLISHED) -> list[Claim]:
+    """Read and check the claims; raises ConfigError that names the row and the column of the first fault."""
+    try:
+        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"claims {path} cannot be read: {error}") from error
+    columns = tuple(rows[0]) if rows else ()
+    if columns not in (COLUMNS, (*COLUMNS, SPREAD)):
+        raise ConfigError(
+            f"claims {path}: the first row must name the columns {','.join(COLUMNS)}, then {SPREAD} if there is any"
+        )
+    claims: dict[str, Claim] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        where = f"claims {path}, row {number}"
+        if len(row) != len(columns):
+            raise ConfigError(f"{where}: {len(row)} columns instead of {len(columns)}; quote texts that hold commas")
+        claim = _parse(dict(zip(columns, row, strict=True)), where)
+        if claim.id in claims:
+            raise ConfigError(f"{where}, column id: '{claim.id}' is there twice; every claim needs its own")
+        claims[claim.id] = claim
+    return list(claims.values())
+
+
+def _parse(row: Mapping[str, str], where: str) -> Claim:
+    def check(column: str, good: bool, allowed: str) -> None:
+        if not good:
+            raise ConfigError(f"{where}, column {column}: '{row[column]}' is not allowed; give {allowed}")
+
+    for column in ("id", "source", "approach", "metric", "dataset"):
+        check(column, bool(row[column].strip()), "a name")
+    check("stage", bool(re.fullmatch(r"final|epoch:[1-9]\d*|step:\d+", row["stage"])), "final, epoch:N or step:N")
+    check("unit", row["unit"] in UNITS, f"one of {', '.join(filter(None, UNITS))} or nothing")
+    kind = row["precision_kind"]
+    check("precision_kind", kind in PRECISION_KINDS, f"one of {', '.join(PRECISION_KINDS)}")
+    value, precision = _number(row["value"]), _number(row["precision"])
+    check("value", value is not None, "a finite number")
+    allowed = "a number from 0" if kind == "exact" else f"a number above 0 (kind {kind})"
+    check("precision", precision is not None and (precision > 0 or (precision == 0 and kind == "exact")), allowed)
+    margin = _number(row["margin"])
+    check("margin", margin is not None and margin >= 0, "a number from 0")
+    check("margin_reason", bool(row["margin_reason"].strip()), "why this difference would matter")
+    check("n_runs", bool(re.fullmatch(r"[1-9]\d*", row["n_runs"])), "a whole number from 1")
+    spread = _number(row.get(SPREAD, ""))
+    if row.get(SPREAD, ""):
+        check(SPREAD, spread is not None and spread >= 0, "a number from 0, or nothing")
+        check("n_runs", int(row["n_runs"]) > 1, "at least 2 runs where a spread is reported")
+    if row["metric"] == "pruned_accuracy":
+        check("id", _pruned_percent(row["id"]) is not None, "an id with prunedNNN, the percentage removed")
+    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "margin", "n_runs")}
+    return Claim(
+        **texts,
+        value=value or 0.0,
+        precision=precision or 0.0,
+        margin=margin or 0.0,
+        n_runs=int(row["n_runs"]),
+        printed=row["value"],
+        spread=spread,
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        value, decimal = float(text), Decimal(text)
+    except (ValueError, InvalidOperation):
+        return None
+    return value if math.isfinite(value) and abs(decimal.adjusted()) <= LARGEST_EXPONENT else None
+
+
+def _pruned_percent(claim_id: str) -> int | None:
+    found = re.search(r"\.pruned(\d{3})\.", claim_id)
+    return int(found[1]) if found and int(found[1]) <= 100 else None
+
+
+# from a claim to a measured number
+
+
+def measured_key(claim: Claim) -> tuple[str, str]:
+    """Return where a record of the published recipe and protocol holds the number: (stage, key).
+
+    The stage is "final" (the record's metrics), "epoch:N" (the entry of epoch N) or "closed form" (computed). A toy's
+    step is the first of an epoch. The level of a pruned network is part of the key. Raises ConfigError if a step
+    begins no epoch.
+    """
+    if claim.approach == WORKED_EXAMPLE:
+        return CLOSED_FORM, claim.metric
+    name = claim.metric
+    percent = _pruned_percent(claim.id)
+    if name == "pruned_accuracy" and percent is not None:
+        name = f"{name}@{percent / 100:g}"
+    return _epoch_stage(claim), "/".join([claim.dataset, claim.split, name])
+
+
+def _epoch_stage(claim: Claim) -> str:
+    kind, _, number = claim.stage.partition(":")
+    if kind != "step":
+        return claim.stage
+    steps = STEPS_PER_EPOCH.get(claim.approach)
+    if steps is None or int(number) % steps:
+        raise ConfigError(
+            f"claim '{claim.id}': step {number} begins no epoch of {claim.approach}; known: {steps} steps"
+        )
+    return f"epoch:{int(number) // steps + 1}"
+
+
+def in_claim_unit(claim: Claim, value: float) -> float:
+    """Convert a stored number to the claim's unit: entropies are stored in nats, some documents report bits."""
+    return value / NATS_PER_BIT if claim.unit == "bits" else value
+
+
+def measure(claim: Claim, records: Sequence[Record]) -> Sample:
+    """Return what the records of one cell (one a seed) measured of a claim, in the claim's unit."""
+    stage, key = measured_key(claim)
+    if stage == CLOSED_FORM:
+        return _closed_form(key)
+    sample = gather(records, lambda record: _read(record, stage, key))
+    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
+
+
+def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
+    """Match every claim to the records of its approach, published recipe and published protocol; one row a claim.
+
+    Args:
+        claims: the reported numbers.
+        records: records of one profile, device and precision, any approaches.
+
+    Raises:
+        StoreError: two records are of the same cell and seed.
+    """
+    cells: dict[str, list[Record]] = {}
+    for record in records:
+        if (record["recipe"], record["protocol"]) == ("published", "published"):
+            cells.setdefault(record["approach"], []).append(record)
+    return [ClaimRow(claim, measure(claim, cells.get(claim.approach, []))) for claim in claims]
+
+
+def _closed_form(name: str) -> Sample:
+    try:
+        # Only here, and by name, so that reading claims imports no implementation.
+        module = importlib.import_module("implementations.worked_example")
+    except ImportError as error:
+        return Sample(gap=Gap("n/a", f"the closed form cannot be computed: {error}"))
+    return Sample((float(module.worked_example()[name]),))
+
+
+def _read(record: Record, stage: str, key: str) -> float | Gap:
+    profile = record["profile"]
+    if stage == "final":
+        if profile != "full":
+            return Gap("fewer epochs", f"profile {profile} does not train to the end; profile full does")
+        return metric(record, key)
+    if profile in ("smoke", "faults"):
+        return Gap("fewer epochs", f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
+    epoch = int(stage.partition(":")[2])
+    entries = {entry["epoch"]: entry for entry in record["epochs"]}
+    if epoch not in entries:
+        return Gap(
+            "fewer epochs", f"profile {profile} trained {len(entries)} epoch(s), this number is of epoch {epoch}"
+        )
+    return _value(entries[epoch], key, record)
+
+
+# from records to samples
+
+
+def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Sample:
+    """Read one number from each record of a cell.
+
+    Args:
+        records: the cell's records, one a seed.
+        read: gives a finished record's number, or why it has none.
+
+    Raises:
+        StoreError: two records have the same seed, which would count one run twice.
+    """
+    values: list[float] = []
+    gaps: list[tuple[int, Gap]] = []
+    seen: dict[int, Record] = {}
+    for record in sorted(records, key=lambda record: record["seed"]):
+        rival = seen.setdefault(record["seed"], record)
+        if rival is not record:
+            name = f"{record['approach']} {record['recipe']} x {record['protocol']}, seed {record['seed']}"
+            raise StoreError(f"two records of {name}; keep one of {rival.get('key')} and {record.get('key')}")
+        found = read(record) if record["outcome"] == "done" else Gap(record["outcome"], record["reason"])
+        if isinstance(found, Gap):
+            gaps.append((record["seed"], found))
+        else:
+            values.append(found)
+    sources = tuple(str(seen[seed].get("key", "")) for seed in sorted(seen))
+    return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
+
+
+def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
+    if not n_records:
+        return Gap("not run", "no record of this cell; python -m bench run makes it")
+    if not gaps:
+        return None
+    seed, first = gaps[0]
+    if len(gaps) == n_records:
+        return first
+    return Gap("*", f"{len(gaps)} of {n_records} seeds not counted (seed {seed} {first.code}: {first.reason})")
+
+
+def metrics_of(records: Sequence[Record], key: str) -> Sample:
+    """Return a metric of a cell's records."""
+    return gather(records, lambda record: metric(record, key))
+
+
+def metric(record: Record, key: str) -> float | Gap:
+    """Return a metric of a finished record, or the reason that the record gives for its absence."""
+    return _value(record["metrics"], key, record)
+
+
+def _value(numbers: Mapping[str, Any], key: str, record: Record) -> float | Gap:
+    value = numbers.get(key)
+    if value is not None and math.isfinite(value):
+        return float(value)
+    parts = key.split("/")
+    for end in range(len(parts), 0, -1):
+        reason = record["missing"].get("/".join(parts[:end]))
+        if reason is not None:
+            return Gap("no data" if end == 1 else "n/a", reason)
+    if key in numbers:
+        return Gap("not finite", f"the measured '{key}' is not a finite number")
+    return Gap("n/a", f"the record has no '{key}'")
+
+
+# the digits a document printed
+
+
+def print_interval(claim: Claim) -> Interval:
+    """Return the numbers that print as the claim does.
+
+    Rounded: half a unit of the last digit to both sides. Truncated, as Python's `%d` does: from the value to below
+    the next. Count: that count (to a thousandth of one). Range: the range. Exact: float32's resolution. The edges
+    are computed in decimals, so that a measured 0.90 is outside [0.89, 0.90).
+    """
+    value, unit = Decimal(claim.printed), Decimal(repr(claim.precision))
+    if claim.precision_kind == "truncated":
+        return Interval(float(value), float(value + unit), open_above=True)
+    half = {
+        "rounded": unit / 2,
+        "count": unit * Decimal(repr(COUNT_TOLERANCE)),
+        "range": unit,
+        "exact": abs(value) * Decimal(FLOAT32_EPSILON),
+    }[claim.precision_kind]
+    return Interval(float(value - half), float(value + half))
+
+
+def relative_to_print(claim: Claim, measured: float) -> str:
+    """Say where a measured number lies: "inside" the print interval, or "below by D" or "above by D" from its edge."""
+    interval = print_interval(claim)
+    if measured in interval:
+        return "inside"
+    if measured < interval.low:
+        return f"below by {interval.low - measured:.2g}"
+    return f"above by {measured - interval.high:.2g}"

@@ -1,0 +1,142 @@
+"""Which record of folder A belongs to which of folder B, and under which other conditions each was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.judge.claims import Record
+from bench.judge.results import CONDITIONS, Results, origin, select
+from bench.plan.recipes import PROFILES
+
+PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
+
+AMOUNTS = {  # fields of a profile
+    "epochs": "epochs",
+    "steps_per_epoch": "steps an epoch",
+    "rows": "rows of the published protocol",
+    "draws": "draws of the common protocol",
+    "common_rows": "rows of the common protocol",
+}
+
+CellName = tuple[str, str, str]  # approach, recipe, protocol
+
+
+@dataclass(frozen=True)
+class Side:
+    """One folder: its finished records of one profile, device and precision, the newest of each cell and seed."""
+
+    store: Store
+    conditions: tuple[str, ...]  # profile, device, precision
+    records: Mapping[tuple[str, str, str, int], Record]
+    problems: tuple[str, ...]
+    unfinished: tuple[str, ...]  # records that have no numbers, each with its reason
+
+    @classmethod
+    def read(cls, store: Store, wanted: Mapping[str, str | None], name: str) -> Side:
+        """Read a folder; `wanted` gives a profile, device or precision where the folder has several.
+
+        Raises ConfigError if no record, or records of different conditions, are left.
+        """
+        records, problems = store.all_records()
+        kept = [record for record in records if all(wanted[key] in (None, record[key]) for key in CONDITIONS)]
+        found = sorted({tuple(str(record[key]) for key in CONDITIONS) for record in kept})
+        if len(found) != 1:
+            listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
+            hint = (
+                "choose with --profile, --device, --precision" if found else f"{store.root} has {len(records)} in all"
+            )
+            raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
+        profile, device, precision = found[0]
+        newest = Results(select(kept, profile, device, precision), {}).records
+        done = {key_of(record): record for record in newest if record["outcome"] == "done"}
+        unfinished = [
+            f"{name}: {title(key_of(record))}, {record['outcome']}: {record['reason']}"
+            for record in newest
+            if record["outcome"] != "done"
+        ]
+        return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The records of one cell that both folders have, one pair a seed, in the order of the seeds."""
+
+    cell: CellName
+    seeds: tuple[int, ...]
+    a: tuple[Record, ...]
+    b: tuple[Record, ...]
+
+
+def key_of(record: Record) -> tuple[str, str, str, int]:
+    """Return what pairs a record: approach, recipe, protocol and seed."""
+    return record["approach"], record["recipe"], record["protocol"], int(record["seed"])
+
+
+def title(key: Sequence[Any]) -> str:
+    """Return approach, recipe, protocol and seed for people."""
+    approach, recipe, protocol, seed = key
+    return f"{approach} {recipe} x {protocol}, seed {seed}"
+
+
+def pair(a: Side, b: Side) -> list[Pairs]:
+    """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
+    common = sorted(a.records.keys() & b.records.keys())
+    if not common:
+        raise ConfigError("the folders have no finished cell with the same seed in common")
+    found = []
+    for cell in dict.fromkeys(key[:3] for key in common):
+        seeds = tuple(key[3] for key in common if key[:3] == cell)
+        keys = [(*cell, seed) for seed in seeds]
+        found.append(Pairs(cell, seeds, tuple(a.records[k] for k in keys), tuple(b.records[k] for k in keys)))
+    return found
+
+
+def only_in(one: Side, other: Side) -> list[str]:
+    """Return the finished records that the other folder has no partner for."""
+    return [title(key) for key in sorted(one.records.keys() - other.records.keys())]
+
+
+def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
+    """Name the conditions that are not the same on both sides: what else may be behind a difference."""
+    both = [(one, other) for cell in pairs for one, other in zip(cell.a, cell.b, strict=True)]
+    lines = [
+        f"{name}: {one} and {other}"
+        for name, one, other in zip(CONDITIONS, a.conditions, b.conditions, strict=True)
+        if one != other
+    ]
+    lines += _other_amounts(a.conditions[0], b.conditions[0])
+    for name in PROVENANCE:
+        n_other = sum(one["provenance"].get(name) != other["provenance"].get(name) for one, other in both)
+        if n_other:
+            lines.append(f"{name} differs in {n_other} of {len(both)} pairs")
+    together = sum(one["timings"].get("batched") != other["timings"].get("batched") for one, other in both)
+    if together:
+        lines.append(f"in {together} of {len(both)} pairs, seeds were trained together with other seeds or others so")
+    versions = [(one["provenance"].get("versions", {}), other["provenance"].get("versions", {})) for one, other in both]
+    names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
+    if names:
+        lines.append(f"versions differ: {', '.join(names)}")
+    return lines
+
+
+def _other_amounts(one: str, other: str) -> list[str]:
+    """Say what two profiles do not have in common: numbers of other amounts differ whatever the code does."""
+    a, b = PROFILES.get(one), PROFILES.get(other)
+    if a is None or b is None or a == b:
+        return []
+    both = [(words, getattr(a, field), getattr(b, field)) for field, words in AMOUNTS.items()]
+    told = ", ".join(f"{words} {_amount(n)} and {_amount(m)}" for words, n, m in both if n != m)
+    return [f"the profiles train or measure other amounts, so that the numbers differ for that alone: {told}"]
+
+
+def _amount(n: int | None) -> str:
+    return "all" if n is None else f"{n:,}"
+
+
+def made(side: Side, name: str) -> str:
+    """Return one line on what made a side's records."""
+    return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {origin(list(side.records.values()))[0]}"

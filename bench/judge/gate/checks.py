@@ -1,0 +1,123 @@
+"""What the gate says: one check after the other, each passed, failed, missing or waived, with its numbers or words."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bench.judge.gate.config import Gate
+from bench.judge.stats.gating import Design, Diverged, false_alarm_rate
+
+State = Literal["pass", "fail", "missing", "waived", "not comparable"]
+PASS: Final = "pass"
+FAIL: Final = "fail"
+MISSING: Final = "missing"
+WAIVED: Final = "waived"
+NOT_COMPARABLE: Final = "not comparable"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement that either holds or does not."""
+
+    name: str
+    state: State
+    text: str
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A fresh mean beside the reference's."""
+
+    design: Design
+    reference_mean: float
+    fresh_mean: float
+    p_adjusted: float
+    smallest: float  # shift that would be seen with probability `stats.gating.POWER`
+
+    @property
+    def difference(self) -> float:
+        """Return fresh mean minus reference mean."""
+        return self.fresh_mean - self.reference_mean
+
+
+@dataclass(frozen=True)
+class MetricCheck:
+    """One gated metric of one cell."""
+
+    cell: str
+    key: str
+    margin: float
+    state: State
+    text: str
+    shift: Shift | None = None  # None where a number is missing
+
+
+@dataclass(frozen=True)
+class Caught:
+    """How surely one planted fault is caught in one cell, by the metric that sees it best."""
+
+    fault: str
+    cell: str
+    metric: str
+    shift: float
+    in_sds: float
+    power: float
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """How often unchanged code fails."""
+
+    by_metrics: float
+    by_divergence: float  # at the share of the reference's seeds that diverged
+
+    @property
+    def rate(self) -> float:
+        """Return how often it fails by either."""
+        return 1 - (1 - self.by_metrics) * (1 - self.by_divergence)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a gate found."""
+
+    gate: Gate
+    metrics: tuple[MetricCheck, ...]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+    diverged: tuple[Diverged, ...] = ()  # of each cell where a waiver lets seeds diverge
+    caught: tuple[Caught, ...] = ()  # of each planted fault whose effect was measured
+    seconds: float | None = None  # of the fresh run
+
+    @property
+    def states(self) -> list[State]:
+        """Return the state of every check."""
+        return [*(check.state for check in self.metrics), *(check.state for check in self.checks)]
+
+    @property
+    def passed(self) -> bool:
+        """Return whether everything that was to be checked was, and held or was waived."""
+        return not {FAIL, MISSING} & {*self.states}
+
+    @property
+    def false_alarms(self) -> FalseAlarms | None:
+        """Return how often unchanged code fails; None where no metric could be judged."""
+        designs = [check.shift.design for check in self.metrics if check.shift is not None]
+        if not designs:
+            return None
+        n = len(designs) + len(self.diverged)
+        return FalseAlarms(
+            false_alarm_rate(designs, self.gate.alpha, n), false_alarm_rate(self.diverged, self.gate.alpha, n)
+        )
+
+
+def excuse(gate: Gate, cell: str, why: str, today: datetime.date, without: State = MISSING) -> tuple[State, str]:
+    """Return the state of a cell that gives no number: `without`, unless a waiver of the gate still names it."""
+    mine = [waiver for waiver in gate.waivers if waiver.cell == cell and not waiver.diverged]
+    valid = [waiver for waiver in mine if today <= waiver.until]
+    if valid:
+        return WAIVED, f"{why} (waived until {valid[0].until}: {valid[0].reason})"
+    late = f" (its waiver ended on {mine[0].until})" if mine else ""
+    return without, why + late

@@ -1,0 +1,76 @@
+"""The fresh run: every gated cell with its fresh seeds, and some cells twice with a seed of the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.judge.gate.config import Gate
+from bench.plan.cells import Cell, Selection, cells
+from bench.run.executors import Processes
+from bench.run.remote.opening import open_executor, threads_of_a_fit
+from bench.run.remote.pool import Pool
+from bench.run.runner import Watcher, run
+from bench.run.worker import Options
+
+AGAIN = "again"  # folder, inside that of the fresh run, with the second run of the repeated cells
+BLIND = "uniform"  # the approach whose scores are known
+
+
+def run_fresh(
+    gate: Gate,
+    root: Path,
+    threads: int | None,
+    watcher: Watcher,
+    executor: str = "process",
+    workers: int | None = None,
+) -> None:
+    """Run what the gate looks at into an empty folder.
+
+    Only cells whose seeds are compared as samples run several at a time. Repeats have all the threads that those of the
+    reference had: another number of threads rounds otherwise.
+
+    Raises ConfigError if the folder has records: those of older code, or of an interrupted run, would be taken for
+    fresh ones.
+    """
+    if any((root / "records").glob("*/*.json")):
+        raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
+    at_once = open_executor(executor, root, workers=workers)
+    share = threads_of_a_fit(executor, threads, workers)
+    _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, at_once)
+    for place in (root, root / AGAIN):
+        _run(repeated_cells(gate), place, threads, watcher, executor)
+
+
+def fresh_cells(gate: Gate) -> list[Cell]:
+    """Return the gated cells with their fresh seeds."""
+    return [planned for cell in gate.cells for planned in gate.planned(cell, gate.seeds_of(cell))]
+
+
+def repeated_cells(gate: Gate) -> list[Cell]:
+    """Return the cells that are run twice, each seed by itself so that both runs compute alike."""
+    names = gate.repeated
+    return [planned for name in names for planned in gate.planned(gate.cell(name), [gate.repeat_seed], apart=True)]
+
+
+def blind_cells(gate: Gate) -> list[Cell]:
+    """Return the cell of the approach whose scores are known."""
+    return cells(
+        Selection(
+            approaches=(BLIND,),
+            protocols=("common",),
+            seeds=gate.fresh_seeds[:1],
+            profile=gate.profile,
+            device=gate.device,
+            precision=gate.precision,
+        )
+    )
+
+
+def _run(
+    chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str | Processes | Pool
+) -> None:
+    # No fitted posterior is kept: a gate measures once, and a full disk would look like a fault.
+    options = Options(root=str(root.resolve()), threads=threads, retain=False)
+    run(chosen, Store(root), options, watcher, executor)

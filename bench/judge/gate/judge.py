@@ -1,0 +1,68 @@
+"""From two folders of records to a report."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bench.judge.claims import Record
+from bench.judge.gate.checks import WAIVED, Check, Report
+from bench.judge.gate.closed_forms import closed_form_checks
+from bench.judge.gate.config import Gate
+from bench.judge.gate.divergence import divergences
+from bench.judge.gate.exact import data_check, label_check, plan_check, seed_check, split_checks
+from bench.judge.gate.fresh import AGAIN, BLIND
+from bench.judge.gate.power import Effect, power_table
+from bench.judge.gate.repeats import repeat_checks
+from bench.judge.gate.samples import Folder
+from bench.judge.gate.shifts import judge_shifts
+
+
+def judge(
+    gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date, effects: Iterable[Effect] = ()
+) -> Report:
+    """Return what the fresh records say of the code, beside the reference's; both folders are only read.
+
+    Args:
+        gate: what is compared.
+        reference_root: folder of the reference.
+        fresh_root: folder of the fresh run.
+        today: day that waivers are held against.
+        effects: what planted faults were measured to do, for the power with which each is caught.
+    """
+    reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
+    again = Folder.read(fresh_root / AGAIN, gate)
+    diverged = divergences(gate, reference, fresh, today)
+    metrics, counted = judge_shifts(gate, reference, fresh, diverged, today)
+    checks: list[Check] = [
+        *counted,
+        *(plan_check(gate, cell, reference) for cell in gate.cells),
+        data_check(gate, reference, fresh),
+        *split_checks(gate, fresh, today),
+        label_check(gate, fresh),
+        *(seed_check(gate, cell, reference, fresh, today) for cell in gate.cells),
+        *repeat_checks(gate, reference, fresh, again),
+        *closed_form_checks(gate, fresh.results.cell(BLIND, "published", "common"), reference, fresh),
+    ]
+    unreadable = [problem.reason for folder in (reference, fresh, again) for problem in folder.problems]
+    waived = {check.cell for check in metrics if check.state == WAIVED}
+    missing = [waiver for waiver in gate.waivers if not waiver.diverged and today <= waiver.until]
+    idle = [waiver.cell for waiver in missing if waiver.cell not in waived]
+    idle += [found.waiver.cell for found in diverged if not found.any]
+    notes = [
+        _made("reference", [record for cell in gate.cells for record in reference.cell(cell)]),
+        _made("fresh", [record for cell in gate.cells for record in fresh.cell(cell)]),
+        *(f"unreadable: {reason}" for reason in unreadable),
+        *(f"the waiver of {cell} is not needed any more" for cell in idle),
+    ]
+    counts = tuple(found.counts for found in diverged if not found.is_late)
+    caught = power_table(gate, reference, effects)
+    return Report(gate, tuple(metrics), tuple(checks), tuple(notes), counts, tuple(caught))
+
+
+def _made(what: str, records: Sequence[Record]) -> str:
+    """Say which machine, versions and code made some records."""
+    from bench.judge.results import origin
+
+    return f"{what}: {origin(records)[0]}" if records else f"{what}: no records"

@@ -1,0 +1,68 @@
+"""The ladder of an approach: rungs of its manifest's corrections and variants, and those of `ladders.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.core.errors import ConfigError
+from bench.judge.ladder.file import LADDERS, controls, data_sets, measuring, question, read_file
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Ladder, Rung, between
+from bench.plan.recipes import resolve
+from bench.plan.registry import Manifest, manifest
+
+
+def ladder(approach: str, path: Path = LADDERS) -> Ladder:
+    """Return an approach's ladder; raises ConfigError for an unknown approach, a toy, or a bad entry of the file."""
+    entry = manifest(approach)
+    if entry.task != "mnist":
+        raise ConfigError(f"{approach} is no classifier: ladders compare classifiers; see `python -m bench list`")
+    raw = read_file(path).get(approach, {})
+    where = f"ladder of {approach} in {path.name}"
+    ood = data_sets(raw, where)
+    rungs = (
+        *_corrections(entry, ood),
+        *controls(raw, where, ood),
+        *_variants(entry, ood),
+        *measuring(raw, approach, ood),
+    )
+    asked = question(raw["answer"], f"answer in the {where}") if "answer" in raw else None
+    return Ladder(approach, ood, rungs, asked)
+
+
+def _corrections(entry: Manifest, ood: tuple[str, ...]) -> Iterator[Rung]:
+    """Yield each correction alone, then one after the other, up to the corrected recipe."""
+    if "corrected" not in entry.recipes:
+        return
+    names = entry.recipes["corrected"].corrections
+    if len(names) > 1:
+        for name in names:
+            yield _trained(entry, name, ALONE, "published", _with(entry, (name,)), ood)
+    reached = "published"
+    for count, name in enumerate(names, start=1):
+        recipe = _with(entry, names[:count])
+        yield _trained(entry, name, CUMULATIVE, reached, recipe, ood)
+        reached = recipe
+    if reached != "corrected":
+        rows = [entry.recipes[recipe].split for recipe in ("corrected", "published")]
+        title = "trained on {} instead of {}".format(*rows)
+        numbers = between((entry.name, reached), (entry.name, "corrected"), ood)
+        yield Rung(rows[0], CUMULATIVE, title, numbers)
+
+
+def _with(entry: Manifest, names: tuple[str, ...]) -> str:
+    """Return the published recipe with these corrections; `corrected` where that is the same training."""
+    recipe = "+".join(["published", *names])
+    given, corrected = resolve(entry, recipe), resolve(entry, "corrected")
+    same = (given.split, given.values) == (corrected.split, corrected.values)
+    return "corrected" if same else recipe
+
+
+def _variants(entry: Manifest, ood: tuple[str, ...]) -> Iterator[Rung]:
+    for name, change in entry.changes.items():
+        if change.kind == "variant":
+            yield _trained(entry, name, VARIANT, "published", f"published+{name}", ood)
+
+
+def _trained(entry: Manifest, name: str, kind: str, before: str, after: str, ood: tuple[str, ...]) -> Rung:
+    return Rung(name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), ood))

@@ -1,0 +1,106 @@
+"""What each rung changes: differences between numbers of the same seeds, from records and readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bench.core.text import FRACTION_DIFFERENCE
+from bench.judge.claims import Gap, Record, metric
+from bench.judge.ladder.rungs import Ladder, Place, Rung
+from bench.judge.results import Results
+from bench.judge.stats.paired import Paired, pair
+
+FRACTIONS = ("accuracy", "ece", "auroc", "refusal")  # quantities between 0 and 1
+SEEDS = 3  # of a rung, where no other number is asked for
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A change of one quantity on one data set; without a common seed, why there is none."""
+
+    paired: Paired | None
+    gaps: tuple[Gap, ...] = ()  # of either number; also where only some seeds are missing
+
+
+class Numbers:
+    """The numbers of every seed, wherever they are stored."""
+
+    def __init__(self, results: Results, readings: Iterable[Record]) -> None:
+        """Index the readings by their fit."""
+        self.results = results
+        self._readings = {reading["fit_key"]: reading for reading in readings}
+
+    def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
+        """Return the number of every seed that has it, and why others have none."""
+        is_reading = place.source == "reading"
+        records = self.results.cell(place.approach, place.recipe, "common" if is_reading else place.source)
+        if not records:
+            return {}, (Gap("not run", f"`{command(place)}` measures it"),)
+        found: dict[int, float] = {}
+        gaps: dict[Gap, None] = {}
+        for record in sorted(records, key=lambda record: record["seed"]):
+            value = self._value(record, place)
+            if isinstance(value, Gap):
+                gaps[value] = None
+            else:
+                found[record["seed"]] = value
+        return found, tuple(gaps)
+
+    def _value(self, record: Record, place: Place) -> float | Gap:
+        if record["outcome"] != "done":
+            return Gap(record["outcome"], f"{place.fit_text()}, seed {record['seed']}: {record['reason']}")
+        if place.source != "reading":
+            return metric(record, place.key)
+        reading = self._readings.get(record["fit_key"])
+        if reading is None:
+            return Gap("not read", f"`{command(place)}` reads it from the fits that are kept where they were made")
+        return metric(reading, place.key)
+
+    def effect(self, before: Place, after: Place) -> Effect:
+        """Return the difference after minus before over the seeds that have both."""
+        first, gaps = self.by_seed(before)
+        second, more = self.by_seed(after)
+        found = pair(first, second)
+        if first and not second:  # the side that is missing as a whole is the reason to be named first
+            gaps, more = more, gaps
+        gaps = tuple(dict.fromkeys((*gaps, *more)))
+        if found is None and not gaps:
+            gaps = (Gap("not run", f"no seed has both; `{command(after)}` measures the first seeds"),)
+        return Effect(found, gaps)
+
+
+def command(place: Place, n_seeds: int = SEEDS) -> str:
+    """Return the command that makes a number."""
+    if place.source == "reading":
+        return f"python -m bench ladder {place.approach} --run --seeds {n_seeds}"
+    recipe = f"--recipe {place.recipe} --protocol {place.source}"
+    return f"python -m bench run {place.approach} {recipe} --seeds {n_seeds}"
+
+
+def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str, str], Effect]]]:
+    """Return the rungs in order, each with its effect on every (data set, quantity)."""
+    return [
+        (rung, {what: numbers.effect(before, after) for what, (before, after) in rung.numbers.items()})
+        for rung in ladder.rungs
+    ]
+
+
+def seeds_lost(effect: Effect) -> list[Gap]:
+    """Return why seeds are missing from an effect that others have."""
+    return [gap for gap in effect.gaps if gap.code not in ("not run", "not read")]
+
+
+def effect_text(effect: Effect, quantity: str) -> str:
+    """Return a difference with its interval, e.g. "+0.0016 [+0.0003, +0.0029]"; without one for one seed."""
+    paired = effect.paired
+    assert paired is not None
+    mark = "*" if seeds_lost(effect) else ""
+    if paired.identical:
+        return f"same{mark}"
+    text = FRACTION_DIFFERENCE.text(paired.mean)
+    if paired.interval is not None:
+        rough = "~" if quantity in FRACTIONS and paired.reaches_an_end() else ""
+        low, high = (FRACTION_DIFFERENCE.text(end) for end in paired.interval)
+        text += f" {rough}[{low}, {high}]"
+    return text + mark

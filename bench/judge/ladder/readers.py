@@ -1,0 +1,198 @@
+"""Numbers that a ladder asks for and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+
+geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
+argmax of mean logits is that of mean log-probabilities)
+normalised_geometric_entropy                       its entropy, nats
+refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
+pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
+that the prediction uses removed, lowest score first
+draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
+refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
+mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate
+weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
+
+When a definition changes, raise `bench.judge.ladder.readings.VERSION`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bench.core.errors import DataMissing, Unsupported, unknown_name
+from bench.interface import Posterior, Split
+from bench.measure.measuring import draws_of, predict_split
+from bench.measure.metrics import classification, ood
+from bench.measure.metrics.arrays import FloatArray, IntArray
+from bench.measure.metrics.draws import DrawSummary
+from bench.measure.metrics.pruning import prune
+from bench.measure.metrics.refusal import MEDIAN_RULE, RefusalRule
+from bench.measure.protocols import N_CLASSES, Common
+
+TEST, TEST_SPLIT = "mnist", "test10k"
+PRUNED = "pruned_used_accuracy"
+DRAW, MEAN_NETWORK = "draw_", "mean_network_"
+SINGLE_DRAWS = 10  # each measured alone; draws of one fit differ far less than fits do
+WEIGHTS, MOMENTS = "weights", ("mean", "std")
+
+Reader = Callable[[DrawSummary, IntArray, float], float | None]
+
+
+class Key(NamedTuple):
+    """A name taken apart."""
+
+    dataset: str
+    name: str
+    parameter: float  # 0 where the name has none
+
+
+def read_keys(
+    posterior: Posterior, protocol: Common, keys: Sequence[str]
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Return the numbers of a posterior, and the reasons for those that it does not have.
+
+    Args:
+        posterior: of a classifier.
+        protocol: gives data sets, rows and number of draws.
+        keys: names as in the module's docstring.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    metrics: dict[str, float | None] = {}
+    missing: dict[str, str] = {}
+    wanted = {key: parse(key) for key in keys}
+    alone = _Alone(posterior, protocol)
+    for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
+        mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
+        try:
+            if dataset == WEIGHTS:
+                found = _read_weights(posterior, mine)
+            else:
+                found = _read_data_set(posterior, protocol, dataset, mine) | alone.read(dataset, mine)
+        except (DataMissing, Unsupported) as error:
+            missing.update(dict.fromkeys(mine, str(error)))
+            continue
+        for text, value in found.items():
+            if value is None or not np.isfinite(value):
+                missing[text] = "every row is refused" if value is None else "the number is not finite"
+            else:
+                metrics[text] = value
+    return metrics, missing
+
+
+def parse(text: str) -> Key:
+    """Take a name apart; raises ConfigError for an unknown one."""
+    dataset, _, rest = text.partition("/")
+    name, _, parameter = rest.partition("@")
+    known = MOMENTS if dataset == WEIGHTS else (PRUNED, *READERS, *SINGLE)
+    if name not in known:
+        raise unknown_name("reading of a ladder", name, known)
+    return Key(dataset, name, float(parameter) if parameter else 0.0)
+
+
+def _read_data_set(
+    posterior: Posterior, protocol: Common, dataset: str, keys: Mapping[str, Key]
+) -> dict[str, float | None]:
+    split = _split(protocol, dataset)
+    found: dict[str, float | None] = {
+        text: _pruned_used(posterior, split, key.parameter) for text, key in keys.items() if key.name == PRUNED
+    }
+    others = {text: key for text, key in keys.items() if key.name in READERS}
+    if others:
+        drawn = _drawn(posterior, dataset)
+        draws = draws_of(drawn, protocol.budget.draws)
+        summary = predict_split(drawn, split, draws, N_CLASSES).summary
+        labels = split.y.numpy()
+        found.update({text: READERS[key.name](summary, labels, key.parameter) for text, key in others.items()})
+    return found
+
+
+def _split(protocol: Common, dataset: str) -> Split:
+    return protocol.split(TEST_SPLIT) if dataset == TEST else protocol.ood(dataset)
+
+
+def _drawn(posterior: Posterior, dataset: str) -> Posterior:
+    """Return the posterior whose draws the common protocol measures on a data set."""
+    return posterior if dataset == TEST else posterior.per_row()
+
+
+class _Alone:
+    """Numbers of single networks: each draw alone, or the network of posterior means."""
+
+    def __init__(self, posterior: Posterior, protocol: Common) -> None:
+        self._posterior, self._protocol = posterior, protocol
+        self._known: dict[tuple[str, str], list[DrawSummary]] = {}
+
+    def read(self, dataset: str, keys: Mapping[str, Key]) -> dict[str, float | None]:
+        """Return the numbers of these keys that are of single networks."""
+        return {text: self._value(dataset, key.name) for text, key in keys.items() if key.name in SINGLE}
+
+    def _value(self, dataset: str, name: str) -> float:
+        network = MEAN_NETWORK if name.startswith(MEAN_NETWORK) else DRAW
+        inside, here = self._networks(network, TEST), self._networks(network, dataset)
+        labels = _split(self._protocol, dataset).y.numpy()
+        return fmean(SINGLE[name](known, one, labels) for known, one in zip(inside, here, strict=True))
+
+    def _networks(self, network: str, dataset: str) -> list[DrawSummary]:
+        """Return the summary of each network's predictions on its own, made once."""
+        if (network, dataset) not in self._known:
+            drawn = self._posterior.mean_network() if network == MEAN_NETWORK else _drawn(self._posterior, dataset)
+            draws = range(1) if network == MEAN_NETWORK else draws_of(drawn, SINGLE_DRAWS)
+            split = _split(self._protocol, dataset)
+            self._known[network, dataset] = [
+                predict_split(drawn, split, range(draw, draw + 1), N_CLASSES).summary for draw in draws
+            ]
+        return self._known[network, dataset]
+
+
+def _read_weights(posterior: Posterior, keys: Mapping[str, Key]) -> dict[str, float | None]:
+    first = next(iter(posterior.weights().values()))
+    if first.std is None:
+        raise Unsupported("the network has no sigma")
+    moments = dict(zip(MOMENTS, (first.mean.flatten(), first.std.flatten()), strict=True))
+    return {text: float(moments[key.name][int(key.parameter)]) for text, key in keys.items()}
+
+
+def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:
+    keep = prune(posterior.weights(), fraction, used_only=True)
+    network = posterior.masked(keep).mean_network()
+    return int(predict_split(network, split, range(1), N_CLASSES).hits[0]) / len(split)
+
+
+def geometric(summary: DrawSummary) -> FloatArray:
+    """Return the logarithm of the normalised geometric mean of the draws' probabilities, [N, K]."""
+    logs = summary.mean_log_probs
+    return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
+
+
+def _rule(threshold: float) -> RefusalRule:
+    return RefusalRule(MEDIAN_RULE.quantile, threshold)
+
+
+READERS: Mapping[str, Reader] = {
+    "geometric_accuracy": lambda summary, labels, _: classification.accuracy(geometric(summary), labels),
+    "geometric_nll": lambda summary, labels, _: classification.nll(geometric(summary), labels),
+    "geometric_ece": lambda summary, labels, _: classification.ece(np.exp(geometric(summary)), labels),
+    "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
+    "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
+    "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
+}
+
+Single = Callable[[DrawSummary, DrawSummary, IntArray], float]
+"""Of one network: its predictions on the test set and on the data set, and the labels of the latter."""
+
+_OF_ONE: Mapping[str, Single] = {
+    "nll": lambda _, here, labels: classification.nll(here.log_mean_probs, labels),
+    "ece": lambda _, here, labels: classification.ece(here.mean_probs, labels),
+    "entropy": lambda _, here, __: float(here.expected_entropy.mean()),
+    "auroc": lambda inside, here, _: ood.auroc(inside.expected_entropy, here.expected_entropy),
+    "refusal_rate": lambda _, here, __: MEDIAN_RULE.refusal_rate(here),
+}
+SINGLE: Mapping[str, Single] = {
+    f"{network}{name}": of for network in (DRAW, MEAN_NETWORK) for name, of in _OF_ONE.items()
+}

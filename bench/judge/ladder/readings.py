@@ -1,0 +1,49 @@
+"""Readings: what a ladder asks of a fit beyond its records, as files; `bench.judge.ladder.taking` makes them.
+
+A reading has the form of a record (protocol "reading"), sealed by its hash, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import StoreError
+from bench.core.store import Store, read_record
+from bench.judge.ladder.rungs import Ladder
+
+VERSION = 1  # of the definitions in `bench.judge.ladder.readers`: raise it when one changes
+SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
+"""Weights of the first hidden unit whose density is drawn: from the first pixel, as rabanser2017 does, and from one in
+the middle, where digits have ink."""
+
+
+def folder(store: Store) -> Path:
+    """Return where a results folder's readings lie."""
+    return store.root / "readings"
+
+
+def keys_of(ladder: Ladder) -> tuple[str, ...]:
+    """Return what a ladder reads of its approach's published fits, and what a figure shows of them."""
+    rungs = dict.fromkeys(place.key for place in ladder.places() if place.source == "reading")
+    return (*rungs, *itertools.chain(*weight_keys(ladder.approach)))
+
+
+def weight_keys(approach: str) -> list[tuple[str, str]]:
+    """Return for each weight of an approach that is drawn the names of its mean and its standard deviation."""
+    return [(f"weights/mean@{place}", f"weights/std@{place}") for place in SHOWN_WEIGHTS.get(approach, ())]
+
+
+def read_all(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return all readings of today's definitions that can be trusted, and what is wrong with the other files."""
+    found, problems = [], []
+    for path in sorted(folder(store).glob("*/*.json")):
+        try:
+            reading = read_record(path)
+        except StoreError as error:
+            problems.append(str(error))
+            continue
+        if reading.get("version") == VERSION:
+            found.append(reading)
+    return found, problems

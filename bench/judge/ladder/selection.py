@@ -1,0 +1,42 @@
+"""The cells that ladders need, each once, in the order in which they are best trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from bench.core.errors import ConfigError
+from bench.judge.ladder.definition import ladder
+from bench.judge.ladder.rungs import Ladder
+from bench.plan.cells import Cell, Selection, cells
+from bench.plan.registry import manifests
+
+
+def chosen(approaches: Sequence[str]) -> list[Ladder]:
+    """Return the ladders of these approaches, or all that have rungs; raises ConfigError for an unknown one."""
+    if not approaches:
+        found = [ladder(entry.name) for entry in manifests().values() if entry.task == "mnist"]
+        return [one for one in found if one.rungs]
+    found = [ladder(name) for name in dict.fromkeys(approaches)]
+    for one in found:
+        if not one.rungs:
+            raise ConfigError(f"{one.approach} has no ladder: nothing of it is corrected, varied or measured otherwise")
+    return found
+
+
+def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
+    """Return the cells that the ladders compare.
+
+    Args:
+        ladders: whose rungs.
+        selection: seeds, profile, device and precision; its names of approaches, recipes and protocols do not count.
+    """
+    wanted = dict.fromkeys(
+        (place.approach, place.recipe, "common" if place.source == "reading" else place.source)
+        for one in ladders
+        for place in one.places()
+    )
+    found = []
+    for approach, recipe, protocol in wanted:
+        found += cells(dataclasses.replace(selection, approaches=(approach,), recipes=(recipe,), protocols=(protocol,)))
+    return found

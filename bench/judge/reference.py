@@ -1,0 +1,77 @@
+"""The reference distributions: which cells with how many seeds, in stages that are made one after the other.
+
+Verdicts, the gate and ladders compare with them. Every seed counts: one that diverged leaves a verdict open, and the
+gate counts it in the share that diverges but has no number of it to compare, so that a ninth seed is made for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from bench.judge.ladder.selection import cells_of, chosen
+from bench.plan.cells import Cell, Estimate, Selection, cells
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage."""
+
+    profile: str
+    seeds: int
+    cells: Callable[[Selection], list[Cell]]
+    title: str
+
+
+STAGES: dict[str, Stage] = {
+    "epoch1": Stage("epoch1", 8, cells, "one epoch of every cell, which the gate compares with"),
+    "full": Stage("full", 5, cells, "the published budgets of every cell, which verdicts compare with"),
+    "ladder": Stage("full", 3, lambda selection: cells_of(chosen(()), selection), "every rung of every ladder"),
+}
+
+
+def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
+    """Return the cells of a stage with its profile; `selection` gives seeds (none: the stage's), device, precision."""
+    seeds = selection.seeds or tuple(range(stage.seeds))
+    return stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=seeds))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The cells of one approach and recipe that are to do, all seeds and protocols, and their expected cost."""
+
+    cells: tuple[Cell, ...]
+    seconds: float | None  # None: no record to learn from
+
+    @property
+    def title(self) -> str:
+        """Return the name of what is trained."""
+        return f"{self.cells[0].approach} {self.cells[0].recipe}"
+
+
+def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Recipe]:
+    """Return what is to do by approach and recipe, the cheapest first, what has no known cost last.
+
+    Args:
+        to_do: cells without a final record.
+        costs: expected cost of a cell by its key.
+    """
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in to_do:
+        groups.setdefault((cell.approach, cell.recipe), []).append(cell)
+    recipes = [Recipe(tuple(members), _seconds(members, costs)) for members in groups.values()]
+    return sorted(recipes, key=lambda recipe: (recipe.seconds is None, recipe.seconds or 0.0))
+
+
+def _seconds(members: Sequence[Cell], costs: dict[str, Estimate]) -> float | None:
+    total, fits = 0.0, set()
+    for cell in members:
+        if cell.skip:
+            continue
+        cost = costs[cell.key]
+        if cost.fit_s is None or cost.measure_s is None:
+            return None
+        total += cost.measure_s + (0.0 if cell.fit_key in fits else cost.fit_s)
+        fits.add(cell.fit_key)
+    return total

@@ -1,0 +1,166 @@
+"""Records of one profile, device and precision, by cell; numbers of different conditions are never mixed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.core.errors import ConfigError
+from bench.judge.claims import Record
+
+if TYPE_CHECKING:
+    from bench.core.store import Problem
+    from bench.plan.registry import Manifest
+
+DAMAGED = "damaged"  # outcome of what stands in for a record that cannot be read
+CONDITIONS = ("profile", "device", "precision")
+NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
+"""Of a record's file, see `bench.core.store.Store.record_path`."""
+SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
+
+
+def select(
+    records: Iterable[Record],
+    profile: str = "full",
+    device: str = "cpu",
+    precision: str = "float32",
+    problems: Iterable[Problem] = (),
+) -> list[Record]:
+    """Return the records made under exactly these conditions.
+
+    A file that cannot be trusted (`problems`) stands in for its seed as a record without numbers: no seed is dropped
+    because its file was damaged. Its name does not tell device and precision, so it counts for any; a record of the
+    same cell and seed that can be read goes before it.
+    """
+    wanted = (profile, device, precision)
+    chosen = [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
+    damaged = [record for problem in problems if (record := _stand_in(problem, wanted)) is not None]
+    return chosen + damaged
+
+
+def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | None:
+    """Return a record without numbers for a damaged file that is named as one of these conditions."""
+    named = NAME.fullmatch(problem.path.name)
+    if named is None or named["profile"] != conditions[0]:
+        return None
+    return {
+        **dict(zip(CONDITIONS, conditions, strict=True)),
+        "approach": problem.path.parent.name,
+        "recipe": named["recipe"],
+        "protocol": named["protocol"],
+        "seed": int(named["seed"]),
+        "key": named["key"],
+        "fit_key": "",
+        "outcome": DAMAGED,
+        "reason": problem.reason,
+        **{part: {} for part in ("metrics", "missing", "timings", "arrays", "provenance")},
+        "epochs": [],
+    }
+
+
+class Results:
+    """The newest record of every cell and seed, and the approaches that the tables have rows for."""
+
+    def __init__(self, records: Iterable[Record], manifests: Mapping[str, Manifest]) -> None:
+        """Index the records; raises ConfigError if they differ in profile, device or precision."""
+        newest: dict[tuple[Any, ...], Record] = {}
+        self.n_superseded = 0
+        self.conditions: tuple[str, str, str] | None = None
+        for record in records:
+            conditions = (record["profile"], record["device"], record["precision"])
+            if self.conditions not in (None, conditions):
+                both = " and ".join(", ".join(item) for item in (self.conditions, conditions) if item)
+                raise ConfigError(f"a table cannot mix records of {both}; select one profile, device and precision")
+            self.conditions = conditions
+            key = (record["approach"], record["recipe"], record["protocol"], record["seed"])
+            rival = newest.get(key)
+            self.n_superseded += rival is not None and DAMAGED not in (rival.get("outcome"), record.get("outcome"))
+            if rival is None or _made(record) > _made(rival):
+                newest[key] = record
+        self.records = list(newest.values())
+        self.manifests = manifests
+        others = {record["approach"] for record in self.records} - set(manifests)
+        self.approaches = [*manifests, *sorted(others)]
+
+    def cell(self, approach: str, recipe: str, protocol: str) -> list[Record]:
+        """Return the records of one cell, one a seed."""
+        wanted = (approach, recipe, protocol)
+        return [r for r in self.records if (r["approach"], r["recipe"], r["protocol"]) == wanted]
+
+    def toys(self) -> list[str]:
+        """Return the approaches to the toy regression."""
+        return [name for name in self.approaches if name in self.manifests and self.manifests[name].task == "toy"]
+
+    def classifiers(self) -> list[str]:
+        """Return all other approaches."""
+        return [name for name in self.approaches if name not in self.toys()]
+
+    def has_corrected(self, approach: str) -> bool:
+        """Return whether the approach has a corrected recipe."""
+        return approach in self.manifests and "corrected" in self.manifests[approach].recipes
+
+    def variants(self, approach: str) -> list[str]:
+        """Return the recipes with records, other than published and corrected, by name."""
+        found = {record["recipe"] for record in self.records if record["approach"] == approach}
+        return sorted(found - {"published", "corrected"})
+
+    def recipes(self, approach: str) -> list[str]:
+        """Return the recipes that get rows: published, corrected where there is one, variants with records."""
+        corrected = ["corrected"] if self.has_corrected(approach) else []
+        return ["published", *corrected, *self.variants(approach)]
+
+    def describe(self, spread: bool = True) -> str:
+        """Return the conditions as the end of a caption; `spread`: and how a table of means shows theirs."""
+        if self.conditions is None:
+            return "No records."
+        profile, device, precision = self.conditions
+        seeds = sorted({record["seed"] for record in self.records})
+        span = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 2 and seeds == [*range(seeds[0], seeds[-1] + 1)] else ""
+        listed = span or ", ".join(map(str, seeds))
+        smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
+        word = "seed" if len(seeds) == 1 else "seeds"
+        how = ""
+        if spread and len(seeds) > 1:
+            how = "; mean +- standard deviation over seeds (their number), one seed where none is shown"
+        return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{how}."
+
+    def origin(self) -> list[str]:
+        """Return notes on the machine, versions and code that made the records, and on records left out."""
+        notes = origin(self.records)
+        if self.n_superseded:
+            notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
+        return notes
+
+
+def origin(records: Sequence[Record]) -> list[str]:
+    """Return notes on the machine, versions and code that made the records; none without records."""
+    if not records:
+        return []
+    made = [record.get("provenance", {}) for record in records]
+    cpu = _listed(entry.get("cpu") for entry in made)
+    accelerator = _listed(entry.get("accelerator") for entry in made)
+    threads = _listed(entry.get("threads") for entry in made)
+    versions = [
+        f"{name} {numbers}"
+        for name in SHOWN_VERSIONS
+        if (numbers := _listed(entry.get("versions", {}).get(name) for entry in made))
+    ]
+    commits = _listed(_commit(entry) for entry in made)
+    machine = " with ".join(part for part in (cpu or "an unknown machine", accelerator) if part)
+    note = f"Made on {machine}, {threads or '?'} threads; {', '.join(versions)}."
+    return [note + (f" Code: {commits}." if commits else "")]
+
+
+def _made(record: Record) -> str:
+    provenance = record.get("provenance", {})
+    return str(provenance.get("measured") or provenance.get("started") or "")
+
+
+def _commit(provenance: Mapping[str, Any]) -> str | None:
+    commit = provenance.get("commit")
+    return f"{commit[:10]}{' with changes' if provenance.get('dirty') else ''}" if commit else None
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return " / ".join(sorted({str(value) for value in values if value not in (None, "", "absent")}))

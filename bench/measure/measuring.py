@@ -1,0 +1,119 @@
+"""Asking a posterior for predictions, block by block: bounded memory, and numbers that do not depend on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.core import timing
+from bench.core.errors import ContractViolation
+from bench.core.timing import Stopwatch
+from bench.interface import Categorical, Gaussian, Posterior, Split
+from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
+
+BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and as much while the next one is made
+ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of its own: what the cache holds
+WEIGHT_NOISE_ROWS = 10_000
+
+
+@dataclass
+class Measurement:
+    """What a protocol found: see the record's fields of the same names."""
+
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, NDArray[Any]] = field(default_factory=dict)
+    timings: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, str]) -> None:
+        """Add metrics and reasons under a prefix such as a data set's name."""
+        self.metrics.update({f"{prefix}/{name}": value for name, value in metrics.items()})
+        self.missing.update({f"{prefix}/{name}": reason for name, reason in missing.items()})
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A data set's predictions, reduced over the draws."""
+
+    summary: DrawSummary
+    hits: NDArray[Any]  # [S], rows that each draw has right
+    seconds: float  # spent in predict alone
+    n_draws: int
+    kept: NDArray[Any]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
+
+
+def first_rows(split: Split, limit: int | None) -> Split:
+    """Return the split, or its first rows where a profile measures only those."""
+    if limit is None or len(split) <= limit:
+        return split
+    return split.select(torch.arange(limit))
+
+
+def on_device(split: Split, device: torch.device) -> Split:
+    """Return the split with its inputs on the device; labels and rows, which only the harness reads, stay."""
+    return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
+
+
+def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Tensor:
+    """Return log-probabilities [S, B, K] of a classification posterior, where it left them; checks what came back."""
+    answer = posterior.predict(x, draws, rows)
+    if not isinstance(answer, Categorical) or answer.log_probs.shape[:2] != (len(draws), len(x)):
+        raise ContractViolation(
+            f"{type(posterior).__name__}.predict was asked for {len(draws)} draws of {len(x)} rows and returned "
+            f"{type(answer).__name__} of another shape; it must return Categorical [S, B, K]"
+        )
+    return answer.log_probs
+
+
+def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gaussian:
+    """Return predictions of a regression posterior, on the CPU; checks what came back."""
+    answer = posterior.predict(x, draws, rows)
+    if not isinstance(answer, Gaussian):
+        raise ContractViolation(f"{type(posterior).__name__}.predict must return Gaussian for a regression task")
+    return Gaussian(answer.mean.cpu(), answer.variance.cpu())
+
+
+def draws_of(posterior: Posterior, wanted: int, first: int = 0) -> range:
+    """Return `wanted` draws from index `first`, or the one draw of a deterministic network."""
+    if posterior.n_draws is not None:
+        return range(min(wanted, posterior.n_draws))
+    return range(first, first + wanted)
+
+
+def block_rows(posterior: Posterior, n_draws: int, n_classes: int) -> int:
+    """Return how many rows to ask for at once."""
+    most = ROW_NOISE_ROWS if posterior.noise == "row" else WEIGHT_NOISE_ROWS
+    return max(1, min(most, BLOCK_NUMBERS // max(1, n_draws * n_classes)))
+
+
+def predict_split(
+    posterior: Posterior, split: Split, draws: range, n_classes: int, keep: int = 0, device: torch.device | None = None
+) -> Predicted:
+    """Predict all rows of a split with all draws, block by block, and reduce each block over its draws."""
+    size = block_rows(posterior, len(draws), n_classes)
+    parts: list[DrawSummary] = []
+    hits = np.zeros(len(draws), dtype=np.int64)
+    seconds, kept = 0.0, np.zeros((len(draws), 0, n_classes), dtype=np.float16)
+    for start in range(0, len(split), size):
+        stop = min(start + size, len(split))
+        x = split.x[start:stop]
+        watch = Stopwatch(x.device if device is None else device)
+        watch.start()
+        log_probs = categorical(posterior, x if device is None else x.to(device), draws, split.rows[start:stop])
+        timing.synchronise(log_probs.device)  # a posterior may answer from another device than its inputs'
+        seconds += watch.stop()
+        parts.append(reduce_draws(log_probs, QUANTILES))
+        labels = split.y[start:stop]
+        if bool((labels >= 0).all()):
+            hits += draw_hits(log_probs, labels)
+        if start == 0 and keep:
+            kept = log_probs[:, :keep].to(torch.float16).cpu().numpy()
+    return Predicted(concatenate(parts), hits, seconds, len(draws), kept)

@@ -1,0 +1,47 @@
+"""Array types and the checks of inputs that every metric shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Labels: TypeAlias = "IntArray | Tensor"  # int64 [N], classes 0 .. K-1
+
+
+def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
+    """Return labels as int64 [N].
+
+    Raises:
+        ConfigError: there are no rows, not one label for each row, or a label is none of the classes.
+    """
+    given = _in_memory(labels)
+    if n_rows == 0:
+        raise ConfigError("a metric was asked for 0 rows; it needs at least one: check the data set")
+    if given.shape != (n_rows,):
+        raise ConfigError(f"labels of shape {given.shape} were given for {n_rows} rows; give one label for each row")
+    if given.min() < 0 or given.max() >= n_classes:
+        raise ConfigError(
+            f"labels from {given.min()} to {given.max()} were given; allowed are 0 to {n_classes - 1}: "
+            "rows that belong to no class have no accuracy, measure them as an out-of-distribution set"
+        )
+    return given.astype(np.int64)
+
+
+def as_float(values: FloatArray | Tensor) -> FloatArray:
+    """Return float64 values in memory of the CPU."""
+    return _in_memory(values).astype(np.float64, copy=False)
+
+
+def _in_memory(values: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
+    """Return an array in memory of the CPU; of a tensor too, without importing its library."""
+    return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())

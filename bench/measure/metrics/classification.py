@@ -1,0 +1,168 @@
+"""Scores of class probabilities against labels, calibration, and the split of the predictive entropy.
+
+Shapes: N rows, K classes, S draws. The largest probability of a row is its confidence; a tie between classes
+goes to the lower class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.core.errors import ConfigError, ContractViolation
+from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray, Labels, as_labels
+from bench.measure.metrics.draws import DrawSummary
+
+CALIBRATION_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2
+
+_SMALLEST_LOG = -1e4  # exp of it is 0 in float64: makes 0 log 0 = 0
+_ROUNDING = 1e-9  # nats; float64 sums of K terms are good to about 1e-14
+
+
+def row_hits(probs: FloatArray, labels: Labels) -> BoolArray:
+    """Return for each row of probabilities (or any increasing function of them) [N, K] if its largest is right."""
+    truth = as_labels(labels, *probs.shape)
+    return np.asarray(probs.argmax(axis=1) == truth)
+
+
+def accuracy(probs: FloatArray, labels: Labels) -> float:
+    """Share of rows whose largest probability is at the label."""
+    return float(row_hits(probs, labels).mean())
+
+
+def row_nll(log_probs: FloatArray, labels: Labels) -> FloatArray:
+    """Return minus the log-probability of the label of each row, nats [N], from log-probabilities [N, K]."""
+    truth = as_labels(labels, *log_probs.shape)
+    return np.asarray(-log_probs[np.arange(len(truth)), truth])
+
+
+def nll(log_probs: FloatArray, labels: Labels) -> float:
+    """Mean of minus the log-probability of the label, nats per row."""
+    return float(row_nll(log_probs, labels).mean())
+
+
+def row_brier(probs: FloatArray, labels: Labels) -> FloatArray:
+    """Return the squared distance of probabilities [N, K] from the one-hot label, summed over classes, [N]."""
+    truth = as_labels(labels, *probs.shape)
+    return np.asarray(((probs - np.eye(probs.shape[1])[truth]) ** 2).sum(axis=1))
+
+
+def brier(probs: FloatArray, labels: Labels) -> float:
+    """Mean Brier score per row, from 0 to 2 (Brier 1950: summed over the classes)."""
+    return float(row_brier(probs, labels).mean())
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Bins of rows with similar confidence; what an empty bin has no value for is NaN."""
+
+    lower: FloatArray  # [M], smallest confidence that belongs to the bin
+    upper: FloatArray  # [M], largest
+    count: IntArray  # [M], rows
+    confidence: FloatArray  # [M], mean confidence
+    accuracy: FloatArray  # [M], share of correct rows
+
+
+def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> Reliability:
+    """Sort rows into equal-width bins of confidence, ((m-1)/M, m/M] for m = 1 .. M (Guo et al. 2017)."""
+    edges = np.linspace(0, 1, n_bins + 1)
+    # Rounding can leave a confidence at 1 + 1e-16, which belongs to the last bin.
+    index = np.searchsorted(edges[1:-1], probs.max(axis=1), side="left")
+    count, confidence, share = _bin_means(probs, labels, index, n_bins)
+    return Reliability(edges[:-1], edges[1:], count, confidence, share)
+
+
+def reliability_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> Reliability:
+    """Sort rows into bins of equal numbers of rows by confidence (Nixon et al. 2019, adaptive binning).
+
+    Rows of equal confidence share the bin in which the first of them falls, so that the result does not depend
+    on the order of rows; a confidence that many rows have therefore leaves bins empty.
+    """
+    top = probs.max(axis=1)
+    n_smaller = np.searchsorted(np.sort(top), top, side="left")
+    index = n_smaller * n_bins // max(1, len(top))
+    count, confidence, share = _bin_means(probs, labels, index, n_bins)
+    lower, upper = np.full(n_bins, np.nan), np.full(n_bins, np.nan)
+    for m in np.flatnonzero(count):
+        lower[m], upper[m] = top[index == m].min(), top[index == m].max()
+    return Reliability(lower, upper, count, confidence, share)
+
+
+def calibration_error(bins: Reliability) -> float:
+    """Mean over rows of |accuracy - confidence| of the row's bin: the expected calibration error, from 0 to 1."""
+    filled = bins.count > 0
+    gaps = np.abs(bins.accuracy[filled] - bins.confidence[filled])
+    return float(np.average(gaps, weights=bins.count[filled]))
+
+
+def ece(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
+    """Return the expected calibration error over equal-width bins."""
+    return calibration_error(reliability(probs, labels, n_bins))
+
+
+def ece_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
+    """Return the expected calibration error over bins of equal numbers of rows."""
+    return calibration_error(reliability_equal_mass(probs, labels, n_bins))
+
+
+def entropy(log_probs: FloatArray) -> FloatArray:
+    """Return the entropy of each row of log-probabilities [N, K], nats [N]."""
+    return np.asarray(-(np.exp(log_probs) * np.maximum(log_probs, _SMALLEST_LOG)).sum(axis=1))
+
+
+def mutual_information(predictive_entropy: FloatArray, expected_entropy: FloatArray) -> FloatArray:
+    """Return the mutual information of label and network, nats [N]: predictive minus expected entropy.
+
+    Both are [N], of the same draws. The difference cannot be negative (entropy is concave); rounding makes it
+    so by 1e-15, which is set to zero.
+
+    Raises:
+        ContractViolation: it is more negative than rounding explains.
+    """
+    difference = predictive_entropy - expected_entropy
+    if difference.min(initial=0.0) < -_ROUNDING:
+        raise ContractViolation(
+            f"a mutual information of {difference.min():.3g} nats was computed; it cannot be negative: "
+            "give the predictive and the expected entropy of the same draws"
+        )
+    return np.maximum(difference, 0.0)
+
+
+def entropies(summary: DrawSummary) -> dict[str, FloatArray]:
+    """Return predictive entropy, expected entropy and mutual information of each row, nats [N].
+
+    One draw has no spread: its mutual information is exactly zero.
+    """
+    predictive = entropy(summary.log_mean_probs)
+    expected = predictive if summary.n_draws == 1 else summary.expected_entropy
+    return {
+        "predictive_entropy": predictive,
+        "expected_entropy": expected,
+        "mutual_information": mutual_information(predictive, expected),
+    }
+
+
+def draw_accuracies(hits: IntArray, n_rows: int) -> FloatArray:
+    """Return the accuracy of each draw, [S], from its number of correct rows.
+
+    Raises:
+        ConfigError: a count is below 0 or above the number of rows.
+    """
+    if hits.ndim != 1 or not len(hits) or hits.min() < 0 or hits.max() > n_rows:
+        raise ConfigError(
+            f"hits {hits.tolist()[:5]} of {n_rows} rows were given; give for each draw the number of correct rows, "
+            "added up over all blocks"
+        )
+    return np.asarray(hits / n_rows)
+
+
+def _bin_means(
+    probs: FloatArray, labels: Labels, index: IntArray, n_bins: int
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    hits = row_hits(probs, labels)
+    count = np.bincount(index, minlength=n_bins)
+    with np.errstate(invalid="ignore"):  # 0/0 in an empty bin is the NaN that says so
+        confidence = np.bincount(index, probs.max(axis=1), n_bins) / count
+        share = np.bincount(index, hits, n_bins) / count
+    return count, confidence, share

@@ -1,0 +1,172 @@
+"""From a block of draws to what the metrics need of each row.
+
+Shapes: S draws, B rows, K classes. A block holds all draws of its rows, so quantiles, votes and mutual
+information are exact and do not depend on how the rows were cut into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.core.errors import ConfigError, ContractViolation
+from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
+
+QUANTILES = (0.1, 0.5)  # what the two refusal rules of chopra2018 look at
+VOTE_DRAWS = 30  # alsibahi2019 shows images with "30 samples from posterior"
+
+_CHUNK_NUMBERS = 500_000  # numbers of a block reduced at once: float64 copies of 4 MB each, memory that is used again
+_SMALLEST_LOG = -1e4  # exp of it is 0 in float64, so that 0 log 0 = 0 also for a log-probability of -infinity
+_NORMALISATION_SLACK = 1e-3  # float32 log-softmax is good to about 1e-6; logits or log2 miss by far more
+
+
+@dataclass(frozen=True)
+class DrawSummary:
+    """Reductions over the draws of each row; all that the metrics of one data set need.
+
+    Log-probabilities are nats. The mean over draws is kept as its logarithm, because an S = 1 or a very
+    confident network gives probabilities that underflow although their logarithm is an ordinary number.
+    """
+
+    n_draws: int
+    log_mean_probs: FloatArray  # [B, K], log of the mean probability over draws
+    mean_log_probs: FloatArray  # [B, K], mean of the log-probabilities (what the geometric estimators use)
+    expected_entropy: FloatArray  # [B], mean over draws of the entropy of a draw, nats
+    quantile_probs: Mapping[float, FloatArray]  # {q: [B, K]}, quantile of each class's probability over draws
+    votes: IntArray  # [B, K], how many of the first draws have their largest probability in the class
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.log_mean_probs)
+
+    @property
+    def mean_probs(self) -> FloatArray:
+        """Mean probability over draws, [B, K]."""
+        return np.asarray(np.exp(self.log_mean_probs))
+
+    def quantile(self, q: float) -> FloatArray:
+        """Return the class probabilities' quantile q over draws, [B, K].
+
+        Raises:
+            ConfigError: the draws were reduced without this quantile.
+        """
+        if q not in self.quantile_probs:
+            known = ", ".join(map(str, self.quantile_probs)) or "none"
+            raise ConfigError(f"quantile {q} was not kept; known: {known}; name it in reduce_draws(quantiles=...)")
+        return self.quantile_probs[q]
+
+
+def reduce_draws(
+    log_probs: Tensor, quantiles: Sequence[float] = QUANTILES, vote_draws: int = VOTE_DRAWS
+) -> DrawSummary:
+    """Reduce log-probabilities [S, B, K] (nats, normalised over K, any float type and device) over the draws.
+
+    Quantiles are those of `numpy.percentile` (linear interpolation between order statistics) of the
+    probabilities. Votes count the first `vote_draws` draws, or all of them where there are fewer; a tie within
+    a draw goes to the lower class. Sums are float64.
+
+    Raises:
+        ContractViolation: not three dimensions, no draws or rows, NaN, or not normalised.
+        ConfigError: a quantile outside [0, 1].
+    """
+    _check_block(log_probs)
+    if not all(0 <= q <= 1 for q in quantiles):
+        raise ConfigError(f"quantiles {tuple(quantiles)} were given; allowed are numbers from 0 to 1, such as 0.5")
+    n_draws, _, n_classes = log_probs.shape
+    rows = max(1, _CHUNK_NUMBERS // (n_draws * n_classes))
+    return concatenate(
+        [_reduce_chunk(chunk, quantiles, vote_draws) for chunk in torch.split(log_probs.detach(), rows, 1)]
+    )
+
+
+def draw_hits(log_probs: Tensor, labels: Labels) -> IntArray:
+    """Count the rows of a block [S, B, K] that each draw classifies correctly, int64 [S].
+
+    Counts of blocks add up to those of the data set where draw s is the same network in every block.
+    """
+    _check_block(log_probs)
+    truth = torch.as_tensor(as_labels(labels, *log_probs.shape[1:]), device=log_probs.device)
+    hits: IntArray = (log_probs.argmax(dim=2) == truth).sum(dim=1).cpu().numpy()
+    return hits
+
+
+def concatenate(summaries: Sequence[DrawSummary]) -> DrawSummary:
+    """Put the rows of several blocks one after the other.
+
+    Raises:
+        ConfigError: no blocks, or blocks with different numbers of draws or different quantiles.
+    """
+    if len({(s.n_draws, tuple(s.quantile_probs)) for s in summaries}) != 1:
+        raise ConfigError(
+            f"{len(summaries)} blocks were given whose draws or quantiles differ; "
+            "give at least one, all with the same number of draws and the same quantiles"
+        )
+    first = summaries[0]
+    if len(summaries) == 1:
+        return first
+    return DrawSummary(
+        n_draws=first.n_draws,
+        log_mean_probs=np.concatenate([s.log_mean_probs for s in summaries]),
+        mean_log_probs=np.concatenate([s.mean_log_probs for s in summaries]),
+        expected_entropy=np.concatenate([s.expected_entropy for s in summaries]),
+        quantile_probs={q: np.concatenate([s.quantile_probs[q] for s in summaries]) for q in first.quantile_probs},
+        votes=np.concatenate([s.votes for s in summaries]),
+    )
+
+
+def _check_block(log_probs: Tensor) -> None:
+    if log_probs.ndim != 3 or 0 in log_probs.shape or not log_probs.is_floating_point():
+        raise ContractViolation(
+            f"a block of shape {tuple(log_probs.shape)} and type {log_probs.dtype} was given; "
+            "predict must return float log-probabilities [S, B, K] with at least one draw, row and class"
+        )
+
+
+def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) -> DrawSummary:
+    exact = chunk.to(torch.float64, copy=True)
+    log_mean = exact.logsumexp(dim=0) - math.log(len(chunk))
+    # A NaN anywhere in a row makes this NaN too, and comparisons with NaN are False.
+    if not bool((log_mean.logsumexp(dim=1).abs() < _NORMALISATION_SLACK).all()):
+        raise ContractViolation(
+            "the mean probabilities of a row do not sum to 1 or are NaN; predict must return log-probabilities "
+            "in nats, normalised over the classes: apply log_softmax to logits"
+        )
+    mean_log = exact.mean(dim=0)
+    entropies = exact.exp().mul_(exact.clamp_(min=_SMALLEST_LOG)).sum(dim=2).neg_()
+    return DrawSummary(
+        n_draws=len(chunk),
+        log_mean_probs=log_mean.cpu().numpy(),
+        mean_log_probs=mean_log.cpu().numpy(),
+        expected_entropy=entropies.mean(dim=0).cpu().numpy(),
+        quantile_probs=_quantiles(chunk, quantiles),
+        votes=_votes(chunk[:vote_draws]),
+    )
+
+
+def _quantiles(chunk: Tensor, quantiles: Sequence[float]) -> dict[float, FloatArray]:
+    if not quantiles:
+        return {}
+    # Order statistics commute with exp, so only those that are used are turned into probabilities; the interpolation
+    # does not commute and is done on them. Finding them takes half as long as sorting.
+    positions = [q * (len(chunk) - 1) for q in quantiles]
+    ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
+    by_number = chunk.flatten(1).t().to(torch.promote_types(chunk.dtype, torch.float32)).contiguous()
+    values = np.partition(by_number.cpu().numpy(), ranks, axis=1)
+    found = {rank: np.exp(values[:, rank].astype(np.float64)).reshape(chunk.shape[1:]) for rank in ranks}
+    result: dict[float, FloatArray] = {}
+    for q, position in zip(quantiles, positions, strict=True):
+        low = math.floor(position)
+        below, above = found[low], found[math.ceil(position)]
+        result[q] = below + (above - below) * (position - low)
+    return result
+
+
+def _votes(chunk: Tensor) -> IntArray:
+    winners = chunk.argmax(dim=2)
+    votes: IntArray = torch.nn.functional.one_hot(winners, chunk.shape[2]).sum(dim=0).cpu().numpy()
+    return votes

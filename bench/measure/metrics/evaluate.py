@@ -1,0 +1,145 @@
+"""Every metric of a data set at once: the values and, for what cannot be had, the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from bench.core.errors import ConfigError
+from bench.interface import Noise
+from bench.measure.metrics import classification, ood
+from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
+from bench.measure.metrics.disagreement import disagreement_rate
+from bench.measure.metrics.draws import DrawSummary
+from bench.measure.metrics.published import geometric_entropy
+from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
+from bench.measure.metrics.table import SCORES
+
+Values = dict[str, float]
+Missing = dict[str, str]  # metric -> reason
+Arrays = dict[str, dict[str, list[float | None]]]  # ready for JSON; None where a bin is empty
+
+_ONE_DRAW = "one draw: nothing varies"
+_ALL_REFUSED = "every row is refused"
+_NOISE_REASONS: dict[Noise, str] = {
+    "none": _ONE_DRAW,
+    "row": "noise is drawn for each row: a draw is not one network",
+    "shared": "one noise vector serves all rows: a draw is exact for each row alone, not for the data set",
+}
+
+
+def evaluate_classification(
+    summary: DrawSummary, labels: Labels, hits: IntArray, noise: Noise
+) -> tuple[Values, Missing, Arrays]:
+    """Return the metrics of an in-distribution test set.
+
+    Args:
+        summary: all rows.
+        labels: [N].
+        hits: [S], correct rows of each draw over the data set (`draw_hits`, added up over blocks).
+        noise: what one draw redraws; only "weights" makes the spread of accuracy over draws meaningful.
+
+    Raises:
+        ConfigError: labels or hits do not fit the summary.
+    """
+    truth = as_labels(labels, *summary.log_mean_probs.shape)
+    probs = summary.mean_probs
+    curve = risk_coverage(probs, truth)
+    found: dict[str, float | str] = {
+        "accuracy": classification.accuracy(probs, truth),
+        "nll": _finite_nll(summary.log_mean_probs, truth),
+        "brier": classification.brier(probs, truth),
+        "ece": classification.ece(probs, truth),
+        "ece_equal_mass": classification.ece_equal_mass(probs, truth),
+        **_label_free(summary),
+        "selective_accuracy": _or(MEDIAN_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
+        "selective_accuracy_strict": _or(STRICT_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
+        "risk_coverage_area": curve.area,
+        **_draw_accuracy(summary, hits, noise),
+    }
+    values, missing = _split(found)
+    thin = curve.thinned()
+    bins = classification.reliability(probs, truth)
+    arrays: Arrays = {
+        "risk_coverage": {"coverage": thin.coverage.tolist(), "risk": thin.risk.tolist()},
+        "reliability": {
+            "lower": bins.lower.tolist(),
+            "upper": bins.upper.tolist(),
+            "count": bins.count.tolist(),
+            "confidence": _without_nan(bins.confidence),
+            "accuracy": _without_nan(bins.accuracy),
+        },
+    }
+    return values, missing, arrays
+
+
+def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[Values, Missing]:
+    """Return the metrics of the mean network's predictions (one draw)."""
+    return _split(
+        {
+            "mean_network/accuracy": classification.accuracy(summary.log_mean_probs, labels),
+            "mean_network/nll": _finite_nll(summary.log_mean_probs, labels),
+        }
+    )
+
+
+def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Values, Missing]:
+    """Return the metrics of an out-of-distribution set, told apart from the in-distribution test set.
+
+    Raises:
+        ConfigError: the two summaries have different numbers of draws, so that their scores do not compare.
+    """
+    if in_summary.n_draws != ood_summary.n_draws:
+        raise ConfigError(
+            f"{in_summary.n_draws} draws in distribution and {ood_summary.n_draws} out of it were given; "
+            "scores compare only at equal numbers of draws: predict both with the same draws"
+        )
+    found = _label_free(ood_summary)
+    found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())
+    inside, outside = ood.scores(in_summary), ood.scores(ood_summary)
+    for score in SCORES:
+        found[f"auroc_{score}"] = ood.auroc(inside[score], outside[score])
+        found[f"aupr_{score}"] = ood.aupr(inside[score], outside[score])
+        found[f"fpr95_{score}"] = ood.fpr_at_tpr(inside[score], outside[score])
+    return _split(found)
+
+
+def _label_free(summary: DrawSummary) -> dict[str, float | str]:
+    return {
+        **{name: float(values.mean()) for name, values in classification.entropies(summary).items()},
+        "refusal_rate": MEDIAN_RULE.refusal_rate(summary),
+        "refusal_rate_strict": STRICT_RULE.refusal_rate(summary),
+        "disagreement_rate": _ONE_DRAW if summary.n_draws == 1 else disagreement_rate(summary.votes),
+    }
+
+
+def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[str, float | str]:
+    if len(hits) != summary.n_draws:
+        raise ConfigError(f"hits of {len(hits)} draws were given for {summary.n_draws} draws; give one count for each")
+    accuracies = classification.draw_accuracies(hits, len(summary))
+    spread: float | str
+    if summary.n_draws == 1:
+        spread = _ONE_DRAW
+    elif noise != "weights":
+        spread = _NOISE_REASONS[noise]
+    else:
+        spread = float(accuracies.std(ddof=1))
+    return {"draw_accuracy_mean": float(accuracies.mean()), "draw_accuracy_std": spread}
+
+
+def _finite_nll(log_probs: FloatArray, labels: Labels) -> float | str:
+    value = classification.nll(log_probs, labels)
+    return value if math.isfinite(value) else "infinite: a label has probability exactly 0"
+
+
+def _or(value: float | None, reason: str) -> float | str:
+    return reason if value is None else value
+
+
+def _split(found: Mapping[str, float | str]) -> tuple[Values, Missing]:
+    values = {name: value for name, value in found.items() if not isinstance(value, str)}
+    return values, {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def _without_nan(values: FloatArray) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]

@@ -1,0 +1,74 @@
+"""Telling out-of-distribution rows from in-distribution rows by a score.
+
+A score is higher for rows that look less like the training data. Out-of-distribution rows are the positives, and a
+row is flagged if its score is at or above a threshold, so rows of equal score are flagged together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import rankdata
+
+from bench.core.errors import ConfigError
+from bench.measure.metrics.arrays import FloatArray, IntArray
+from bench.measure.metrics.classification import entropies
+from bench.measure.metrics.draws import DrawSummary
+
+
+def scores(summary: DrawSummary) -> dict[str, FloatArray]:
+    """Return the value of every score in `bench.measure.metrics.table.SCORES` for each row, [N]."""
+    spread = entropies(summary)
+    return {
+        "predictive_entropy": spread["predictive_entropy"],
+        "mutual_information": spread["mutual_information"],
+        "max_probability": -summary.mean_probs.max(axis=1),
+    }
+
+
+def auroc(in_scores: FloatArray, ood_scores: FloatArray) -> float:
+    """Probability that an out-of-distribution row scores higher than an in-distribution one, ties counting 1/2.
+
+    This is the area under the receiver operating characteristic (the Mann-Whitney statistic).
+    """
+    _check(in_scores, ood_scores)
+    ranks = rankdata(np.concatenate([ood_scores, in_scores]))[: len(ood_scores)]
+    n_ood, n_in = len(ood_scores), len(in_scores)
+    return float((ranks.sum() - n_ood * (n_ood + 1) / 2) / (n_ood * n_in))
+
+
+def aupr(in_scores: FloatArray, ood_scores: FloatArray) -> float:
+    """Average precision: sum over thresholds of precision times the gain in recall, without interpolation.
+
+    A score that tells nothing gets the share of out-of-distribution rows, so values of data sets of different sizes
+    do not compare.
+    """
+    true_positives, false_positives = _flagged(in_scores, ood_scores)
+    precision = true_positives / (true_positives + false_positives)
+    return float((np.diff(true_positives, prepend=0) * precision).sum() / len(ood_scores))
+
+
+def fpr_at_tpr(in_scores: FloatArray, ood_scores: FloatArray, tpr: float = 0.95) -> float:
+    """Share of in-distribution rows flagged by the highest threshold that flags `tpr` of the others.
+
+    (Hendrycks and Gimpel 2017 call in-distribution positive; here, as in AUPR, out-of-distribution is.)
+    """
+    true_positives, false_positives = _flagged(in_scores, ood_scores)
+    enough = true_positives / len(ood_scores) >= tpr
+    return float(false_positives[enough.argmax()] / len(in_scores))
+
+
+def _flagged(in_scores: FloatArray, ood_scores: FloatArray) -> tuple[IntArray, IntArray]:
+    """Count the flagged positives and negatives at every distinct score, from the highest threshold down."""
+    _check(in_scores, ood_scores)
+    thresholds = np.unique(np.concatenate([in_scores, ood_scores]))[::-1]
+    true_positives = len(ood_scores) - np.searchsorted(np.sort(ood_scores), thresholds, side="left")
+    false_positives = len(in_scores) - np.searchsorted(np.sort(in_scores), thresholds, side="left")
+    return true_positives, false_positives
+
+
+def _check(in_scores: FloatArray, ood_scores: FloatArray) -> None:
+    for name, values in (("in-distribution", in_scores), ("out-of-distribution", ood_scores)):
+        if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+            raise ConfigError(
+                f"{name} scores of shape {values.shape} were given; give at least one row, all of them finite numbers"
+            )

@@ -1,0 +1,173 @@
+"""The documents' own estimators, their mistakes included, for the protocol `published`.
+
+Each function names its document; what is odd about it is in its docstring. Rows come in the order in which the
+document saw them, and a protocol that draws new networks for each batch concatenates the batches' summaries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from bench.core.errors import ConfigError
+from bench.interface import Marginal
+from bench.measure.metrics.arrays import FloatArray, Labels, as_labels
+from bench.measure.metrics.classification import accuracy, row_hits, row_nll
+from bench.measure.metrics.draws import DrawSummary, draw_hits
+from bench.measure.metrics.pruning import prune
+from bench.measure.metrics.refusal import MEDIAN_RULE
+
+BATCH_SIZE = 128  # of every test loader of feldman2018 and chopra2018
+FELDMAN2018_INSIDE_LOG = 1e-10  # added to a probability inside the logarithm
+
+
+def alsibahi2019_accuracy(log_probs: Tensor, labels: Labels) -> float:
+    """Accuracy of one stochastic pass for each image: log-probabilities [1, N, K] of a single draw with row noise.
+
+    The document never switched dropout off (its first network) and used n_samples=1 (its second).
+
+    Raises:
+        ConfigError: more than one draw.
+    """
+    if len(log_probs) != 1:
+        raise ConfigError(f"{len(log_probs)} draws were given; alsibahi2019 measured one draw for each image: give 1")
+    return int(draw_hits(log_probs, labels)[0]) / log_probs.shape[1]
+
+
+def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
+    """Return feldman2018's entropy of each row of mean log-probabilities [N, K], in nats [N].
+
+    -sum p log(p + 1e-10) with p = exp(mean over draws of log p): a geometric mean, which sums to less than 1 and is
+    not renormalised. It can be smaller than the entropy of every draw; for one draw it is the ordinary entropy.
+    """
+    p = np.exp(mean_log_probs)
+    return np.asarray(-(p * np.log(p + FELDMAN2018_INSIDE_LOG)).sum(axis=1))
+
+
+def feldman2018_entropy_bits(mean_log_probs: FloatArray) -> float:
+    """Mean over rows of `geometric_entropy`, in bits, as the document's `compute_entropy` prints it."""
+    return float(geometric_entropy(mean_log_probs).mean() / math.log(2))
+
+
+def feldman2018_accuracy(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
+    """Mean over batches of the batch's accuracy, by the argmax of mean log-probabilities [N, K].
+
+    The last batch (16 of 10,000 test images) weighs as much as one of 128, so it is not a share of images.
+    """
+    hits = row_hits(mean_log_probs, labels).astype(np.float64)
+    return float(np.mean([batch.mean() for batch in _batches(hits, batch_size)]))
+
+
+def feldman2018_mlp_test_loss(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
+    """Mean over batches of the batch's mean cross-entropy, nats (the deterministic network)."""
+    losses = row_nll(mean_log_probs, labels)
+    return float(np.mean([batch.mean() for batch in _batches(losses, batch_size)]))
+
+
+def feldman2018_test_loss(
+    mean_log_probs: FloatArray,
+    labels: Labels,
+    log_density_ratio: FloatArray,
+    n_train: int,
+    batch_size: int = BATCH_SIZE,
+) -> float:
+    """Mean over batches of the summed cross-entropy of mean log-probabilities [N, K] + KL / (n_train / batch_size).
+
+    The KL term of each batch, `log_density_ratio` [number of batches], is the mean of log q(w) - log p(w) over
+    the networks drawn for it, nats. With 60,000 training images it is divided by 468.75 although an epoch has
+    469 batches, and the short last batch carries it in full.
+
+    Raises:
+        ConfigError: not one density ratio for each batch.
+    """
+    sums = np.array([batch.sum() for batch in _batches(row_nll(mean_log_probs, labels), batch_size)])
+    if log_density_ratio.shape != sums.shape:
+        raise ConfigError(
+            f"{len(log_density_ratio)} log density ratios were given for {len(sums)} batches; give one for each batch"
+        )
+    return float(np.mean(log_density_ratio / (n_train / batch_size) + sums))
+
+
+@dataclass(frozen=True)
+class PrintedShare:
+    """A share of images, and how chopra2018 printed it."""
+
+    correct: int
+    total: int
+
+    @property
+    def fraction(self) -> float | None:
+        """The share itself; None of no images."""
+        return self.correct / self.total if self.total else None
+
+    @property
+    def printed_percent(self) -> int | None:
+        """The percentage as "%d" prints it: truncated, not rounded."""
+        return int(100 * self.correct / self.total) if self.total else None
+
+
+def chopra2018_forced_accuracy(mean_log_probs: FloatArray, labels: Labels) -> PrintedShare:
+    """Accuracy by the argmax of the mean of raw logits over 10 networks.
+
+    Logits and log-probabilities of a draw differ by one number for all classes, so the argmax of mean
+    log-probabilities [N, K] is the same. Networks with large logits outweigh the others.
+    """
+    hits = row_hits(mean_log_probs, labels)
+    return PrintedShare(int(hits.sum()), len(hits))
+
+
+@dataclass(frozen=True)
+class Chopra2018Outcomes:
+    """Numbers of images that the median rule answered correctly, answered wrongly and refused."""
+
+    correct: int
+    incorrect: int
+    undecided: int
+
+    @property
+    def total(self) -> int:
+        """Number of images."""
+        return self.correct + self.incorrect + self.undecided
+
+    @property
+    def refusal_rate(self) -> float:
+        """Share of refused images."""
+        return self.undecided / self.total
+
+    @property
+    def accepted(self) -> PrintedShare:
+        """Accuracy "when made predictions"."""
+        return PrintedShare(self.correct, self.correct + self.incorrect)
+
+
+def chopra2018_outcomes(summary: DrawSummary, labels: Labels) -> Chopra2018Outcomes:
+    """Apply the median rule: answer the class with the largest median if that is above 0.2.
+
+    A never answers with two digits, contrary to the article's text.
+    """
+    truth = as_labels(labels, *summary.log_mean_probs.shape)
+    accepted = MEDIAN_RULE.accepted(summary)
+    right = summary.quantile(MEDIAN_RULE.quantile).argmax(axis=1) == truth
+    return Chopra2018Outcomes(int((accepted & right).sum()), int((accepted & ~right).sum()), int((~accepted).sum()))
+
+
+def rabanser2017_accuracy(log_probs: FloatArray, labels: Labels) -> float:
+    """Accuracy of the network of posterior means, from its log-probabilities [N, K]: exact, over all images."""
+    return accuracy(log_probs, labels)
+
+
+def rabanser2017_keep(marginals: Mapping[str, Marginal], percentage: float) -> dict[str, Tensor]:
+    """Return what is left when int(weights * percentage) weights of the lowest |mu|/sigma are set to zero.
+
+    Biases count, and so do the 160,400 of 478,410 weights that the prediction never uses: about a third of what is
+    pruned changes nothing. `percentage` is a fraction, as in the document's code.
+    """
+    return prune(marginals, percentage)
+
+
+def _batches(values: FloatArray, batch_size: int) -> list[FloatArray]:
+    return [values[start : start + batch_size] for start in range(0, len(values), batch_size)]

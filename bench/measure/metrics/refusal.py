@@ -1,0 +1,81 @@
+"""Refusing to answer: the quantile rule of chopra2018, and risk against coverage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.core.errors import ConfigError
+from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels, as_labels
+from bench.measure.metrics.classification import row_hits
+from bench.measure.metrics.draws import DrawSummary
+
+
+@dataclass(frozen=True)
+class RefusalRule:
+    """Answer if the `quantile` over draws of some class's probability is above `threshold`, else refuse.
+
+    The answer is the class whose quantile is the largest. With S one-hot draws the median rule at any threshold
+    below 1/2 asks for the votes of half of the draws.
+    """
+
+    quantile: float  # of the probabilities of S draws, from 0 to 1
+    threshold: float  # probability, compared with a strict ">"
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.quantile <= 1 and 0 <= self.threshold <= 1):
+            raise ConfigError(
+                f"refusal rule with quantile {self.quantile} and threshold {self.threshold}; "
+                "both are allowed from 0 to 1: give the median as 0.5"
+            )
+
+    def accepted(self, summary: DrawSummary) -> BoolArray:
+        """Return for each row if the rule answers, bool [N]."""
+        return np.asarray((summary.quantile(self.quantile) > self.threshold).any(axis=1))
+
+    def refusal_rate(self, summary: DrawSummary) -> float:
+        """Share of rows that are refused."""
+        return float((~self.accepted(summary)).mean())
+
+    def selective_accuracy(self, summary: DrawSummary, labels: Labels) -> float | None:
+        """Share of correct answers among the accepted rows; None if every row is refused."""
+        accepted = self.accepted(summary)
+        hits = row_hits(summary.quantile(self.quantile), labels)
+        return float(hits[accepted].mean()) if accepted.any() else None
+
+
+MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, cells 15-16 of its notebook: what its numbers were made with
+STRICT_RULE = RefusalRule(0.1, 0.5)  # chopra2018's proposal for fewer mistakes: 10th percentile above 0.5
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """Risk when only the most confident rows are answered."""
+
+    coverage: FloatArray  # [N], share of answered rows: 1/N, 2/N, ..., 1
+    risk: FloatArray  # [N], share of wrong answers among them
+
+    @property
+    def area(self) -> float:
+        """Mean of the risk over all coverages: AURC of Geifman, Uziel and El-Yaniv 2019."""
+        return float(self.risk.mean())
+
+    def thinned(self, n_points: int = 101) -> RiskCoverage:
+        """Return at most `n_points` points, equally spaced in coverage, both ends included."""
+        keep = np.unique(np.linspace(0, len(self.risk) - 1, n_points).round().astype(np.int64))
+        return RiskCoverage(self.coverage[keep], self.risk[keep])
+
+
+def risk_coverage(probs: FloatArray, labels: Labels) -> RiskCoverage:
+    """Answer rows of probabilities [N, K] in the order of falling confidence (the largest probability).
+
+    Rows of equal confidence have no order: each counts with their mean error, which gives the expected curve
+    over all orders (the curve is linear in the errors), so that the order of rows does not matter.
+    """
+    truth = as_labels(labels, *probs.shape)
+    errors = probs.argmax(axis=1) != truth
+    _, group, size = np.unique(-probs.max(axis=1), return_inverse=True, return_counts=True)
+    mean_error = np.bincount(group.reshape(-1), errors) / size
+    answered = np.arange(1, len(truth) + 1)
+    return RiskCoverage(answered / len(truth), np.repeat(mean_error, size).cumsum() / answered)

@@ -1,0 +1,61 @@
+"""Scores of regression draws: S draws, B rows, D target dimensions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bench.core.errors import ConfigError
+from bench.interface import Gaussian
+from bench.measure.metrics.arrays import FloatArray, as_float
+
+BAND_PERCENTILES = (2.5, 97.5)  # feldman2018's "95% Confidence"
+
+
+def rmse(prediction: Gaussian, y: FloatArray) -> float:
+    """Root of the mean squared error of the posterior mean against targets [B, D], target units."""
+    mean = as_float(prediction.mean).mean(axis=0)
+    _check_targets(mean, y)
+    return float(np.sqrt(((mean - y) ** 2).mean()))
+
+
+def band(prediction: Gaussian) -> tuple[FloatArray, FloatArray]:
+    """Return the 2.5 and 97.5 percentiles over draws of the function, each [B, D], target units.
+
+    As feldman2018 draws it: the band of the *function*, without observation noise, so that it says nothing of
+    where 95 % of targets lie.
+    """
+    lower, upper = np.percentile(as_float(prediction.mean), BAND_PERCENTILES, axis=0)
+    return lower, upper
+
+
+def band_width(prediction: Gaussian) -> float | None:
+    """Mean width of `band` over rows, target units; None for one draw, which has no spread."""
+    if len(prediction.mean) == 1:
+        return None
+    lower, upper = band(prediction)
+    return float((upper - lower).mean())
+
+
+def gaussian_nll(prediction: Gaussian, y: FloatArray) -> float:
+    """Return the negative log-density of targets [B, D] under the mixture of the draws' Gaussians, nats per row.
+
+    Independent over D: -log mean_s prod_d N(y_d | mean_sd, variance_sd).
+
+    Raises:
+        ConfigError: a variance is not positive (a network that states no observation noise), or shapes differ.
+    """
+    mean, variance = as_float(prediction.mean), as_float(prediction.variance)
+    _check_targets(mean[0], y)
+    if not (variance > 0).all():
+        raise ConfigError("a variance is not positive; without observation noise there is no density: leave it out")
+    log_density = -0.5 * ((y - mean) ** 2 / variance + np.log(2 * math.pi * variance)).sum(axis=2)
+    return float(-(np.logaddexp.reduce(log_density, axis=0) - math.log(len(mean))).mean())
+
+
+def _check_targets(mean: FloatArray, y: FloatArray) -> None:
+    if mean.shape != y.shape or not y.size:
+        raise ConfigError(
+            f"targets of shape {y.shape} were given for predictions of shape {mean.shape}; make them alike"
+        )

@@ -1,0 +1,248 @@
+"""How a trained model is measured; protocol `common`: official test set, 100 draws, mean of probabilities, for all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.core import timing
+from bench.core.errors import DataMissing, Unsupported
+from bench.data.manifest import OOD_NAMES
+from bench.data.splits import load_ood, load_split, toy_split
+from bench.interface import Posterior, Split
+from bench.measure.measuring import (
+    Measurement,
+    Predicted,
+    categorical,
+    draws_of,
+    first_rows,
+    gaussian,
+    on_device,
+    predict_split,
+)
+from bench.measure.metrics import regression
+from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
+from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
+from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
+from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.plan.recipes import Profile
+from bench.plan.registry import Manifest
+
+CPU = torch.device("cpu")
+N_CLASSES = 10
+DRAWN_FRACTIONS = (0.0, 0.5, 0.75, 0.95)  # pruning levels that are also measured with draws
+KEPT_ROWS = 24  # rows of each data set whose raw draws a record keeps for figures
+LATENCY_REPEATS, LATENCY_LIMIT_S = 20, 5.0
+TOY_NEAR, TOY_FAR = 5.0, 100.0  # feldman2018 draws its toy over -5..5 and -100..100
+
+
+class Protocol(ABC):
+    """A way of measuring one approach's posteriors for one seed."""
+
+    def __init__(
+        self,
+        entry: Manifest,
+        seed: int,
+        budget: Profile,
+        data_dir: Path | None,
+        device: torch.device = CPU,
+    ) -> None:
+        self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
+
+    @property
+    def n_rows(self) -> int | None:
+        """Return how many of the first rows of each data set are measured, None for all."""
+        return self.budget.rows
+
+    def split(self, name: str) -> Split:
+        """Load a split of MNIST, cut to the profile's rows, onto the device that predicts."""
+        return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.n_rows), self.device)
+
+    def ood(self, name: str) -> Split:
+        """Load an out-of-distribution set, cut and placed likewise; raises DataMissing."""
+        return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.n_rows), self.device)
+
+    def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
+        """Measure what the document prints after an epoch; nothing by default."""
+        del posterior, epoch
+        return {}
+
+    @abstractmethod
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """Measure the trained posterior; `epochs` are the entries made while training."""
+
+
+class Common(Protocol):
+    """Official test set, 100 draws, mean of probabilities; every out-of-distribution set; pruning; speed."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """See `Protocol.n_rows`."""
+        return self.budget.common_rows
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        del epochs
+        found = Measurement()
+        test = self.split("test10k")
+        draws = draws_of(posterior, self.budget.draws)
+        predicted = predict_split(posterior, test, draws, N_CLASSES, KEPT_ROWS)
+        metrics, missing, arrays = evaluate_classification(
+            predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
+        )
+        found.add("mnist", metrics, missing)
+        found.arrays.update({f"mnist/{name}": value for name, value in arrays.items()})
+        found.scores.update(_scores("mnist", predicted, test))
+        found.timings.update(_speed(posterior, predicted, test, draws))
+        alone = posterior.per_row()  # no metric of these sets looks at two rows of one draw
+        for name in OOD_NAMES:
+            self._ood(found, alone, predicted.summary, name, draws)
+        found.arrays["noise"] = {"mnist": posterior.noise, **dict.fromkeys(OOD_NAMES, alone.noise)}
+        self._mean_network(found, posterior, test)
+        self._pruning(found, posterior, test)
+        return found
+
+    def _ood(self, found: Measurement, posterior: Posterior, inside: DrawSummary, name: str, draws: range) -> None:
+        try:
+            outside = self.ood(name)
+        except DataMissing as error:
+            found.missing[name] = str(error)
+            return
+        predicted = predict_split(posterior, outside, draws, N_CLASSES, KEPT_ROWS)
+        found.add(name, *evaluate_ood(inside, predicted.summary))
+        found.scores.update(_scores(name, predicted, outside))
+
+    def _mean_network(self, found: Measurement, posterior: Posterior, test: Split) -> None:
+        try:
+            network = posterior.mean_network()
+        except Unsupported as error:
+            found.missing.update({f"mnist/mean_network/{name}": str(error) for name in ("accuracy", "nll")})
+            return
+        predicted = predict_split(network, test, range(1), N_CLASSES)
+        found.add("mnist", *evaluate_mean_network(predicted.summary, test.y.numpy()))
+
+    def _accuracy_and_nll(self, posterior: Posterior, test: Split, draws: range) -> dict[str, float | None]:
+        predicted = predict_split(posterior, test, draws, N_CLASSES)
+        metrics, _, _ = evaluate_classification(
+            predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
+        )
+        return {"accuracy": metrics["accuracy"], "nll": metrics.get("nll")}  # an infinite one is missing
+
+    def _pruning(self, found: Measurement, posterior: Posterior, test: Split) -> None:
+        try:
+            marginals = posterior.weights()
+            kept = prune_at(marginals, FRACTIONS)
+            rows = [row for fraction in FRACTIONS for row in self._pruned(posterior, fraction, kept[fraction], test)]
+        except Unsupported as error:
+            found.missing["pruning"] = str(error)
+            return
+        found.arrays["pruning"] = {"score": score_name(marginals), "rows": rows}
+
+    def _pruned(
+        self, posterior: Posterior, fraction: float, keep: Mapping[str, Tensor], test: Split
+    ) -> list[dict[str, Any]]:
+        marginals = posterior.weights()
+        pruned = posterior.masked(keep)
+        mean = self._accuracy_and_nll(pruned.mean_network(), test, range(1))
+        rows: list[dict[str, Any]] = [
+            {"fraction": fraction, "network": "mean", **mean, **pruning_row(marginals, keep, with_sigma=False)}
+        ]
+        if fraction in DRAWN_FRACTIONS and posterior.n_draws is None:
+            draws = range(min(VOTE_DRAWS, self.budget.draws))
+            pruned = pruned.per_row()
+            noise = predict_split(pruned, self.ood("noise_uniform"), draws, N_CLASSES)
+            rows.append(
+                {
+                    "fraction": fraction,
+                    "network": "30 draws",
+                    "noise": pruned.noise,
+                    **self._accuracy_and_nll(pruned, test, draws),
+                    "noise_refusal_rate": float((~MEDIAN_RULE.accepted(noise.summary)).mean()),
+                    **pruning_row(marginals, keep),
+                }
+            )
+        return rows
+
+
+def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[Any]]:
+    """Return per-row numbers for paired intervals and the raw draws of a few rows for figures."""
+    summary = predicted.summary
+    log_probs = summary.log_mean_probs
+    probs = np.exp(log_probs)
+    labelled: dict[str, NDArray[Any]] = {}
+    if bool((split.y >= 0).all()):
+        label = split.y.numpy()
+        squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
+        nll = -log_probs[np.arange(len(label)), label]
+        labelled = {f"{name}/nll": nll.astype(np.float32), f"{name}/brier": squares.astype(np.float16)}
+    entropy = -(probs * np.maximum(log_probs, -1e4)).sum(axis=1)
+    return {
+        f"{name}/label": split.y.numpy().astype(np.int8),
+        f"{name}/predicted": log_probs.argmax(axis=1).astype(np.int8),
+        f"{name}/max_probability": probs.max(axis=1).astype(np.float16),
+        f"{name}/predictive_entropy": entropy.astype(np.float16),
+        f"{name}/expected_entropy": summary.expected_entropy.astype(np.float16),
+        f"{name}/votes": summary.votes.astype(np.uint8),
+        f"{name}/draws": predicted.kept,
+        **labelled,
+    }
+
+
+def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, Any]:
+    device = test.x.device
+    x, rows = test.x[:1], test.rows[:1]
+    repeats = timing.repeat_seconds(
+        lambda: categorical(posterior, x, draws, rows), device, LATENCY_REPEATS, LATENCY_LIMIT_S
+    )
+    latency = timing.summary(repeats)
+    return {
+        "predict_draw_images_per_s": len(test) * len(draws) / predicted.seconds,
+        "predict_s": predicted.seconds,
+        "predict_draws": len(draws),
+        "predict_images": len(test),
+        "latency_s": latency["median"],
+        "latency_min_s": latency["min"],
+        "latency_max_s": latency["max"],
+        "latency_repeats": int(latency["n"]),
+    }
+
+
+class ToyCommon(Protocol):
+    """The six-point regression: fit at the points, and the width of the band near the data and far from it."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        del epochs
+        found = Measurement()
+        points = on_device(toy_split(), self.device)
+        draws = draws_of(posterior, self.budget.draws)
+        at_points = gaussian(posterior, points.x, draws, points.rows)
+        found.metrics["toy/rmse"] = regression.rmse(at_points, points.y.numpy())
+        if bool((at_points.variance > 0).all()):
+            found.metrics["toy/nll"] = regression.gaussian_nll(at_points, points.y.numpy())
+        else:
+            found.missing["toy/nll"] = "the network states no observation noise"
+        for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
+            grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
+            answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
+            width = regression.band_width(answer)
+            if width is None:
+                found.missing[f"toy/band_width_{name}"] = "one network has no spread"
+            else:
+                found.metrics[f"toy/band_width_{name}"] = width
+            lower, upper = regression.band(answer)
+            mean = answer.mean.mean(dim=0).reshape(-1).tolist()
+            found.arrays[f"toy/{name}"] = {
+                "x": grid.reshape(-1).tolist(),
+                "mean": mean,
+                "lower": lower.reshape(-1).tolist(),
+                "upper": upper.reshape(-1).tolist(),
+            }
+        return found

@@ -1,0 +1,296 @@
+"""Protocol `published`: each document's own measuring, as it was, with its split, draws, reduction and printing.
+
+Keys are "<dataset>/<split>/<metric>" in the words of results/reference/published.csv, so that a claim finds its number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.core.errors import ConfigError, DataMissing, unknown_name
+from bench.core.streams import generator
+from bench.data.splits import load_split
+from bench.interface import Posterior, Split
+from bench.measure.measuring import Measurement, categorical, draws_of, gaussian, predict_split
+from bench.measure.metrics import published as estimators
+from bench.measure.metrics.arrays import FloatArray, IntArray
+from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
+from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
+from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.measure.protocols import CPU, N_CLASSES, Common, Protocol, ToyCommon
+from bench.plan.cells import PROTOCOLS
+from bench.plan.recipes import Profile
+from bench.plan.registry import Manifest
+
+BATCH = estimators.BATCH_SIZE
+EPOCH_DRAWS = 1_000  # draws set apart for one epoch's measuring, so that every epoch looks at new networks
+SELECTIVE_FIRST, NOISE_FIRST, LETTERS_FIRST = 100_000, 200_000, 300_000  # draws of chopra2018's later cells
+
+
+def _shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
+    """Return the split in batches of 128, in a random order as a shuffling loader gives it."""
+    order = torch.randperm(len(split), generator=generator(seed, "test-order", *index))
+    return [split.select(part) for part in torch.split(order, BATCH)]
+
+
+def _last_epoch(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the last epoch's measured numbers: the document's final ones where it prints every epoch."""
+    return {key: value for key, value in epochs[-1].items() if "/" in key} if epochs else {}
+
+
+class NoDocument(Protocol):
+    """Nothing was published: nothing is measured while training, and there is no such cell."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        del posterior, epochs
+        raise ConfigError(f"{self.entry.name} has no document; measure it with protocol common")
+
+
+class Alsibahi2019(Protocol):
+    """One stochastic pass for each of 10,000 images held out of the training file; 30 for the uncertain ones."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        held_out = self.split("heldout10k-of-train")
+        file_rows = held_out.rows.numpy()
+        # Noise is named by the place in the held-out set: rows scattered over the file would share no generator.
+        held_out = dataclasses.replace(held_out, rows=torch.arange(len(held_out)))
+        found = Measurement(_last_epoch(epochs))
+        place = "mnist/heldout10k-of-train"
+        one = predict_split(posterior, held_out, range(1), N_CLASSES)
+        found.metrics[f"{place}/accuracy"] = int(one.hits[0]) / len(held_out)
+        many = predict_split(posterior, held_out, range(1, 31), N_CLASSES)
+        found.metrics[f"{place}/disagreement_rate"] = disagreement_rate(many.summary.votes)
+        uncertain = np.flatnonzero(row_disagrees(many.summary.votes))
+        found.arrays[f"{place}/first_uncertain"] = {
+            "rows": file_rows[uncertain[:64]].tolist(),
+            "votes": many.summary.votes[uncertain[:64]].tolist(),
+            "scanned": int(uncertain[63]) + 1 if len(uncertain) >= 64 else len(held_out),
+        }
+        return found
+
+
+class Chopra2018(Protocol):
+    """Ten networks and mean logits when forced; the median rule over 100 networks, redrawn for each batch of 128."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        found = Measurement(_last_epoch(epochs))
+        test = self.split("test10k")
+        batches = _shuffled_batches(test, self.seed)
+        labels = torch.cat([batch.y for batch in batches]).numpy()
+        forced = self._summaries(posterior, batches, n_draws=10, first=0)
+        accuracy = estimators.chopra2018_forced_accuracy(concatenate(forced).mean_log_probs, labels)
+        selective = self._summaries(posterior, batches, n_draws=100, first=SELECTIVE_FIRST)
+        outcomes = estimators.chopra2018_outcomes(concatenate(selective), labels)
+        place = "mnist/test10k"
+        found.metrics[f"{place}/accuracy"] = accuracy.fraction
+        found.metrics[f"{place}/refusal_rate"] = outcomes.refusal_rate
+        self._accepted(found, f"{place}/selective_accuracy", outcomes)
+        found.arrays[f"{place}/printed"] = {
+            "accuracy_percent": accuracy.printed_percent,
+            "skipped": outcomes.undecided,
+            "selective_accuracy_percent": outcomes.accepted.printed_percent,
+        }
+        self._first_hundred(found, posterior, batches[0])
+        self._noise(found, posterior)
+        self._letters(found, posterior)
+        return found
+
+    def _summaries(self, posterior: Posterior, batches: Sequence[Split], n_draws: int, first: int) -> list[DrawSummary]:
+        """Return the batches' summaries, each with networks of its own."""
+        found = []
+        for index, batch in enumerate(batches):
+            draws = draws_of(posterior, n_draws, first + index * n_draws)
+            found.append(reduce_draws(categorical(posterior, batch.x, draws, batch.rows)))
+        return found
+
+    def _accepted(self, found: Measurement, key: str, outcomes: estimators.Chopra2018Outcomes) -> None:
+        if outcomes.accepted.fraction is None:
+            found.missing[key] = "the rule refused every image"
+        else:
+            found.metrics[key] = outcomes.accepted.fraction
+
+    def _first_hundred(self, found: Measurement, posterior: Posterior, batch: Split) -> None:
+        hundred = batch.select(torch.arange(min(100, len(batch))))
+        summary = self._summaries(posterior, [hundred], n_draws=100, first=SELECTIVE_FIRST - 100)[0]
+        outcomes = estimators.chopra2018_outcomes(summary, hundred.y.numpy())
+        place = "mnist/100 random images of test10k"
+        found.metrics[f"{place}/fraction_correct"] = outcomes.correct / outcomes.total
+        found.metrics[f"{place}/fraction_incorrect"] = outcomes.incorrect / outcomes.total
+        found.metrics[f"{place}/fraction_undecided"] = outcomes.undecided / outcomes.total
+        found.metrics[f"{place}/refusal_rate"] = outcomes.refusal_rate
+        self._accepted(found, f"{place}/selective_accuracy", outcomes)
+
+    def _noise(self, found: Measurement, posterior: Posterior) -> None:
+        """Uniform noise: 20 networks as the document's figure shows, and 100 as its text says."""
+        noise = self.ood("noise_uniform")
+        for n_draws, suffix in ((20, ""), (100, "_of_100_networks")):
+            summary = self._summaries(posterior, [noise], n_draws, NOISE_FIRST + n_draws)[0]
+            refused = ~MEDIAN_RULE.accepted(summary)
+            found.metrics[f"noise_uniform/100 images/refusal_rate{suffix}"] = float(refused.mean())
+
+    def _letters(self, found: Measurement, posterior: Posterior) -> None:
+        """Apply the rule to not-MNIST as it was fed, transposed, and upright beside it."""
+        place = "notmnist459/all 459"
+        try:
+            letters = self.ood("notmnist459")
+        except DataMissing as error:
+            for key in (f"{place}/refusal_rate", "notmnist459/100 random of 459/refusal_rate"):
+                found.missing[key] = str(error)
+            return
+        side = round(letters.x.shape[1] ** 0.5)
+        lying = letters.x.reshape(-1, side, side).transpose(1, 2).reshape(len(letters), -1).contiguous()
+        for x, suffix in ((lying, ""), (letters.x, "_upright")):
+            batches = _shuffled_batches(Split(letters.name, x, letters.y, letters.rows), self.seed, 1)
+            summary = concatenate(self._summaries(posterior, batches, n_draws=100, first=LETTERS_FIRST))
+            refused = ~MEDIAN_RULE.accepted(summary)
+            found.metrics[f"{place}/refusal_rate{suffix}"] = float(refused.mean())
+            if not suffix:
+                found.metrics["notmnist459/100 random of 459/refusal_rate"] = float(refused[:100].mean())
+
+
+class Feldman2018(Protocol):
+    """What both classifiers of feldman2018 share: shuffled batches of the test set, and entropy on Gaussian noise."""
+
+    epoch_draws = 1
+    noise_draws = 1
+
+    def _by_batch(self, posterior: Posterior, epoch: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Return mean log-probabilities and labels in the loader's order, and the mean density ratio of each batch."""
+        batches = _shuffled_batches(self.split("test10k"), self.seed, epoch)
+        means, ratios = [], []
+        for index, batch in enumerate(batches):
+            first = epoch * EPOCH_DRAWS + index * self.epoch_draws
+            draws = draws_of(posterior, self.epoch_draws, first)
+            log_probs = categorical(posterior, batch.x, draws, batch.rows)
+            means.append(log_probs.double().mean(dim=0).cpu().numpy())
+            # asked for at once, while the posterior still has the networks that it has just drawn
+            ratios.append(self._density_ratio(posterior, draws))
+        return np.concatenate(means), torch.cat([batch.y for batch in batches]).numpy(), np.array(ratios)
+
+    def _density_ratio(self, posterior: Posterior, draws: range) -> float:
+        """Return the mean of log q(w) - log p(w) over a batch's networks, nats; zero without noise."""
+        del posterior, draws
+        return 0.0
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        found = Measurement(_last_epoch(epochs))
+        noise = self.ood("noise_gaussian")
+        draws = draws_of(posterior, self.noise_draws)
+        log_probs: Tensor = categorical(posterior, noise.x, draws, noise.rows)
+        entropy = estimators.geometric_entropy(log_probs.double().mean(dim=0).cpu().numpy())
+        found.metrics["noise_gaussian/1000 images/predictive_entropy"] = float(entropy.mean())
+        return found
+
+
+class Feldman2018Mlp(Feldman2018):
+    """One pass of the deterministic network."""
+
+    def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
+        """See `Protocol.epoch`."""
+        means, labels, _ = self._by_batch(posterior, epoch)
+        return {
+            "mnist/test10k/test_loss": estimators.feldman2018_mlp_test_loss(means, labels),
+            "mnist/test10k/accuracy": estimators.feldman2018_accuracy(means, labels),
+        }
+
+
+class Feldman2018Bbb(Feldman2018):
+    """Five networks for each batch, mean log-probabilities; 100 networks on noise."""
+
+    epoch_draws = 5
+    noise_draws = 100
+
+    def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
+        """See `Protocol.epoch`."""
+        means, labels, ratios = self._by_batch(posterior, epoch)
+        n_train = len(load_split(self.entry.recipes["published"].split, self.seed, self.data_dir))
+        return {
+            "mnist/test10k/test_loss": estimators.feldman2018_test_loss(means, labels, ratios, n_train),
+            "mnist/test10k/accuracy": estimators.feldman2018_accuracy(means, labels),
+        }
+
+    def _density_ratio(self, posterior: Posterior, draws: range) -> float:
+        return float(posterior.log_density_ratio(draws).mean())
+
+
+class Feldman2018Toy(Protocol):
+    """The losses printed while training, and the value that the text quotes at x = 100."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        found = Measurement(_last_epoch(epochs))
+        if posterior.n_draws == 1:
+            answer = gaussian(posterior, torch.tensor([[100.0]], device=self.device), range(1), torch.tensor([0]))
+            found.metrics["toy/x=100/prediction"] = float(answer.mean[0, 0, 0])
+        return found
+
+
+class Rabanser2017(Protocol):
+    """Posterior means only, over all images, after every epoch; then pruned by |mu|/sigma, the unused layer counted."""
+
+    levels = (0.1, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+    def _accuracy(self, network: Posterior, split: Split) -> float:
+        return int(predict_split(network, split, range(1), N_CLASSES).hits[0]) / len(split)
+
+    def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
+        """See `Protocol.epoch`."""
+        del epoch
+        network = posterior.mean_network()
+        train = self.split("train60k")
+        return {
+            "mnist/train60k/accuracy": self._accuracy(network, train),
+            "mnist/test10k/accuracy": self._accuracy(network, self.split("test10k")),
+        }
+
+    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+        """See `Protocol.final`."""
+        found = Measurement(_last_epoch(epochs))
+        marginals = posterior.weights()
+        test = self.split("test10k")
+        for level in self.levels:
+            keep = estimators.rabanser2017_keep(marginals, level)
+            accuracy = self._accuracy(posterior.masked(keep).mean_network(), test)
+            found.metrics[f"mnist/test10k/pruned_accuracy@{level:g}"] = accuracy
+        return found
+
+
+_BY_APPROACH: dict[str, type[Protocol]] = {
+    "dropout_fcn": Alsibahi2019,
+    "pyro_hidden_layer": Alsibahi2019,
+    "pyro_random_module": Chopra2018,
+    "mlp": Feldman2018Mlp,
+    "linear_bbb": Feldman2018Bbb,
+    "mxnet_bbb": Rabanser2017,
+    "toy_mlp": Feldman2018Toy,
+    "toy_bbb": Feldman2018Toy,
+}
+
+
+def protocol_of(
+    entry: Manifest,
+    name: str,
+    seed: int,
+    budget: Profile,
+    data_dir: Path | None,
+    device: torch.device = CPU,
+) -> Protocol:
+    """Return protocol `common`, or the one of the approach's document, ready to measure one seed's posteriors."""
+    if name not in PROTOCOLS:
+        raise unknown_name("protocol", name, PROTOCOLS)
+    if name == "common":
+        return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device)
+    if entry.document and entry.name not in _BY_APPROACH:
+        raise ConfigError(f"{entry.name} names document '{entry.document}', whose protocol is not known here")
+    return _BY_APPROACH.get(entry.name, NoDocument)(entry, seed, budget, data_dir, device)

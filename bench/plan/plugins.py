@@ -1,0 +1,141 @@
+"""Where approaches from outside come from: folders on a path, and packages that announce themselves.
+
+A folder holds NAME.py and NAME.toml, as `implementations` does. Two ways register one:
+
+- $BNN_BENCH_APPROACHES (or `--approach-path`): folders or NAME.py files, separated as in $PATH. It is a variable so
+  that the processes which train find the same approaches.
+- an entry point of group `bnn_bench.approaches` whose value is the package that holds the two files.
+
+Nothing is imported but the parents of announced packages; whatever goes wrong becomes the `error` of a source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from bench.core.errors import BrokenApproach
+
+VARIABLE = "BNN_BENCH_APPROACHES"
+GROUP = "bnn_bench.approaches"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One approach from outside, or why there is none where one was announced."""
+
+    name: str
+    folder: Path
+    module: str  # dotted name of NAME.py
+    where: str  # for people
+    error: str = ""
+
+
+def path() -> str:
+    """Return the path of approaches."""
+    return os.environ.get(VARIABLE, "")
+
+
+def add_to_path(place: str) -> None:
+    """Append a folder or NAME.py to the path, for this process and those that it starts."""
+    parts = [part for part in path().split(os.pathsep) if part]
+    absolute = str(Path(place).expanduser().absolute())
+    if absolute not in parts:
+        os.environ[VARIABLE] = os.pathsep.join([*parts, absolute])
+
+
+def sources(search: str) -> list[Source]:
+    """Return the approaches of a path, then those of entry points, each in order of their names."""
+    found: list[Source] = []
+    for part in filter(None, search.split(os.pathsep)):
+        found += _in_place(Path(part))
+    return found + list(_announced())
+
+
+def load(source: Source) -> types.ModuleType:
+    """Import NAME.py; raises BrokenApproach, whatever the file does."""
+    package = source.module.rpartition(".")[0]
+    if package.startswith(_PRIVATE) and package not in sys.modules:
+        made = types.ModuleType(package)
+        made.__path__ = [str(source.folder)]
+        sys.modules[package] = made
+    try:
+        return importlib.import_module(source.module)
+    except BaseException as error:  # another's file may even exit
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        line = _line_of(error, source.folder)
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BrokenApproach(f"{source.name} ({source.where}) cannot be imported: {text}{line}") from error
+
+
+_PRIVATE = "_bnn_bench_approaches_"  # a folder's modules live in a package of its own, whatever its name
+
+
+def _in_place(place: Path) -> list[Source]:
+    if place.suffix in (".py", ".toml"):
+        return [_source(place.parent, place.stem, _package(place.parent), str(place))]
+    try:
+        names = sorted(file.stem for file in place.glob("*.toml") if file.with_suffix(".py").is_file())
+        error = "" if names else "it holds no NAME.py with NAME.toml beside it" if place.is_dir() else "no such folder"
+    except OSError as problem:
+        names, error = [], problem.strerror or str(problem)
+    if error:
+        return [Source(place.name or str(place), place, "", str(place), error)]
+    return [_source(place, name, _package(place), str(place)) for name in names]
+
+
+def _package(folder: Path) -> str:
+    return _PRIVATE + hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+
+
+def _source(folder: Path, name: str, package: str, where: str) -> Source:
+    error = ""
+    absent = [file.name for suffix in (".py", ".toml") if not (file := folder / f"{name}{suffix}").is_file()]
+    if absent:
+        error = f"there is no {' and no '.join(absent)} in {folder}; an approach is NAME.py with NAME.toml beside it"
+    elif not name.isidentifier():
+        error = f"'{name}' is no Python name; rename both files, such as my_approach"
+    return Source(name, folder, f"{package}.{name}", where, error)
+
+
+def _announced() -> Iterator[Source]:
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+        where = f"entry point {entry.name} = {entry.value}"
+        try:
+            spec = importlib.util.find_spec(entry.value)
+            if spec is None or not spec.submodule_search_locations:
+                raise ModuleNotFoundError(f"{entry.value} is no package")
+        except BaseException as error:  # another's package may do anything when its parent is imported, even exit
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            yield Source(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
+            continue
+        for place in spec.submodule_search_locations:
+            names = sorted(file.stem for file in Path(place).glob("*.toml") if file.with_suffix(".py").is_file())
+            if not names:
+                yield Source(entry.name, Path(place), "", where, "it holds no NAME.py with NAME.toml beside it")
+            for name in names:
+                yield _source(Path(place), name, entry.value, where)
+
+
+def _line_of(error: BaseException, folder: Path) -> str:
+    """Return the line of the approach's own files at which it failed."""
+    found = ""
+    step = error.__traceback__
+    while step is not None:
+        file = Path(step.tb_frame.f_code.co_filename)
+        if folder in file.parents:
+            found = f" ({file.name}:{step.tb_lineno})"
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.filename:
+        found = f" ({Path(error.filename).name}:{error.lineno})"
+    return found

@@ -1,0 +1,92 @@
+"""Recipe names to approaches: published, corrected, or published+NAME with single corrections or variants."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.core.errors import BrokenApproach, ConfigError, unknown_name
+from bench.plan.registry import Manifest, load_class
+
+if TYPE_CHECKING:
+    from bench.interface import Approach
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is run."""
+
+    name: str
+    epochs: int | None  # at most so many epochs; None: the published budget
+    steps_per_epoch: int | None  # cut every epoch after so many steps
+    rows: int | None  # measure only the first rows of each data set
+    draws: int  # draws of the common protocol
+    common_rows: int | None  # first rows of each data set that the common protocol measures
+
+
+PROFILES = {
+    "smoke": Profile("smoke", epochs=1, steps_per_epoch=2, rows=128, draws=4, common_rows=128),
+    # The gate compares one epoch with one epoch on the same rows, for which some are enough; the documents print
+    # numbers of all rows, which is what the published protocol measures.
+    "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=30, common_rows=2_000),
+    # Short epochs, but several, so that there is something to interrupt (`python -m bench faults`).
+    "faults": Profile("faults", epochs=6, steps_per_epoch=10, rows=128, draws=4, common_rows=128),
+    "full": Profile("full", epochs=None, steps_per_epoch=None, rows=None, draws=100, common_rows=None),
+}
+
+
+def profile(name: str) -> Profile:
+    """Return a profile by name."""
+    if name not in PROFILES:
+        raise unknown_name("profile", name, PROFILES)
+    return PROFILES[name]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A resolved recipe: which rows, which changes, which field values differ from the published ones."""
+
+    name: str
+    split: str
+    changes: tuple[str, ...]
+    values: dict[str, Any]
+
+
+def resolve(manifest: Manifest, name: str) -> Recipe:
+    """Resolve a recipe name for an approach; raises ConfigError with what is allowed."""
+    base, *extra = name.split("+")
+    if base not in manifest.recipes:
+        raise unknown_name(f"recipe of {manifest.name}", base, recipe_names(manifest))
+    spec = manifest.recipes[base]
+    for change in extra:
+        if change not in manifest.changes:
+            raise unknown_name(f"correction or variant of {manifest.name}", change, manifest.changes)
+    if len(set(extra)) != len(extra):
+        raise ConfigError(f"recipe '{name}' names a change twice; name each once")
+    changes = (*spec.corrections, *(change for change in extra if change not in spec.corrections))
+    values: dict[str, Any] = {}
+    for change in changes:
+        values.update(manifest.changes[change].values)
+    return Recipe(name, spec.split, changes, values)
+
+
+def recipe_names(manifest: Manifest) -> list[str]:
+    """Return the recipes of an approach, each single change included."""
+    return [*manifest.recipes, *(f"published+{change}" for change in manifest.changes)]
+
+
+def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
+    """Make the approach with a recipe's values and a profile's budget of epochs."""
+    cls = load_class(manifest.name)
+    fields = {field.name for field in dataclasses.fields(cls)}
+    for key in recipe.values:
+        if key not in fields:
+            raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
+    try:
+        approach = cls(**recipe.values)
+    except (TypeError, ValueError) as error:
+        raise BrokenApproach(f"{manifest.name} cannot be made with recipe '{recipe.name}': {error}") from error
+    if budget.epochs is not None and approach.epochs > budget.epochs:
+        approach = dataclasses.replace(approach, epochs=budget.epochs)
+    return approach

@@ -1,0 +1,177 @@
+"""The harness's side of a fit: clock, per-epoch measuring and checkpoints, for one seed or several trained together."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.core import environment, timing
+from bench.core.errors import BenchError, Diverged, StoreError
+from bench.core.store import Store
+from bench.interface import Context, Posterior
+from bench.plan.batches import is_checkpoint_of
+from bench.plan.cells import Cell
+from bench.plan.recipes import profile
+from bench.plan.registry import source_files
+
+Send = Callable[[dict[str, Any]], None]
+Measure = Callable[[Posterior, int], Mapping[str, float]]
+
+CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
+
+
+class OrphanedError(BenchError):
+    """The process that asked for this work is gone."""
+
+
+class Fitting:
+    """One computation that fits some seeds: what it costs, what each seed reports, and where it can go on.
+
+    An epoch ends when the last seed has reported it. Only then a checkpoint is written, of all seeds in one file, so
+    that an interrupted fit has all of them at one epoch. Each seed is charged an equal share of the time.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        store: Store,
+        checkpoint: Path,
+        measures: Sequence[Measure],
+        send: Send,
+        checkpoint_every_s: float | None = None,
+    ) -> None:
+        """Prepare the contexts of cells of different seeds, which differ in nothing else."""
+        self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
+        self.device = torch.device(cells[0].device)
+        self.threads = torch.get_num_threads()  # before a framework changes it
+        self.resumed = False
+        self.at_once = 1  # fits on this machine, this one and those beside it
+        self._store, self._checkpoint, self._send = store, checkpoint, send
+        self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
+        self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
+        self._source = environment.source_hash(source_files(cells[0].approach))
+        self._n_epochs = cells[0].values["epochs"]
+        self._n_reported = 0
+        self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
+        self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self._looked = False
+        self._parent = os.getppid()
+        self._last_checkpoint = self._mark = time.perf_counter()
+
+    def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
+        """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit.
+
+        It lies on the device of the fit: a fused optimiser wants its count of steps, too, where its parameters are.
+        """
+        if not self._looked:
+            self._found, self._looked = self._store.read_tensors(self._checkpoint, self._is_ours), True
+            known = {} if self._found is None else self._found[1]["seeds"]
+            if any(each.name not in known for each in self.contexts):
+                self._found = None
+        self._mark = time.perf_counter()
+        if self._found is None:
+            return None
+        tensors, info = self._found
+        self.resumed = True
+        kept = info["seeds"][context.name]
+        context.epochs, context.diverged = kept["epochs"], kept["diverged"]
+        prefix = f"{context.name}/"
+        state = {name[len(prefix) :]: t.to(self.device) for name, t in tensors.items() if name.startswith(prefix)}
+        return info["epoch"], state
+
+    def _is_ours(self, info: Mapping[str, Any]) -> bool:
+        return is_checkpoint_of(info, self._fit_keys, self._source)
+
+    def report(
+        self,
+        context: RunContext,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """Take one seed's report of an epoch: the clock stops here and starts again on return."""
+        timing.synchronise(self.device)  # what the epoch has asked of a GPU belongs to its time
+        start = time.perf_counter()
+        self._trained_s += start - self._mark
+        if os.getppid() != self._parent:
+            raise OrphanedError("the run that started this fit is gone")
+        context.take(epoch, trace, posterior)
+        if all(each.diverged for each in self.contexts):
+            raise Diverged(context.diverged)
+        context.state = state
+        timing.synchronise(self.device)
+        self._measured_s += time.perf_counter() - start
+        self._n_reported += 1
+        if self._n_reported == len(self.contexts):
+            self._end(epoch, trace)
+        self._mark = time.perf_counter()
+
+    def _end(self, epoch: int, trace: Mapping[str, float]) -> None:
+        """Close an epoch that every seed has reported."""
+        n_seeds = len(self.contexts)
+        for context in self.contexts:
+            if not context.diverged:
+                context.epochs[-1]["seconds"] = self._trained_s / n_seeds
+                context.epochs[-1]["with_measuring_s"] = (self._trained_s + self._measured_s) / n_seeds
+        self._trained_s = self._measured_s = 0.0
+        self._n_reported = 0
+        if time.perf_counter() - self._last_checkpoint > self._checkpoint_every_s and epoch < self._n_epochs:
+            self._write_checkpoint(epoch)
+        event = {"kind": "epoch", "epoch": epoch, "of": self._n_epochs, "trace": dict(trace), "seeds": n_seeds}
+        self._send(event)
+
+    def _write_checkpoint(self, epoch: int) -> None:
+        tensors = {f"{each.name}/{name}": t for each in self.contexts for name, t in each.state().items()}
+        seeds = {each.name: {"epochs": each.epochs, "diverged": each.diverged} for each in self.contexts}
+        known = {"fit_keys": self._fit_keys, "source_sha256": self._source}
+        try:
+            self._store.write_tensors(self._checkpoint, tensors, {"epoch": epoch, "seeds": seeds, **known})
+        except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process
+            self._send({"kind": "warning", "message": f"{error}; training goes on without a checkpoint"})
+        self._last_checkpoint = time.perf_counter()
+
+
+class RunContext(Context):
+    """What one seed is given, and what it reported."""
+
+    def __init__(self, fitting: Fitting, cell: Cell, measure: Measure) -> None:
+        self.seed = cell.seed
+        self.name = str(cell.seed)  # in a checkpoint
+        self.device = torch.device(cell.device)
+        self.steps_per_epoch = profile(cell.profile).steps_per_epoch
+        self.epochs: list[dict[str, Any]] = []
+        self.diverged = ""  # why; the seed's training may go on, but nothing is taken from it any more
+        self.state: Callable[[], Mapping[str, Tensor]] = dict
+        self._fitting, self._measure = fitting, measure
+
+    def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
+        """See `Context.restore`."""
+        return self._fitting.restore(self)
+
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """See `Context.epoch_end`; raises `Diverged` when the last seed of the fit has diverged."""
+        self._fitting.report(self, epoch, trace, posterior, state)
+
+    def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
+        """Measure the epoch and keep its numbers, or why there are none any more."""
+        if self.diverged:
+            return
+        for name, value in trace.items():
+            if not math.isfinite(value):
+                self.diverged = f"{name} is {value} in epoch {epoch}; a smaller learning rate may help"
+                return
+        self.epochs.append({"epoch": epoch, **trace, **self._measure(posterior(), epoch)})

@@ -1,0 +1,207 @@
+"""Workers of Dask distributed: a cluster that is there, or one of this machine's cores or GPUs for the time of a run.
+
+Dask's own processes exchange pickles, so that whoever reaches the scheduler can run code on the workers and here:
+trusted networks only. Nothing pickled reaches the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+from bench.core.environment import harness_hash
+from bench.core.errors import BenchError, ConfigError, WorkerCrashed
+from bench.run.remote.pool import POLL_S, Events
+from bench.run.remote.task import do_task
+
+try:
+    import dask
+    from distributed import Client, KilledWorker, Nanny, Scheduler, SpecCluster, get_worker
+except ImportError as error:
+    raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
+
+DEATHS = 3  # of workers on one task, after which a cluster of ours gives the task up
+CONNECT_S = 15
+EVENT_EVERY_S = 0.5  # epochs shorter than this are not all told of
+AT_WORK = ("executing", "long-running")
+RESOURCE = "GPU"
+
+
+class DaskPool:
+    """A `bench.run.remote.pool.Pool` on a scheduler."""
+
+    def __init__(
+        self,
+        client: Client,
+        gpu: bool = False,
+        workers: int | None = None,
+        on_close: Callable[[], object] | None = None,
+    ) -> None:
+        """Use a connected client.
+
+        Args:
+            client: closed with the pool.
+            gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
+            workers: fits at a time; None for as many as the workers have threads (or GPUs).
+            on_close: called last.
+        """
+        self.client, self._gpu, self._workers, self._on_close = client, gpu, workers, on_close
+        self._inboxes: dict[str, queue.SimpleQueue[dict[str, Any] | None]] = {}
+        self._topic = f"bnn-bench-{uuid.uuid4().hex}"
+        self._closed = False
+        client.subscribe_topic(self._topic, self._take)
+
+    def _take(self, event: tuple[float, tuple[str, dict[str, Any]]]) -> None:
+        ticket, told = event[1]
+        inbox = self._inboxes.get(ticket)
+        if inbox is not None:
+            inbox.put(told)
+
+    def width(self) -> int:
+        """See `Pool.width`; raises BenchError if the scheduler is gone."""
+        if self._workers is not None:
+            return self._workers
+        try:
+            workers = self.client.scheduler_info()["workers"].values()
+        except OSError as error:
+            raise self._gone() from error
+        slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
+        return max(1, int(sum(slots)))
+
+    def do(self, task: Mapping[str, Any]) -> Events:
+        """See `Pool.do`."""
+        ticket = f"fit-{uuid.uuid4().hex}"
+        inbox = self._inboxes[ticket] = queue.SimpleQueue()
+        future = self.client.submit(
+            _on_worker, dict(task), self._topic, key=ticket, pure=False, resources={RESOURCE: 1} if self._gpu else None
+        )
+        future.add_done_callback(lambda _: inbox.put(None))
+        try:
+            while True:
+                if self._closed:
+                    raise KeyboardInterrupt
+                try:
+                    event = inbox.get(timeout=POLL_S)
+                except queue.Empty:
+                    event = {"kind": "tick"}
+                if event is None:
+                    return self._answer(future)
+                yield event
+        finally:
+            del self._inboxes[ticket]
+            if not self._closed:
+                future.cancel()
+
+    def _answer(self, future: Any) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = future.result()
+        except KilledWorker as error:
+            deaths, last = error.allowed_failures + 1, error.last_worker.address
+            raise WorkerCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
+        except CancelledError as error:
+            raise self._gone() from error
+        except Exception as error:  # whatever a worker raised; the cell's record says it
+            raise WorkerCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
+        return answer
+
+    def _gone(self) -> BaseException:
+        if self._closed:
+            return KeyboardInterrupt()
+        return BenchError("the Dask scheduler does not answer any more; the same command goes on where it stopped")
+
+    def close(self) -> None:
+        """See `Pool.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self.client.close()
+        if self._on_close is not None:
+            self._on_close()
+
+
+def connect(address: str, gpu: bool = False, workers: int | None = None) -> DaskPool:
+    """Use the scheduler at HOST:PORT.
+
+    Raises:
+        ConfigError: it does not answer, or a worker has other code than this machine.
+    """
+    _configure()
+    _silence()
+    try:
+        client = Client(f"tcp://{address}", timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no Dask scheduler answers at {address}; start one with: dask scheduler") from error
+    pool = DaskPool(client, gpu, workers)
+    try:
+        for worker, found in client.run(harness_hash, on_error="return").items():
+            if isinstance(found, Exception):
+                raise ConfigError(f"worker {worker} cannot import this package ({found}); install it there")
+            if found != harness_hash():
+                raise ConfigError(f"worker {worker} has another version of this package; install the same one there")
+    except ConfigError:
+        pool.close()
+        raise
+    return pool
+
+
+def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
+    """Start a scheduler and worker processes on this machine, reachable from nowhere else.
+
+    Args:
+        workers: how many, unless devices are given.
+        devices: identifiers of GPUs; one worker for each, that sees no other.
+    """
+    _configure()
+    _silence()
+    shared = {"host": "127.0.0.1", "dashboard": False}
+    common = {**shared, "nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
+    one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
+    options = [{**common, **own} for own in one_each or [{}] * workers]
+    cluster = SpecCluster(
+        # any free port for its pages too, which it starts in any case: two clusters on one machine are no error
+        scheduler={"cls": Scheduler, "options": {**shared, "port": 0, "dashboard_address": "127.0.0.1:0"}},
+        workers={place: {"cls": Nanny, "options": own} for place, own in enumerate(options)},
+        silence_logs=logging.CRITICAL,
+    )
+    client = Client(cluster, timeout=CONNECT_S, set_as_default=False)
+    return DaskPool(client, gpu=bool(devices), on_close=cluster.close)
+
+
+def _silence() -> None:
+    """Leave it to the run to tell of workers that die and of a scheduler that does not answer."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+def _configure() -> None:
+    dask.config.set(
+        {
+            "distributed.scheduler.allowed-failures": DEATHS - 1,
+            "distributed.admin.large-graph-warning-threshold": "1 GiB",  # a fit's own posterior may travel with it
+        }
+    )
+
+
+def _on_worker(task: dict[str, Any], topic: str) -> dict[str, Any]:
+    """Do a task in a worker's thread; the child is ended when nobody holds the task's future any more."""
+    worker = get_worker()
+    key = worker.get_current_task()
+    last = 0.0
+
+    def send(event: dict[str, Any]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if event["kind"] == "tick" or (event["kind"] == "epoch" and now - last < EVENT_EVERY_S):
+            return
+        last = now
+        worker.log_event(topic, (key, event))
+
+    def wanted() -> bool:
+        known = worker.state.tasks.get(key)
+        return known is not None and known.state in AT_WORK
+
+    return do_task(task, send, worker.local_directory, wanted)

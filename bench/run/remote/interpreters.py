@@ -1,0 +1,57 @@
+"""Approaches with a Python of their own: `--interpreter NAME=PATH`, or several in a variable, and their cells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from bench.core.errors import BenchError, ConfigError
+from bench.plan.cells import Cell, Selection
+from bench.plan.registry import manifest
+from bench.run.remote.child import in_child
+
+VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of PATH between them
+PLAN_S = 120.0
+
+
+def interpreters(given: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the interpreter of every approach that has one of its own; what is given goes before the variable.
+
+    Raises:
+        ConfigError: not of the form NAME=PATH, an unknown approach, or a path that is no program.
+    """
+    found: dict[str, str] = {}
+    for text in (*filter(None, environ.get(VARIABLE, "").split(os.pathsep)), *given):
+        name, separator, path = text.partition("=")
+        if not separator or not path:
+            raise ConfigError(f"interpreter '{text}' has no approach and path; give one as NAME=/path/to/python")
+        program = shutil.which(os.path.expanduser(path))
+        if program is None:
+            raise ConfigError(f"interpreter '{path}' of {name} is no program; give the path of a Python")
+        found[manifest(name).name] = os.path.abspath(program)  # its links unresolved: they make a virtual environment
+    return found
+
+
+def with_their_cells(chosen: Sequence[Cell], selection: Selection, own: Mapping[str, str]) -> list[Cell]:
+    """Return the cells, those of approaches with an interpreter of their own as that interpreter plans them.
+
+    It alone knows the fields of an approach, which are part of a cell's key, and whether the framework is there.
+    """
+    found: list[Cell] = []
+    for name, members in groupby(chosen, lambda cell: cell.approach):
+        found += _planned(name, selection, own[name]) if name in own else members
+    return found
+
+
+def _planned(name: str, selection: Selection, python: str) -> list[Cell]:
+    from bench.run.remote.jobs import cells_of, plan_job  # takes longer to import than most commands need
+
+    job = plan_job(replace(selection, approaches=(name,)))
+    try:
+        events = [event for event in in_child(python, job, PLAN_S) if event["kind"] == "cells"]
+    except BenchError as error:
+        raise ConfigError(f"interpreter {python} of {name}: {error}") from error
+    return cells_of(events[0]["cells"])

@@ -1,0 +1,95 @@
+"""From the name of an executor to what it stands for: this process, a child, or a pool of workers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.run.executors import EXECUTORS, Processes
+from bench.run.remote.pool import THREADS, Pool
+
+SLURM = ("slurm", "slurm-local", "slurm-debug")
+NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", *SLURM)
+_ADDRESS = re.compile(r"dask://(?P<address>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
+
+
+def is_pool(name: str) -> bool:
+    """Return whether an executor's name is that of a pool, known or not, whose devices are not this machine's."""
+    return name not in EXECUTORS
+
+
+def open_executor(
+    name: str,
+    results: Path,
+    device: str = "cpu",
+    threads: int | None = None,
+    workers: int | None = None,
+    slurm: Sequence[str] = (),
+) -> str | Processes | Pool:
+    """Return what `bench.run.runner.run` takes; what is no name is the caller's to close.
+
+    Args:
+        name: one of NAMES.
+        results: the folder that the records go to; jobs of Slurm have one beside it.
+        device: of the cells; other than cpu, each fit of a pool has a GPU of its own.
+        threads: of a fit.
+        workers: fits at a time; None for one in a process, and for as many as a pool has room for.
+        slurm: parameters of the jobs, NAME=VALUE.
+
+    Raises:
+        ConfigError: the name is unknown, what it needs is not installed, or it cannot be reached.
+    """
+    gpu = device != "cpu"
+    if slurm and name not in SLURM:
+        raise ConfigError(f"--slurm is for the executors {', '.join(SLURM)}, not for '{name}'")
+    if name == "inline" and workers is not None:
+        raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
+    if name in EXECUTORS and gpu and (workers or 1) > 1:
+        raise ConfigError(
+            f"--workers {workers} would share device {device}; --executor dask gives each fit its own GPU"
+        )
+    if name in EXECUTORS:
+        return name if workers is None else Processes(workers)
+    if name == "dask":
+        from bench.run.remote.dask_pool import start_local
+
+        return start_local(workers or max(1, cores() // (threads or THREADS)), gpus(os.environ) if gpu else ())
+    found = _ADDRESS.fullmatch(name)
+    if found is not None:
+        from bench.run.remote.dask_pool import connect
+
+        return connect(found["address"], gpu, workers)
+    if name in SLURM:
+        from bench.run.remote.slurm_pool import SlurmPool, parameters
+
+        return SlurmPool(name, results, gpu, threads or THREADS, workers, parameters(slurm))
+    raise unknown_name("executor", name, NAMES)
+
+
+def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
+    """Return the threads that a fit gets: those asked for, else its share of what one fit has alone; None for all."""
+    if threads is None and name == "process" and (workers or 1) > 1:
+        import torch
+
+        return max(1, torch.get_num_threads() // (workers or 1))
+    return threads
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the identifiers of this machine's GPUs, as CUDA_VISIBLE_DEVICES has them; raises ConfigError if none."""
+    import torch
+
+    given = environ.get("CUDA_VISIBLE_DEVICES")
+    names = given.split(",") if given is not None else map(str, range(torch.cuda.device_count()))
+    found = tuple(name.strip() for name in names if name.strip())
+    if not found:
+        raise ConfigError("no CUDA device is here; use --executor dask://HOST:PORT with workers that have one")
+    return found

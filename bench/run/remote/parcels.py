@@ -1,0 +1,72 @@
+"""A fit's files between the caller's store and a worker: only names that the caller expects, checked by hash."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.core.environment import source_hash
+from bench.core.store import Store, write_atomically
+from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
+from bench.plan.cells import Cell
+from bench.plan.registry import source_files
+
+
+def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
+    """Return what the store has of the cells' fit, by path below its root: posteriors, or where to go on.
+
+    What cannot be trusted is set aside here: on the worker it would be gone with its folder.
+    """
+    by_seed = {str(cell.seed): cell.fit_key for cell in cells}
+    source = source_hash(source_files(cells[0].approach))
+    checks = [partial(is_posterior_of, fit_key=key) for key in fit_keys(cells)]
+    checks.append(partial(is_checkpoint_of, fit_keys=by_seed, source=source))
+    return {
+        path.relative_to(store.root).as_posix(): path.read_bytes()
+        for path, is_ours in zip(_fit_paths(store, cells), checks, strict=True)
+        if store.read_tensors(path, is_ours) is not None
+    }
+
+
+def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    """Write what came back to the store, each file whole or not at all, and return the records by the cells' keys.
+
+    Names that do not belong to these cells are never looked at, and a file whose hash does not fit counts as absent.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="bnn-bench-") as folder:
+        arrived = Store(Path(folder))
+        for path in _expected(arrived, cells):
+            name = path.relative_to(arrived.root).as_posix()
+            if name in files:
+                write_atomically(path, files[name])
+        for path in _fit_paths(arrived, cells):
+            found = arrived.read_tensors(path)
+            if found is not None:
+                store.write_tensors(store.root / path.relative_to(arrived.root), *found)
+        records = {}
+        for cell in cells:
+            record = arrived.find(cell.naming())
+            if record is not None:
+                store.write(record, arrived.scores(record))
+                records[cell.key] = record
+    if len(records) == len(cells):
+        store.fit_path(checkpoint_key(cells), "checkpoint").unlink(missing_ok=True)
+    return records
+
+
+def _fit_paths(store: Store, cells: Sequence[Cell]) -> list[Path]:
+    posteriors = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
+    return [*posteriors, store.fit_path(checkpoint_key(cells), "checkpoint")]
+
+
+def _expected(store: Store, cells: Sequence[Cell]) -> Iterator[Path]:
+    yield from _fit_paths(store, cells)
+    for cell in cells:
+        path = store.record_path(cell.naming())
+        yield from (path, path.with_suffix(".npz"))

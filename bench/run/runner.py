@@ -1,0 +1,202 @@
+"""Do what is missing: cells grouped by fit are run, and every cell ends as a record, with a reason where it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.core.locks import Busy
+from bench.core.store import Store
+from bench.data.inventory import list_datasets
+from bench.plan.batches import arrange, fit_keys
+from bench.plan.cells import Cell
+from bench.run.executors import Processes, run_group
+from bench.run.remote.pool import Pool, run_queue
+from bench.run.worker import Options, empty_record, is_of_older_code, write_or_say_why
+
+BUSY_WAIT_S = 1.0
+FINAL = ("done", "diverged")  # outcomes that a second call does not try again
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one cell of a run ended."""
+
+    cell: Cell
+    outcome: str
+    reason: str
+    was_there: bool
+
+
+class Watcher(Protocol):
+    """What shows a run's progress."""
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """Announce what is to be done, and how many cells are done already."""
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """Show an event of a worker."""
+
+    def finish(self) -> None:
+        """Leave the terminal in order."""
+
+
+def existing(cell: Cell, store: Store) -> dict[str, Any] | None:
+    """Return the record that answers a cell already, if any.
+
+    A record of the seed fitted the other way, alone or with other seeds, is as good: the numbers agree up to rounding.
+    A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
+    """
+    found = store.find(cell.naming())
+    if cell.twin_keys is not None and (found is None or found["outcome"] not in FINAL):
+        found = store.find(cell.twin().naming()) or found
+    if found is None and cell.skip:
+        return store.find_done_elsewhere(cell.naming())
+    if found is not None and store.set_aside_if_scores_are_damaged(found):
+        return None  # measured again, from the fit where it is kept
+    return found
+
+
+def run(
+    cells: Sequence[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str | Processes | Pool = "process",
+    time_limit_s: float | None = None,
+    stale: bool = False,
+) -> list[Result]:
+    """Run every cell that has no final record, and return how all of them ended, in the order given.
+
+    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as there is room for.
+    """
+    store.check_writable()
+    options = dataclasses.replace(options, renew=stale)
+    results: dict[str, Result] = {}
+    open_cells: list[Cell] = []
+    for cell in cells:
+        record = existing(cell, store)
+        if record is not None and _answers(record, stale):
+            results[cell.identity] = Result(cell, record["outcome"], record["reason"], was_there=True)
+        else:
+            open_cells.append(cell)
+    queue = arrange(open_cells, store)
+    watcher.begin(queue, len(results))
+    watcher = _OneAtATime(watcher)
+
+    def attempt(group: list[Cell]) -> list[Result] | None:
+        try:
+            with store.hold([cell.lock_key for cell in group]):
+                return _run_group(group, store, options, watcher, executor, time_limit_s)
+        except Busy:  # another process works on it; come back later
+            watcher.event(group, {"kind": "waiting"})
+            time.sleep(BUSY_WAIT_S)
+            return None
+        except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
+            return [Result(cell, "failed", str(error), was_there=False) for cell in group]
+
+    if isinstance(executor, str):
+        ended = _one_by_one(queue, attempt)
+    else:
+        ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
+    with contextlib.closing(ended):  # whatever is raised here, nothing goes on in a thread
+        for found in ended:
+            results.update({result.cell.identity: result for result in found})
+    watcher.finish()
+    return [results[cell.identity] for cell in cells]
+
+
+def _one_by_one(
+    queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
+) -> Generator[list[Result], None, None]:
+    while queue:
+        group = queue.pop(0)
+        found = attempt(group)
+        if found is None:
+            queue.append(group)
+        else:
+            yield found
+
+
+class _OneAtATime:
+    """A watcher that is told one thing at a time, whatever number of threads tell it."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self._lock = watcher, threading.Lock()
+
+    def begin(self, groups: list[list[Cell]], done: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(groups, done)
+
+    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+        """See `Watcher`."""
+        with self._lock:
+            self._watcher.event(group, event)
+
+    def finish(self) -> None:
+        """See `Watcher`."""
+        self._watcher.finish()
+
+
+def is_final(record: dict[str, Any]) -> bool:
+    """Return whether a second call leaves the record alone: it has its numbers, and no data set has come since."""
+    if record["outcome"] not in FINAL:
+        return False
+    return not any(row.present for row in list_datasets() if row.optional and row.name in record["missing"])
+
+
+def is_stale(record: dict[str, Any]) -> bool:
+    """Return whether the implementation's source has changed since the record was made."""
+    return is_of_older_code(record["approach"], record)
+
+
+def _answers(record: dict[str, Any], renew: bool) -> bool:
+    return is_final(record) and not (renew and is_stale(record))
+
+
+def _run_group(
+    group: list[Cell],
+    store: Store,
+    options: Options,
+    watcher: Watcher,
+    executor: str | Processes | Pool,
+    time_limit_s: float | None,
+) -> list[Result]:
+    results: list[Result] = []
+    open_cells = {cell.key: cell for cell in group}
+    for cell in group:  # another process may have finished it while we waited
+        record = existing(cell, store)
+        if record is not None and _answers(record, options.renew):
+            results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
+            known = {"outcome": record["outcome"], "reason": record["reason"]}
+            watcher.event(group, {"kind": "record", "key": cell.key, **known, "was_there": True})
+            del open_cells[cell.key]
+    if not open_cells:
+        return results
+    todo = list(open_cells.values())
+    limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
+    outcome, reason = "failed", ""
+    try:
+        with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
+            for event in events:
+                if event["kind"] == "error":
+                    raise WorkerCrashed(event["message"])
+                if event["kind"] == "record":
+                    cell = open_cells.pop(event["key"])
+                    results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
+                watcher.event(todo, event)
+    except WorkerCrashed as error:
+        reason = str(error)
+    except OutOfTime as error:
+        outcome, reason = "out-of-time", str(error)
+    for cell in open_cells.values():
+        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason))
+        watcher.event(todo, event)
+        results.append(Result(cell, outcome, reason, was_there=False))
+    return results

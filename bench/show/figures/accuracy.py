@@ -1,0 +1,97 @@
+"""The answer in one picture: reported accuracies, ours as published, measured alike, and corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bench.judge.claims import Claim, Record, metrics_of, print_interval
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.source import Source
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.tables.accuracy import headline
+
+WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
+NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
+CELLS = {
+    "published x published": ("published", "published", "o"),
+    "published x common": ("published", "common", "s"),
+    "corrected x common": ("corrected", "common", "^"),
+}
+
+
+class Value(NamedTuple):
+    """A mean over seeds and their range, percent."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def make(source: Source) -> Iterator[Figure | Absent]:
+    """Give the figure."""
+    lines: dict[str, dict[str, Value]] = {}
+    records: list[Record] = []
+    found = {name: headline(source.claims, name, "accuracy", "mnist") for name in source.results.classifiers()}
+    reported = {name: claim for name, claim in found.items() if claim is not None}
+    for approach, claim in reported.items():
+        places = {"published": f"mnist/{claim.split}/accuracy", "common": "mnist/accuracy"}
+        for name, (recipe, protocol, _) in CELLS.items():
+            cell = source.cell(approach, recipe, protocol)
+            values = [100 * value for value in metrics_of(cell, places[protocol]).values]
+            if values:
+                lines.setdefault(approach, {})[name] = Value(sum(values) / len(values), min(values), max(values))
+                records += cell
+    if not lines:
+        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach with a reported accuracy"))
+        return
+    bars = "; lines: range of the seeds" if len({record["seed"] for record in records}) > 1 else ""
+    caption = (
+        "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
+        "published recipe measured as the document did; square: the same fit on the official test set with the mean "
+        f"probability of 100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. "
+        f"{source.conditions(records)}"
+    )
+    known = {name: claim for name, claim in reported.items() if name in lines}
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, source.names))
+
+
+@dataclass(frozen=True)
+class _Draw:
+    lines: Mapping[str, Mapping[str, Value]]
+    reported: Mapping[str, Claim]
+    names: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        """Return the drawing: a row for each approach."""
+        with style():
+            drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
+            axes = drawing.subplots()
+            for row, (approach, values) in enumerate(self.lines.items()):
+                self._row(axes, row, approach, values)
+            for name, (_, _, marker) in CELLS.items():
+                axes.plot([], [], marker, color=INK, label=name)
+            axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
+            axes.set_yticks(range(len(self.lines)), self.lines)
+            for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
+                text.set_color(look(approach, self.names).colour)
+            axes.set_ylim(len(self.lines) - 0.4, -0.6)
+            axes.grid(visible=False, axis="y")
+            axes.set_xlabel("accuracy [% of images]")
+            return drawing
+
+    def _row(self, axes: Any, row: int, approach: str, values: Mapping[str, Value]) -> None:
+        colour = look(approach, self.names).colour
+        interval = print_interval(self.reported[approach])
+        low, high = 100 * interval.low, 100 * interval.high
+        axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
+        means = [value.mean for value in values.values()]
+        axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
+        offsets = (-0.17, 0.0, 0.17)
+        for (name, (_, _, marker)), offset in zip(CELLS.items(), offsets, strict=True):
+            if name in values:
+                value = values[name]
+                axes.plot(value.mean, row + offset, marker, color=colour, markersize=5, zorder=4)
+                axes.hlines(row + offset, value.low, value.high, color=colour, linewidth=1.2, zorder=3)

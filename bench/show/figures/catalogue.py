@@ -1,0 +1,102 @@
+"""Every figure that a results folder can make, why it cannot make the others, and the figures as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench.judge.claims import Record
+from bench.show.figures import (
+    accuracy,
+    answers,
+    cost,
+    detection,
+    digits,
+    draw_counts,
+    forest,
+    ladders,
+    pruning,
+    rabanser,
+    toys,
+    training,
+    uncertainty,
+    votes,
+)
+from bench.show.figures.figure import Absent, Figure
+from bench.show.figures.source import Source
+from bench.show.figures.style import printed, style
+
+FORMATS = ("svg", "png")
+MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
+    accuracy.make,
+    digits.make,
+    votes.make,
+    toys.make,
+    answers.make,
+    rabanser.make,
+    training.make,
+    forest.make,
+    uncertainty.make,
+    detection.make,
+    pruning.make,
+    ladders.make,
+    cost.make,
+    draw_counts.make,
+)
+
+
+def survey(source: Source) -> tuple[list[Figure], list[Absent]]:
+    """Return the figures that can be made, and those that cannot, with the reasons.
+
+    Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
+    the data sets.
+    """
+    found = [item for maker in MAKERS for item in maker(source)]
+    drawable = [item for item in found if isinstance(item, Figure)]
+    return drawable, [item for item in found if isinstance(item, Absent)]
+
+
+def figures(
+    root: Path,
+    profile: str = "full",
+    device: str = "cpu",
+    precision: str = "float32",
+    records: Sequence[Record] | None = None,
+) -> list[Figure]:
+    """Return the figures that the records of a folder can make, read where they are not given; see `survey`."""
+    return survey(Source(root, profile, device, precision, records))[0]
+
+
+def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:
+    """Return the figures that the records cannot make: from name to why; see `survey`."""
+    return {item.name: item.reason for item in survey(Source(root, profile, device, precision))[1]}
+
+
+def render(figure: Figure, form: str) -> bytes:
+    """Return a figure as a file of a format; equal records give equal bytes."""
+    with style():
+        return printed(figure.draw(), form)
+
+
+def forms(figure: Figure, formats: Sequence[str]) -> list[str]:
+    """Return the formats in which a figure is written: one that would be too large as SVG is PNG."""
+    return list(dict.fromkeys("png" if form == "svg" and not figure.vector else form for form in formats))
+
+
+def write(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    """Write figures to a folder, each file whole or not at all; raises StoreError.
+
+    Args:
+        figures: what to draw.
+        folder: made if it is not there.
+        formats: of `FORMATS`; see `forms`.
+    """
+    from bench.core.store import write_atomically
+
+    written = []
+    for figure in figures:
+        for form in forms(figure, formats):
+            path = folder / f"{figure.name}.{form}"
+            write_atomically(path, render(figure, form))
+            written.append(path)
+    return written

@@ -1,0 +1,120 @@
+"""What accuracy costs: against seconds of training and milliseconds of answering."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bench.judge.claims import Record, metrics_of
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.source import Source
+from bench.show.figures.style import FAINT, WIDTH, canvas, look, style
+
+NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
+
+
+class Point(NamedTuple):
+    """A cell."""
+
+    approach: str
+    recipe: str
+    error: float  # percent
+    training: float | None  # seconds
+    answering: float | None  # milliseconds an image
+    counts: bool  # were the times measured on a quiet machine?
+
+
+def make(source: Source) -> Iterator[Figure | Absent]:
+    """Give the figure."""
+    points, records = [], []
+    for recipe in ("published", "corrected"):
+        for approach in source.classifiers(recipe):
+            cell = source.cell(approach, recipe)
+            accuracy = metrics_of(cell, "mnist/accuracy").mean
+            if accuracy is not None:
+                points.append(_point(approach, recipe, 100 * (1 - accuracy), cell))
+                records += cell
+    if not points:
+        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        return
+    draws = max((record["timings"].get("predict_draws") or 0 for record in records), default=0)
+    caption = (
+        "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
+        f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
+        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine or seeds "
+        f"trained together spoilt the times, which then only show the order of magnitude. {source.conditions(records)}"
+    )
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, source.names))
+
+
+def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:
+    valid = [record for record in cell if record["timings"].get("valid")]
+    times = [record["timings"] for record in valid or cell]
+    training = [time["fit_s"] for time in times if time.get("fit_s")]
+    answering = [
+        1000 * time["predict_s"] / time["predict_images"]
+        for time in times
+        if time.get("predict_s") and time.get("predict_images")
+    ]
+    return Point(
+        approach,
+        recipe,
+        error,
+        statistics.median(training) if training else None,
+        statistics.median(answering) if answering else None,
+        bool(valid),
+    )
+
+
+@dataclass(frozen=True)
+class _Draw:
+    points: Sequence[Point]
+    names: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        """Return the drawing."""
+        with style():
+            drawing = canvas(WIDTH, 3.4)
+            left, right = drawing.subplots(1, 2, sharey=True)
+            self._panel(left, "training", "training [s]")
+            self._panel(right, "answering", "answering, all draws [ms an image]")
+            left.set_ylabel("test error [% of images]")
+            handles, names = right.get_legend_handles_labels()
+            drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
+            return drawing
+
+    def _panel(self, axes: Any, field: str, axis: str) -> None:
+        from matplotlib.ticker import LogLocator
+
+        for approach in dict.fromkeys(point.approach for point in self.points):
+            mine = look(approach, self.names)
+            found = [point for point in self.points if point.approach == approach and getattr(point, field) is not None]
+            axes.plot([getattr(p, field) for p in found], [p.error for p in found], color=mine.colour, linewidth=0.7)
+            for point in found:
+                x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
+                label = approach if fill == "full" else None
+                axes.plot(
+                    x,
+                    point.error,
+                    mine.marker,
+                    color=mine.colour,
+                    fillstyle=fill,
+                    markersize=5.5,
+                    label=label,
+                    zorder=3,
+                )
+                if not point.counts:
+                    axes.plot(
+                        x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4
+                    )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
+        axes.minorticks_off()
+        errors = [point.error for point in self.points]
+        axes.set_ylim(max(0.3, 0.85 * min(errors)), 1.2 * max(errors))
+        axes.set_xlabel(axis)

@@ -1,0 +1,121 @@
+"""What the number of draws changes, from the raw draws that records keep of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.judge.claims import Record
+from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.show.figures.detection import SETS
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.layout import spread
+from bench.show.figures.source import Source
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+
+NAME, TITLE = "draws", "What more draws change on images that are no digits"
+COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+PANELS = {
+    "entropy": "predictive entropy [nats]",
+    "information": "mutual information [nats]",
+    "refused": "refused by the median rule [fraction]",
+}
+
+
+def make(source: Source) -> Iterator[Figure | Absent]:
+    """Give the figure, of the published recipes that draw."""
+    found: dict[str, NDArray[Any]] = {}
+    records: list[Record] = []
+    for approach in source.classifiers():
+        record = source.scored(approach)
+        scores = {} if record is None else source.scores(record)
+        kept = [scores[f"{which}/draws"] for which in SETS if f"{which}/draws" in scores]
+        if record is not None and kept and len(kept[0]) > 1:
+            found[approach] = np.concatenate(kept, axis=1).astype(np.float64)
+            records.append(record)
+    if not found:
+        yield Absent(
+            NAME, TITLE, FIELD, source.not_run("an approach that draws, with the raw draws of some rows (.npz)")
+        )
+        return
+    first = next(iter(found.values()))
+    caption = (
+        f"Mean over {first.shape[1]} images (the first 24 at most of each out-of-distribution set), averaged over as "
+        f"many blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss "
+        "the disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no "
+        f"class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so "
+        f"that accuracy against draws is not to be had from them. Published recipes. {source.conditions(records)}"
+    )
+    yield Figure(
+        NAME, TITLE, caption, FIELD, _Draw({name: numbers(draws) for name, draws in found.items()}, source.names)
+    )
+
+
+def numbers(log_probs: NDArray[Any]) -> dict[str, list[tuple[int, float]]]:
+    """Return for each panel the number of draws and the mean over blocks and rows.
+
+    Args:
+        log_probs: [S, B, K], nats.
+    """
+    probs = np.exp(log_probs)
+    each = _entropy(probs)  # [S, B]
+    found: dict[str, list[tuple[int, float]]] = {panel: [] for panel in PANELS}
+    for size in (count for count in COUNTS if count <= len(probs)):
+        blocks = len(probs) // size
+        cut = probs[: blocks * size].reshape(blocks, size, *probs.shape[1:])
+        entropy = _entropy(cut.mean(axis=1))  # [blocks, B]
+        expected = each[: blocks * size].reshape(blocks, size, -1).mean(axis=1)
+        refused = (np.median(cut, axis=1) <= MEDIAN_RULE.threshold).all(axis=2)
+        for panel, value in (("entropy", entropy), ("information", entropy - expected), ("refused", refused)):
+            found[panel].append((size, float(value.mean())))
+    return found
+
+
+def _entropy(probs: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(-(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class _Draw:
+    found: Mapping[str, Mapping[str, list[tuple[int, float]]]]
+    names: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        """Return the drawing: a panel for each number."""
+        with style():
+            drawing = canvas(WIDTH, 3.0)
+            panels = drawing.subplots(1, len(PANELS))
+            for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
+                for name, lines in self.found.items():
+                    mine = look(name, self.names)
+                    axes.plot(
+                        *zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3
+                    )
+                axes.set_xscale("log")
+                axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+                axes.minorticks_off()
+                axes.set_ylim(bottom=0)
+                axes.set_title(label)
+                axes.set_xlabel("draws")
+            self._labels(panels[-1])
+            return drawing
+
+    def _labels(self, axes: Any) -> None:
+        ends = {name: lines["refused"][-1] for name, lines in self.found.items()}
+        axes.set_ylim(0, 1.02)
+        for (name, (x, y)), place in zip(ends.items(), spread([y for _, y in ends.values()], 0.075), strict=True):
+            axes.annotate(
+                name,
+                (x, y),
+                (1.04, place / 1.02),
+                textcoords="axes fraction",
+                va="center",
+                fontsize=SMALL,
+                color=look(name, self.names).colour,
+                annotation_clip=False,
+                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5},
+            )

@@ -1,0 +1,183 @@
+"""All reported numbers of a document against our interval, each in units of its margin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
+from bench.judge.stats.verdicts import (
+    CONSISTENT,
+    EXACT,
+    INCONCLUSIVE,
+    NOT_REPRODUCED,
+    OUTCOMES,
+    UNRESOLVABLE,
+    WITHIN,
+    Verdict,
+)
+from bench.show.figures.figure import Absent, Figure
+from bench.show.figures.source import Source
+from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
+from bench.show.figures.training import quantity
+
+SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
+INCHES = 0.165  # of a claim
+LOOKS = {
+    EXACT: ("*", INK, "full"),
+    WITHIN: ("o", INK, "full"),
+    CONSISTENT: ("s", INK, "full"),
+    NOT_REPRODUCED: ("X", "#D55E00", "full"),
+    UNRESOLVABLE: ("D", "#0072B2", "none"),
+    INCONCLUSIVE: ("o", REPORTED, "none"),
+}
+
+
+class Line(NamedTuple):
+    """A claim in units of its margin."""
+
+    outcome: str
+    middle: float  # our mean minus the reported value
+    half: float | None  # half of the 95 % prediction interval for one more run
+
+
+class Block(NamedTuple):
+    """A claim by itself, or the claims of one curve."""
+
+    label: str
+    lines: Sequence[Line]
+
+
+def make(source: Source) -> Iterator[Figure | Absent]:
+    """Give one figure for each document."""
+    documents: dict[str, list[Verdict]] = {}
+    for verdict in source.verdicts:
+        documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
+    for document, verdicts in documents.items():
+        name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"
+        seen = [verdict for verdict in verdicts if verdict.difference is not None]
+        trained = [verdict for verdict in seen if measured_key(verdict.claim)[0] != CLOSED_FORM]
+        records = [
+            record
+            for approach in dict.fromkeys(verdict.claim.approach for verdict in trained)
+            for record in source.cell(approach, "published", "published")
+        ]
+        if not trained:
+            yield Absent(name, title, document, source.not_run(f"an approach of {document} published x published"))
+            continue
+        yield Figure(name, title, _caption(source, verdicts, seen, records), document, _Draw(blocks(seen)))
+
+
+def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Any]) -> str:
+    counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
+    unseen = len(verdicts) - len(seen)
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    without = f" {unseen} were not measured and have no mark." if unseen else ""
+    return (
+        f"{len(verdicts)} reported numbers: {counted}.{without} Our mean minus the reported value, divided by the "
+        "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
+        "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
+        "for a verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic "
+        f"beyond. {source.conditions(records)}"
+    )
+
+
+def blocks(verdicts: Sequence[Verdict]) -> list[Block]:
+    """Return the claims of a document in their order, those of one training curve together."""
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        claim = verdict.claim
+        stage, key = measured_key(claim)
+        is_curve = stage.startswith("epoch")
+        found.setdefault(f"{claim.source}/{claim.approach}/{key}" if is_curve else claim.id, []).append(verdict)
+    return [Block(_label(members), [_line(verdict) for verdict in members]) for members in found.values()]
+
+
+def _label(verdicts: Sequence[Verdict]) -> str:
+    claim = verdicts[0].claim
+    if len(verdicts) == 1:
+        return claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
+    first, last = (verdict.claim.stage.replace(":", " ") for verdict in (verdicts[0], verdicts[-1]))
+    run = claim.source.partition("-")[2].replace("-", " ")
+    return f"{claim.approach}{', ' + run if run else ''}\n{quantity(claim)}\n{first} to {last.partition(' ')[2]}"
+
+
+def _line(verdict: Verdict) -> Line:
+    claim = verdict.claim
+    interval = print_interval(claim)
+    unit = claim.margin or (interval.high - interval.low) / 2
+    assert verdict.difference is not None
+    half = None if verdict.half_width is None else verdict.half_width / unit
+    return Line(verdict.outcome, verdict.difference / unit, half)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    blocks: Sequence[Block]
+
+    def __call__(self) -> Any:
+        """Return the drawing: a line for each claim, epochs of a curve close together."""
+        places: list[tuple[float, Line, bool]] = []
+        ticks: list[tuple[float, str]] = []
+        y = 0.0
+        for block in self.blocks:
+            alone = len(block.lines) == 1
+            step = SINGLE if alone else max(EPOCH, 3 * SINGLE / len(block.lines))
+            gap = 0.0 if alone else BETWEEN
+            y += gap
+            inside = [y + step * (number + 0.5) for number in range(len(block.lines))]
+            places += [(place, line, alone) for place, line in zip(inside, block.lines, strict=True)]
+            y += step * len(block.lines)
+            ticks.append(((inside[0] + inside[-1]) / 2, block.label))
+            y += gap
+        with style():
+            drawing = canvas(WIDTH, 1.0 + INCHES * y)
+            axes = drawing.subplots()
+            reach = self._marks(axes, places)
+            axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
+            axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
+            axes.set_xscale("symlog", linthresh=1, linscale=1.2)
+            axes.set_xlim(-reach, reach)
+            shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
+            at = sorted([0, *shown, *(-tick for tick in shown)])
+            axes.set_xticks(at, [f"{tick:g}" for tick in at])
+            axes.minorticks_off()
+            axes.set_ylim(y + 0.3, -0.3)
+            axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(visible=False, axis="y")
+            axes.set_xlabel("our mean minus the reported value [margins]")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+            return drawing
+
+    def _marks(self, axes: Any, places: Sequence[tuple[float, Line, bool]]) -> float:
+        """Draw the lines; return how far from 0 they reach."""
+        reach = 2.0
+        for outcome, (marker, colour, fill) in LOOKS.items():
+            for alone in (True, False):
+                mine = [(place, line) for place, line, single in places if line.outcome == outcome and single == alone]
+                if not mine:
+                    continue
+                y = [place for place, _ in mine]
+                x = np.array([line.middle for _, line in mine])
+                half = np.array([0.0 if line.half is None else line.half for _, line in mine])
+                reach = max(reach, 1.25 * float((np.abs(x) + half).max()))
+                axes.hlines(y, x - half, x + half, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
+                known = outcome in axes.get_legend_handles_labels()[1]
+                size = 5 if alone else 2.6
+                label = None if known else outcome
+                axes.plot(
+                    x,
+                    y,
+                    marker,
+                    color=colour,
+                    fillstyle=fill,
+                    markersize=size,
+                    label=label,
+                    zorder=3,
+                    markeredgewidth=0.8,
+                )
+        return reach

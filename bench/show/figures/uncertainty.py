@@ -1,0 +1,185 @@
+"""What the probabilities are worth: reliability, and risk against coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.judge.claims import Record, metrics_of
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.layout import small_multiples, spread
+from bench.show.figures.source import Source
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+
+RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
+RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
+RECIPES = ("published", "corrected")
+GLYPHS = {"published": "\N{BLACK CIRCLE}", "corrected": "\N{WHITE CIRCLE}"}  # filled and hollow marks
+FEWEST = 20  # images of a bin for which a share says something
+LOWEST_RISK = 1e-4
+
+Cells = Mapping[tuple[str, str], Sequence[Record]]
+
+
+def make(source: Source) -> Iterator[Figure | Absent]:
+    """Give both figures."""
+    yield _reliability(source)
+    yield _risk(source)
+
+
+def _cells(source: Source, array: str) -> Cells:
+    return {
+        (approach, recipe): records
+        for recipe in RECIPES
+        for approach in source.classifiers(recipe)
+        if (records := [record for record in source.cell(approach, recipe) if array in record["arrays"]])
+    }
+
+
+def _reliability(source: Source) -> Figure | Absent:
+    cells = _cells(source, "mnist/reliability")
+    if not cells:
+        return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+    records = [record for found in cells.values() for record in found]
+    images = max(sum(record["arrays"]["mnist/reliability"]["count"]) for record in records)
+    caption = (
+        f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: "
+        "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
+        f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
+        "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
+        f"{source.conditions(records)}"
+    )
+    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, source.names))
+
+
+@dataclass(frozen=True)
+class _Reliability:
+    cells: Cells
+    names: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        """Return the drawing: a panel for each approach."""
+        approaches = list(dict.fromkeys(approach for approach, _ in self.cells))
+        with style():
+            drawing, panels = small_multiples(len(approaches), 2.2, sharex=True, sharey=True)
+            for axes, approach in zip(panels, approaches, strict=True):
+                axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
+                lines = []
+                for recipe in RECIPES:
+                    records = self.cells.get((approach, recipe), ())
+                    if records:
+                        self._points(axes, approach, recipe, records)
+                        error = metrics_of(records, "mnist/ece").mean
+                        lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
+                axes.text(
+                    0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL
+                )
+                axes.set_title(approach, color=look(approach, self.names).colour)
+                axes.set_xlim(0, 1.03)
+                axes.set_ylim(0, 1.03)
+            drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
+            drawing.supylabel("accuracy [fraction of images]", fontsize=8)
+            return drawing
+
+    def _points(self, axes: Any, approach: str, recipe: str, records: Sequence[Record]) -> None:
+        mine = look(approach, self.names)
+        published = recipe == "published"
+        confidence, accuracy, count, edges = _pooled(records)
+        if published:
+            axes.bar(edges[:-1], count / count.sum(), np.diff(edges), align="edge", color=FAINT, alpha=0.45, zorder=0)
+        kept = count >= FEWEST
+        low, high = _wilson(accuracy[kept], count[kept])
+        errors = np.maximum(0, [accuracy[kept] - low, high - accuracy[kept]])
+        axes.errorbar(
+            confidence[kept],
+            accuracy[kept],
+            errors,
+            fmt=mine.marker,
+            color=mine.colour,
+            linestyle="-" if published else "--",
+            linewidth=1.0,
+            elinewidth=0.7,
+            fillstyle="full" if published else "none",
+            zorder=3 if published else 2,
+        )
+
+
+def _pooled(records: Sequence[Record]) -> tuple[Any, Any, Any, Any]:
+    """Return mean confidence, accuracy and count of each bin over all seeds, and the bins' edges."""
+    tables = [record["arrays"]["mnist/reliability"] for record in records]
+    counts = np.array([table["count"] for table in tables], dtype=float)
+    total = np.maximum(1, counts.sum(axis=0))
+
+    def mean(name: str) -> Any:
+        values = np.array([[0.0 if v is None else v for v in table[name]] for table in tables])
+        return (values * counts).sum(axis=0) / total
+
+    edges = np.array([*tables[0]["lower"], tables[0]["upper"][-1]])
+    return mean("confidence"), mean("accuracy"), counts.sum(axis=0), edges
+
+
+def _wilson(share: Any, count: Any, z: float = 1.959964) -> tuple[Any, Any]:
+    """Return the 95 % interval of a share of `count` (Wilson 1927, JASA 22)."""
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    return middle - half, middle + half
+
+
+def _risk(source: Source) -> Figure | Absent:
+    cells = _cells(source, "mnist/risk_coverage")
+    if not cells:
+        return Absent(RISK, RISK_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+    records = [record for found in cells.values() for record in found]
+    band = ", mean over seeds" if max(map(len, cells.values())) > 1 else ""
+    caption = (
+        "Test images are answered in the order of falling confidence (largest mean probability); at a coverage of 90 % "
+        f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
+        f"logarithmic. Right: each approach's risk when it answers all. {source.conditions(records)}"
+    )
+    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, source.names))
+
+
+@dataclass(frozen=True)
+class _Risk:
+    cells: Cells
+    names: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        """Return the drawing: published recipes above, corrected below."""
+        recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in self.cells)]
+        with style():
+            drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+            panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+            for axes, recipe in zip(panels, recipes, strict=True):
+                self._panel(axes, recipe)
+            panels[-1].set_xlabel("coverage [% of test images answered]")
+            drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
+            return drawing
+
+    def _panel(self, axes: Any, recipe: str) -> None:
+        ends: list[tuple[str, float]] = []
+        for (approach, own), records in self.cells.items():
+            if own != recipe:
+                continue
+            mine = look(approach, self.names)
+            curves = [record["arrays"]["mnist/risk_coverage"] for record in records]
+            shortest = min(len(curve["coverage"]) for curve in curves)
+            coverage = np.mean([curve["coverage"][-shortest:] for curve in curves], axis=0)
+            risk = np.mean([curve["risk"][-shortest:] for curve in curves], axis=0)
+            shown = np.where(risk > 0, risk, np.nan)
+            axes.plot(
+                100 * coverage, shown, mine.marker, linestyle="-", color=mine.colour, markevery=0.08, markersize=3
+            )
+            ends.append((approach, float(risk[-1])))
+        axes.set_yscale("log")
+        axes.set_ylim(LOWEST_RISK, 0.3)
+        axes.set_xlim(0, 100)
+        axes.set_title(f"{recipe} recipe")
+        places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.22)
+        for (approach, risk), place in zip(ends, places, strict=True):
+            colour, end = look(approach, self.names).colour, 10**place
+            axes.plot([100, 102.5], [max(risk, LOWEST_RISK), end], color=colour, linewidth=0.6, clip_on=False)
+            axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center", color=colour)

@@ -1,0 +1,190 @@
+"""A report as text for a terminal, Markdown for a summary page, JUnit XML for a CI and JSON for other machines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from tabulate import tabulate
+
+from bench.core.text import duration
+from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, MetricCheck, Report
+from bench.judge.stats.gating import POWER
+from bench.show import gate_power as power_text
+from bench.show.tables.render import escape
+
+UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no place for, and the controls that a terminal may obey: a reason may hold anything."""
+
+COLUMNS = (
+    "cell",
+    "metric",
+    "reference",
+    "s",
+    "k",
+    "fresh",
+    "m",
+    "difference",
+    "95 % interval",
+    "adjusted p",
+    "margin",
+    f"sees at {POWER:.0%}",
+    "result",
+)
+
+
+def verdict_line(report: Report) -> str:
+    """Return the outcome in one line."""
+    counts = {state: report.states.count(state) for state in (PASS, FAIL, MISSING, WAIVED, NOT_COMPARABLE)}
+    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    return f"gate {'passed' if report.passed else 'NOT PASSED'}: {told}"
+
+
+def text(report: Report) -> str:
+    """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
+    grid = tabulate([_row(check) for check in report.metrics], headers=COLUMNS, disable_numparse=True)
+    exact = tabulate([(check.name, check.text, check.state) for check in report.checks], headers=("check", "", ""))
+    power = [power_text.grid(report.caught), *power_text.notes(report.caught)]
+    parts = [grid, "", exact, "", *power, "", *_facts(report), "", *_troubles(report), verdict_line(report)]
+    return printable("\n".join(parts))
+
+
+def markdown(report: Report) -> str:
+    """Return the report as Markdown: the outcome and what went wrong first."""
+    grid = tabulate(
+        [[escape(str(value)) for value in _row(check)] for check in report.metrics],
+        headers=COLUMNS,
+        tablefmt="pipe",
+        disable_numparse=True,
+    )
+    exact = tabulate(
+        [[escape(part) for part in (check.name, check.text, check.state)] for check in report.checks],
+        headers=("check", "", ""),
+        tablefmt="pipe",
+    )
+    power = power_text.grid(report.caught, "pipe")
+    troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
+    facts = "".join(f"- {escape(line)}\n" for line in [*power_text.notes(report.caught), *_facts(report)])
+    return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}")
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report as plain values."""
+    alarms = report.false_alarms
+    return {
+        "passed": report.passed,
+        "seconds": report.seconds,
+        "alpha": report.gate.alpha,
+        "false_alarm_rate": None if alarms is None else alarms.rate,
+        "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
+        "metrics": [_metric_json(check) for check in report.metrics],
+        "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
+        "planted_faults": power_text.as_json(report.caught),
+        "notes": list(report.notes),
+    }
+
+
+def junit(report: Report) -> bytes:
+    """Return the report as JUnit XML: a test case for each metric and check; missing is an error, waived is skipped."""
+    suite = ElementTree.Element("testsuite", name="gate", tests=str(len(report.states)))
+    suite.set("failures", str(report.states.count(FAIL)))
+    suite.set("errors", str(report.states.count(MISSING)))
+    suite.set("skipped", str(report.states.count(WAIVED) + report.states.count(NOT_COMPARABLE)))
+    suite.set("time", f"{report.seconds or 0:.1f}")
+    cases = [(f"gate.{c.cell}", c.key, c.state, _sentence(c)) for c in report.metrics]
+    cases += [("gate.exact", c.name, c.state, c.text) for c in report.checks]
+    tags = {FAIL: "failure", MISSING: "error", WAIVED: "skipped", NOT_COMPARABLE: "skipped"}
+    for place, name, state, message in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=printable(place), name=printable(name))
+        if state in tags:
+            ElementTree.SubElement(case, tags[state], message=printable(message))
+        elif message:
+            ElementTree.SubElement(case, "system-out").text = printable(message)
+    ElementTree.indent(suite)
+    content: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return content + b"\n"
+
+
+def printable(raw: str) -> str:
+    """Return text in which every character that cannot be shown is U+FFFD."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", raw)
+
+
+def _row(check: MetricCheck) -> list[str]:
+    shift = check.shift
+    if shift is None:
+        return [check.cell, check.key, *["-"] * 8, f"{check.margin:.3g}", "-", check.state]
+    width = shift.design.half_width()
+    low, high = shift.reference_mean - width, shift.reference_mean + width
+    return [
+        check.cell,
+        check.key,
+        f"{shift.reference_mean:.5g}",
+        f"{shift.design.sd:.2g}",
+        str(shift.design.k),
+        f"{shift.fresh_mean:.5g}",
+        str(shift.design.m),
+        f"{shift.difference:+.3g}",
+        f"{low:.5g} .. {high:.5g}",
+        f"{shift.p_adjusted:.2g}",
+        f"{check.margin:.3g}",
+        f"{shift.smallest:.2g}",
+        check.state,
+    ]
+
+
+def _sentence(check: MetricCheck) -> str:
+    if check.shift is None:
+        return check.text
+    shift = check.shift
+    return (
+        f"{shift.reference_mean:.5g} (s {shift.design.sd:.2g}, {shift.design.k} seeds) became {shift.fresh_mean:.5g} "
+        f"({shift.design.m} seeds): {shift.difference:+.3g}, margin {check.margin:.3g}, "
+        f"adjusted p {shift.p_adjusted:.2g}{'; ' if check.text else ''}{check.text}"
+    )
+
+
+def _metric_json(check: MetricCheck) -> dict[str, Any]:
+    row: dict[str, Any] = {"cell": check.cell, "metric": check.key, "margin": check.margin, "state": check.state}
+    row["text"] = check.text
+    if check.shift is not None:
+        shift = check.shift
+        width = shift.design.half_width()
+        row |= {
+            "reference_mean": shift.reference_mean,
+            "reference_sd": shift.design.sd,
+            "k": shift.design.k,
+            "fresh_mean": shift.fresh_mean,
+            "m": shift.design.m,
+            "difference": shift.difference,
+            "interval": [shift.reference_mean - width, shift.reference_mean + width],
+            "p_adjusted": shift.p_adjusted,
+            "smallest_shift": shift.smallest,
+        }
+    return row
+
+
+def _troubles(report: Report) -> list[str]:
+    """Return a line for every check that is not simply passed."""
+    bad = (FAIL, MISSING, WAIVED)
+    lines = [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.metrics if c.state in bad]
+    return lines + [f"{c.state}: {c.name}: {c.text}" for c in report.checks if c.state in bad]
+
+
+def _facts(report: Report) -> list[str]:
+    """Return what a reader needs to weigh the outcome: false alarms, power, time, origin."""
+    alarms = report.false_alarms
+    facts = []
+    if alarms is not None:
+        by_metrics = f"by the metrics in {alarms.by_metrics:.2%} (at most {report.gate.alpha:.0%})"
+        diverging = f", by seeds that diverge in {alarms.by_divergence:.2%}" if report.diverged else ""
+        facts.append(
+            f"unchanged code fails in {alarms.rate:.2%} of first runs: {by_metrics}{diverging}; the fresh seeds are "
+            f"fixed, so that an unchanged rerun on the same machine gives the same outcome"
+        )
+        facts.append(f"'sees at {POWER:.0%}' is the smallest shift that fails the gate with that probability")
+    if report.seconds is not None:
+        late = f", above the limit of {duration(report.gate.limit_s)}" if report.seconds > report.gate.limit_s else ""
+        facts.append(f"fresh run: {duration(report.seconds)}{late}")
+    return [*facts, *report.notes]

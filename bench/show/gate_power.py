@@ -1,0 +1,46 @@
+"""How surely planted faults are caught, in words: those that move metrics, and those that an exact check sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from bench.judge.gate.checks import Caught
+from bench.judge.gate.plants import FAULTS
+
+COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
+
+
+def grid(rows: Sequence[Caught], form: str = "simple") -> str:
+    """Return a line for each fault and cell, in a form of tabulate."""
+    shown = [
+        (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
+    ]
+    return tabulate(shown, headers=COLUMNS, tablefmt=form, disable_numparse=True)
+
+
+def exact_faults() -> dict[str, str]:
+    """Return the check that always catches a fault, of those that one does."""
+    return {fault.name: fault.caught_by for fault in FAULTS.values() if fault.caught_by}
+
+
+def unmeasured(rows: Sequence[Caught]) -> list[str]:
+    """Return the faults that the metrics must catch and that have no row."""
+    return sorted(FAULTS.keys() - exact_faults().keys() - {row.fault for row in rows})
+
+
+def notes(rows: Sequence[Caught]) -> list[str]:
+    """Return a line for each fault without a row."""
+    always = [f"{name}: always caught, by the exact check '{check}'" for name, check in exact_faults().items()]
+    return always + [f"{name}: not measured yet; gate --plant {name} --save does" for name in unmeasured(rows)]
+
+
+def as_json(rows: Sequence[Caught]) -> dict[str, Any]:
+    """Return the faults as plain values."""
+    return {
+        "by_metrics": [vars(row) for row in rows],
+        "by_exact_checks": exact_faults(),
+        "not_measured": unmeasured(rows),
+    }

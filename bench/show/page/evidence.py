@@ -1,0 +1,135 @@
+"""What stands behind the numbers: every reported one with its verdict step by step, and every record with its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.core.text import SIX
+from bench.judge.claims import Record
+from bench.judge.stats.verdicts import Verdict
+from bench.show.page.content import Content
+from bench.show.page.grid import tone
+from bench.show.page.links import Links, Place, anchor, place_anchor, place_of, record_anchor
+from bench.show.tables.verdicts import explain
+
+TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """One reported number and how it came to its verdict."""
+
+    id: str
+    claim: str
+    outcome: str
+    tone: str
+    steps: str  # lines of text
+    note: str
+    records: tuple[tuple[str, str], ...]  # text and address of what was measured
+
+
+@dataclass(frozen=True)
+class RecordFacts:
+    """One record."""
+
+    id: str
+    seed: str
+    outcome: str
+    reason: str
+    measured: str  # date and time, from the record
+    code: str
+    times: tuple[str, ...]
+    file: str  # address, '' if there is none
+
+
+@dataclass(frozen=True)
+class PlaceFacts:
+    """The records of one approach, recipe, protocol, profile, device and precision, one a seed."""
+
+    id: str
+    title: str
+    records: tuple[RecordFacts, ...]
+    recipe: tuple[tuple[str, str], ...]
+    metrics: tuple[tuple[str, tuple[str, ...]], ...]  # name, and the number of each record
+    missing: tuple[tuple[str, str], ...]  # what was not measured, and why
+
+
+def reasonings(content: Content, links: Links) -> list[tuple[str, list[Reasoning]]]:
+    """Return for each document its verdicts, step by step as the command `verdict CLAIM` prints them."""
+    documents = dict.fromkeys(verdict.claim.source for verdict in content.verdicts)
+    return [
+        (name, [_reasoning(content, links, verdict) for verdict in content.verdicts if verdict.claim.source == name])
+        for name in documents
+    ]
+
+
+def _reasoning(content: Content, links: Links, verdict: Verdict) -> Reasoning:
+    sources = verdict.sample.sources
+    return Reasoning(
+        anchor("claim", verdict.claim.id),
+        verdict.claim.id,
+        verdict.outcome,
+        tone(verdict.outcome),
+        explain(content.results, verdict).partition("\n")[2],
+        verdict.claim.note,
+        tuple((key[:8], address) for key in sources if (address := links.to([key]))),
+    )
+
+
+def places(content: Content, links: Links, wanted: Iterable[str]) -> list[PlaceFacts]:
+    """Return the facts of the records with the keys `wanted`, by place in the order of the approaches."""
+    keys = set(wanted)
+    found: dict[Place, list[Record]] = {}
+    for record in content.records:
+        if record["key"] in keys:
+            found.setdefault(place_of(record), []).append(record)
+    order = {name: number for number, name in enumerate(content.results.approaches)}
+    sorted_places = sorted(found, key=lambda place: (order.get(place[0], len(order)), place))
+    return [_place(place, sorted(found[place], key=_by_seed), links) for place in sorted_places]
+
+
+def _by_seed(record: Record) -> tuple[int, str]:
+    return int(record["seed"]), str(record["key"])
+
+
+def _place(place: Place, records: Sequence[Record], links: Links) -> PlaceFacts:
+    approach, recipe, protocol, *conditions = place
+    names = dict.fromkeys(name for record in records for name in record["metrics"])
+    missing = {name: reason for record in records for name, reason in record["missing"].items()}
+    return PlaceFacts(
+        place_anchor(place),
+        f"{approach}, {recipe} \N{MULTIPLICATION SIGN} {protocol} ({', '.join(conditions)})",
+        tuple(_record(record, links) for record in records),
+        tuple((name, str(value)) for name, value in sorted(records[0].get("recipe_values", {}).items())),
+        tuple((name, tuple(_number(record["metrics"].get(name)) for record in records)) for name in sorted(names)),
+        tuple(sorted(missing.items())),
+    )
+
+
+def _record(record: Record, links: Links) -> RecordFacts:
+    provenance: Mapping[str, Any] = record.get("provenance", {})
+    commit = str(provenance.get("commit") or "unknown")[:10]
+    return RecordFacts(
+        record_anchor(str(record["key"])),
+        str(record["seed"]),
+        str(record["outcome"]),
+        str(record["reason"]),
+        str(provenance.get("measured") or provenance.get("started") or "unknown"),
+        f"{commit} with changes" if provenance.get("dirty") else commit,
+        tuple(_time(record, name) for name in TIMES),
+        links.file(str(record["key"])),
+    )
+
+
+def _time(record: Record, name: str) -> str:
+    timings = record["timings"]
+    mark = "" if timings.get("valid") or name == "peak_memory_mib" else " !"
+    return f"{_number(timings[name])}{mark}" if timings.get(name) is not None else "\N{EN DASH}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, int | float):
+        return SIX.text(value) if value == value and abs(value) != float("inf") else str(value)
+    return "\N{EN DASH}"

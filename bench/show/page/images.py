@@ -1,0 +1,64 @@
+"""Figures inside the page: as data, so that no other file is needed and the ids of two drawings cannot clash."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from threadpoolctl import threadpool_limits
+
+from bench.show.figures.style import printed, style
+from bench.show.page.links import anchor
+
+if TYPE_CHECKING:
+    from bench.show.figures.figure import Figure
+
+LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
+PIXELS_PER_INCH = 144
+PLAIN = " !$'()*+,-./:;=?@[]^_`{|}~"  # in an address inside quotation marks; not \" & < > # %
+CSS_PIXELS_PER_INCH = 96
+
+
+@dataclass(frozen=True)
+class Image:
+    """One figure ready to be shown."""
+
+    id: str
+    title: str
+    caption: str
+    address: str  # data:...
+    width: int  # CSS pixels
+    height: int
+
+
+def embed(figures: Iterable[Figure]) -> list[Image]:
+    """Draw figures; equal records give equal bytes.
+
+    On one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 that drawings are made of.
+    """
+    with threadpool_limits(1):
+        return [_embed(figure) for figure in figures]
+
+
+def _embed(figure: Figure) -> Image:
+    with style():
+        drawing = figure.draw()
+        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
+        content, kind = b"", "svg+xml"
+        if figure.vector:
+            content = printed(drawing, "svg")
+        if not figure.vector or len(content) > LARGEST_SVG:
+            content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
+    data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
+    address = f"data:image/{kind}{data}"
+    return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height)
+
+
+def _as_text(svg: str) -> str:
+    """Return a drawing as part of an address, which is a quarter smaller than base64, with paths to 0.01 of a point."""
+    short = re.sub(r'(?<= d=")[^"]+', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
+    return quote(" ".join(short.split()), safe=PLAIN)

@@ -1,0 +1,107 @@
+"""The figure of answers: the picture, what the network saw, and each approach's probabilities with their spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.core.errors import ConfigError, StoreError
+from bench.core.sealed import check_writable
+from bench.measure.metrics.draws import QUANTILES
+from bench.show.figures.style import COLOURS, REPORTED, canvas, style
+from bench.show.predict.normalise import Normalised
+from bench.show.predict.predictor import Answer
+from bench.show.predict.rules import QUANTILE_RULES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+FORMATS = (".png", ".svg", ".pdf")
+MOST_IMAGES = 12  # of one figure
+ACROSS = 4  # approaches side by side
+PANEL = 1.75  # inches
+ANSWERED, REFUSED = COLOURS[0], COLOURS[1]
+SPREAD = (10, 90)  # percentiles of the draws that a line spans
+
+
+def check_figure(path: Path, n_images: int) -> None:
+    """Raise ConfigError or StoreError if a figure of so many pictures cannot be written to this file."""
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"figure '{path}' has no ending that is known; give one of {', '.join(FORMATS)}")
+    if n_images > MOST_IMAGES:
+        raise ConfigError(f"{n_images} pictures are too many for one figure; give at most {MOST_IMAGES}")
+    if path.is_dir():
+        raise ConfigError(f"--figure {path} is a folder; give a file")
+    check_writable(path.parent)
+
+
+def draw(images: Sequence[Normalised], answers: Sequence[Sequence[Answer]]) -> Drawing:
+    """Draw pictures and, in the same order, the answers to each: at least one picture and one answer."""
+    bands = -(-len(answers[0]) // ACROSS)
+    across = min(ACROSS, len(answers[0]))
+    pictures = 2 if bands == 1 else 1  # beside each other, or one above the other
+    with style():
+        figure: Drawing = canvas(PANEL * (pictures + across), PANEL * bands * len(images) + 0.5)
+        grid = figure.add_gridspec(bands * len(images), pictures + across)
+        for place, (image, told) in enumerate(zip(images, answers, strict=True)):
+            top = place * bands
+            _picture(figure.add_subplot(grid[top, 0]), image.shown, Path(image.path).name)
+            seen = grid[top, 1] if bands == 1 else grid[top + 1, 0]
+            _picture(figure.add_subplot(seen), image.pixels, "as the network sees it")
+            for number, answer in enumerate(told):
+                row, column = divmod(number, ACROSS)
+                axes = figure.add_subplot(grid[top + row, pictures + column])
+                _bars(axes, answer, is_first=column == 0)
+        figure.supxlabel(_legend(answers[0][0]), fontsize=7)
+    return figure
+
+
+def save(figure: Drawing, path: Path) -> None:
+    """Write the figure; raises StoreError."""
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with style():
+            figure.savefig(path, metadata=metadata)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --figure") from error
+
+
+def _picture(axes: Any, pixels: Any, title: str) -> None:
+    axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.grid(visible=False)
+    axes.set_title(title if len(title) <= 24 else title[:11] + "…" + title[-12:], fontsize=7)
+    for side in axes.spines.values():
+        side.set(visible=True, color=REPORTED, linewidth=0.5)
+
+
+def _bars(axes: Any, answer: Answer, is_first: bool) -> None:
+    digits = np.arange(10)
+    colour = REFUSED if answer.digit is None else ANSWERED
+    axes.bar(digits, answer.probabilities, color=colour, alpha=0.85, width=0.8)
+    if answer.n_draws > 1:
+        low, high = np.percentile(answer.draws, SPREAD, axis=0)
+        axes.vlines(digits, low, high, color="black", linewidth=0.8)
+    if answer.rule in QUANTILE_RULES:
+        at = QUANTILE_RULES[answer.rule].quantile
+        assert at in QUANTILES, "the rule was judged by it"
+        axes.plot(digits, np.quantile(answer.draws, at, axis=0), "_", color="black", markersize=5)
+        axes.axhline(answer.threshold, color=REPORTED, linewidth=0.7, linestyle="--")
+    axes.set(ylim=(0, 1.02), xticks=digits, yticks=(0, 0.5, 1), xlim=(-0.6, 9.6))
+    axes.tick_params(labelsize=6, length=2, labelleft=is_first)
+    axes.grid(visible=False, axis="x")
+    says = f"says {answer.digit}" if answer.digit is not None else answer.says
+    axes.set_title(f"{answer.label}\n{says}", fontsize=7.5, color=colour if answer.digit is None else "black")
+    axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {answer.mutual_information:.2f}", fontsize=6)
+
+
+def _legend(answer: Answer) -> str:
+    spread = f"bars: mean probability of each digit; lines: {SPREAD[0]} to {SPREAD[1]} % of the draws"
+    if answer.rule not in QUANTILE_RULES:
+        return f"{spread}; rule {answer.rule}; nats"
+    at = "median" if answer.rule == "median" else f"{QUANTILE_RULES[answer.rule].quantile:.0%} quantile"
+    return f"{spread}; ticks: {at}; dashed: what one tick must exceed (rule {answer.rule}); entropies in nats"

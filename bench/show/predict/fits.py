@@ -1,0 +1,175 @@
+"""The trained posteriors of a results folder, and back to something that predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
+from bench.core.store import Store
+from bench.interface import Posterior, Task
+from bench.measure.measuring import categorical
+from bench.plan.recipes import build, profile, recipe_names, resolve
+from bench.plan.registry import Manifest, manifest, manifests
+
+PRECISION = "float32"  # pictures are predicted in it; what was trained in another one stays out
+TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A posterior on disk, and a record that tells what it is."""
+
+    approach: str
+    recipe: str
+    profile: str
+    seed: int
+    device: str  # that it was trained on
+    fit_key: str
+    record: Mapping[str, Any]  # a measurement of it, by the common protocol where there is one
+
+    @property
+    def label(self) -> str:
+        """Return its name for people; the published recipe goes without saying."""
+        return self.approach if self.recipe == "published" else f"{self.approach} {self.recipe}"
+
+
+def fitted(store: Store) -> list[Fitted]:
+    """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for record in store.all_records()[0]:
+        if record["outcome"] == "done" and record["precision"] == PRECISION and record["approach"] in classifiers():
+            groups.setdefault((record["approach"], record["recipe"], record["fit_key"]), []).append(record)
+    found = []
+    for (approach, recipe, fit_key), records in groups.items():
+        if store.fit_path(fit_key, "posterior").exists():
+            best = min(records, key=lambda record: record["protocol"] != "common")
+            found.append(Fitted(approach, recipe, best["profile"], best["seed"], best["device"], fit_key, best))
+    order = {name: place for place, name in enumerate(manifests())}
+    return sorted(found, key=_preference(order))
+
+
+def _preference(order: Mapping[str, int]) -> Any:
+    def key(fit: Fitted) -> tuple[Any, ...]:
+        known = recipe_names(manifest(fit.approach))
+        recipe = known.index(fit.recipe) if fit.recipe in known else len(known)
+        return order[fit.approach], recipe, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key
+
+    return key
+
+
+def classifiers() -> dict[str, Manifest]:
+    """Return the approaches that tell digits."""
+    return {name: entry for name, entry in manifests().items() if entry.task == "mnist"}
+
+
+def choose(
+    store: Store,
+    approaches: Sequence[str] = (),
+    recipes: Sequence[str] = ("published",),
+    budget: str = "full",
+    seed: int | None = None,
+) -> list[Fitted]:
+    """Return one fit for each approach and recipe: of the lowest seed, unless one is asked for.
+
+    Args:
+        store: the results folder.
+        approaches: their names; none for all that are there. One that is named must be there with every recipe.
+        recipes: names of recipes.
+        budget: name of the profile that they were trained with.
+        seed: run seed; None for the lowest that is there.
+
+    Raises:
+        ConfigError: unknown name, or no such posterior; says which command trains it.
+    """
+    profile(budget)
+    for name in approaches:
+        if name not in classifiers():
+            raise unknown_name("classifier of digits", name, classifiers())
+        for recipe in recipes:
+            resolve(manifest(name), recipe)
+    if not approaches:
+        _check_recipes(recipes)
+    there = fitted(store)
+    right = [fit for fit in there if fit.profile == budget and seed in (None, fit.seed)]
+    chosen = []
+    for name in approaches or classifiers():
+        for recipe in recipes:
+            fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
+            if approaches and not fits:
+                raise _not_there(store, there, name, recipe, budget, seed)
+            chosen += fits[:1]
+    if not chosen:
+        raise _not_there(store, there, "", recipes[0], budget, seed)
+    return chosen
+
+
+def _check_recipes(recipes: Sequence[str]) -> None:
+    """Raise ConfigError for a recipe that no approach has."""
+    for recipe in recipes:
+        if not any(_has(entry, recipe) for entry in classifiers().values()):
+            raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
+
+
+def _has(entry: Manifest, recipe: str) -> bool:
+    try:
+        resolve(entry, recipe)
+    except ConfigError:
+        return False
+    return True
+
+
+def _not_there(
+    store: Store, there: Sequence[Fitted], name: str, recipe: str, budget: str, seed: int | None
+) -> ConfigError:
+    what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
+    what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
+    others = [fit for fit in there if name in ("", fit.approach)]
+    has = "; there is " + ", ".join(dict.fromkeys(f"{f.label} ({f.profile}, seed {f.seed})" for f in others[:4]))
+    options = "".join(
+        [
+            f" --recipe {recipe}" if name or recipe != "published" else "",
+            "" if budget == "full" else f" --profile {budget}",
+            "" if seed is None else f" --seeds {seed},",
+        ]
+    )
+    # Where records are there without their fits, as in the repository, `run` finds nothing to do: elsewhere it does.
+    place = "my-results" if store.records.exists() and not others else store.root
+    return ConfigError(
+        f"no trained posterior {what} in {store.root}{has if others else ''}; "
+        f"`python -m bench run {name or '--all'}{options} --results {place}` trains it"
+        + (f": then give --results {place}" if place != store.root else "")
+    )
+
+
+def rebuilt(store: Store, fit: Fitted) -> Posterior:
+    """Return the posterior of a fit as its approach made it; raises StoreError if its file cannot be trusted."""
+    entry = manifest(fit.approach)
+    approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
+    path = store.fit_path(fit.fit_key, "posterior")
+    kept = store.read_tensors(path)
+    if kept is None or kept[1].get("fit_key") != fit.fit_key:
+        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
+    return approach.rebuild(kept[0], TASK, fit.seed)
+
+
+def load(store: Store, fit: Fitted) -> Posterior:
+    """Return the posterior of a fit, after a trial, as one that predicts each row by itself: no answer needs more.
+
+    Raises:
+        StoreError: its file cannot be trusted (it is then set aside), or does not fit today's code.
+        MissingFramework: what the approach needs is not installed.
+    """
+    try:
+        posterior = rebuilt(store, fit).per_row()
+        categorical(posterior, torch.zeros(1, TASK.n_inputs), range(1), torch.zeros(1, dtype=torch.int64))
+        return posterior
+    except (KeyError, IndexError, RuntimeError, ValueError, ContractViolation) as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(
+            f"posterior {store.fit_path(fit.fit_key, 'posterior')} does not fit today's {fit.approach} ({reason}); "
+            f"`python -m bench run {fit.approach} --results my-results` trains it anew"
+        ) from error

@@ -1,0 +1,126 @@
+"""Which pixels are ink, and how much: a smooth background is taken away, whatever its colour, and the rest scaled.
+
+Ink is what differs from the background along one line through colour space, so that dark on light and light on dark,
+blue on white and red on green are one case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from bench.core.errors import UnusableImage
+from bench.show.predict.reading import Floats, Picture
+
+SAMPLES = 64  # points a side of the grid that the background is fitted to
+ROUNDS = 30  # of reweighting; the weights of the worst cases tried stand still after 20
+SMALLEST_RESIDUAL = 1e-4  # of colour; far below one step of 8 bits (0.004)
+NOISE_SIGMAS = 5.0  # a pixel of Gaussian noise is further out once in 3 million; of real grain more often
+TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for Gaussian noise
+FEWEST = 2e-4  # share of the pixels that must stand out of the noise to be ink: in 300 x 300, a stroke of 3 x 6
+FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG or grain
+LEAST_CONTRAST = 0.06  # of the range from black to white; paper photographed with a noise of 0.05 stays below
+SPECK = 0.03  # of the ink of the largest piece: smaller pieces are dirt
+DARKEST_PAPER = 0.1  # colour below which dividing by the paper would only blow up noise
+
+
+@dataclass(frozen=True)
+class Ink:
+    """What is drawn in a picture."""
+
+    amount: Floats  # [H, W] from 0 (background) to 1 (full ink); 0 outside of what is drawn
+    dark_on_light: bool
+
+
+def find_ink(picture: Picture) -> Ink:
+    """Separate ink and background; raises UnusableImage where there is no ink."""
+    difference, paper = _without_background(picture.colours)
+    amount, dark = _along_ink(difference)
+    if dark:  # ink swallows a share of the light, so that it is fainter in the shade
+        amount *= np.median(paper) / np.maximum(paper, DARKEST_PAPER)
+    noise = TO_SIGMA * float(np.median(np.abs(amount)))
+    above = amount[amount > NOISE_SIGMAS * noise]
+    if len(above) < max(1, FEWEST * amount.size):  # nothing stands out: blank, or all of it is a pattern or noise
+        above = amount[amount > 0]
+    level = _level(above)
+    if level < LEAST_CONTRAST:
+        raise UnusableImage(
+            f"{picture.path}: blank: nothing in it differs by {LEAST_CONTRAST:.0%} of the range from black to white "
+            "from its background; give a picture with more contrast"
+        )
+    scaled = (amount / level).clip(0, 1)
+    floor = min(max(FAINTEST, NOISE_SIGMAS * noise / level), 0.5)
+    return Ink(_pieces(scaled, floor).astype(np.float32), dark)
+
+
+def _level(above: Floats) -> float:
+    """Return what counts as full ink: the median of the pixels with at least half of the amount-weighted mean."""
+    if len(above) == 0:
+        return 0.0
+    mean = float((above**2).sum() / above.sum())
+    return float(np.median(above[above >= 0.5 * mean]))
+
+
+def _without_background(colours: Floats) -> tuple[Floats, Floats]:
+    """Return what is left of [H, W, 3] colours without a smooth background, and the background's brightness [H, W].
+
+    The background is a surface of second degree in each channel that goes through most of the pixels: the least sum
+    of absolute residuals, by iteratively reweighted least squares (Schlossmacher 1973). What is drawn, being less
+    than half, does not pull it.
+    """
+    height, width = colours.shape[:2]
+    rows = np.unique(np.linspace(0, height - 1, SAMPLES).round().astype(int))
+    columns = np.unique(np.linspace(0, width - 1, SAMPLES).round().astype(int))
+    design = _surface(rows / height, columns / width).reshape(-1, 6)
+    grey = bool((colours[..., :1] == colours).all())
+    channels = 1 if grey else 3
+    sampled = colours[np.ix_(rows, columns)].reshape(-1, 3).astype(np.float64)
+    fitted = [_least_absolute(design, sampled[:, channel]) for channel in range(channels)]
+    everywhere = _surface(np.arange(height) / height, np.arange(width) / width).astype(np.float32)
+    background = np.stack([everywhere @ weights.astype(np.float32) for weights in fitted], axis=2)
+    return colours[..., :channels] - background, background.mean(axis=2)
+
+
+def _surface(y: npt.NDArray[np.float64], x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the terms of a surface of second degree over a grid, [len(y), len(x), 6]."""
+    down, across = np.meshgrid(2 * y - 1, 2 * x - 1, indexing="ij")
+    return np.stack([np.ones_like(down), down, across, down * down, down * across, across * across], axis=2)
+
+
+def _least_absolute(design: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    weights = np.zeros(design.shape[1])
+    weights[0] = np.median(values)
+    for _ in range(ROUNDS):
+        trust = 1 / np.maximum(np.abs(values - design @ weights), SMALLEST_RESIDUAL)
+        scaled = design * trust[:, None]
+        weights = np.linalg.lstsq(scaled.T @ design, scaled.T @ values, rcond=None)[0]
+    return weights
+
+
+def _along_ink(difference: Floats) -> tuple[Floats, bool]:
+    """Return how far each pixel [H, W] is from the background towards the ink, and whether ink is the darker."""
+    if difference.shape[2] == 1:
+        along = difference[..., 0]
+        direction = np.ones(1, np.float32)
+    else:
+        flat = difference.reshape(-1, 3)
+        strength = (flat**2).sum(axis=1)
+        # The axis along which pixels that differ much differ: each counts with the square of how much it does.
+        direction = np.linalg.eigh((flat * strength[:, None]).T.astype(np.float64) @ flat)[1][:, -1].astype(np.float32)
+        along = difference @ direction
+    if float((along.astype(np.float64) ** 3).sum()) < 0:  # ink is the smaller part, and so the further one
+        along, direction = -along, -direction
+    return along, float(direction.sum()) < 0
+
+
+def _pieces(amount: Floats, floor: float) -> Floats:
+    """Return the amount of what hangs together (above `floor`, also by corners), without specks."""
+    labels, count = ndimage.label(amount > floor, structure=np.ones((3, 3)))
+    if count <= 1:
+        return np.where(labels > 0, amount, 0)
+    masses = np.bincount(labels.reshape(-1), amount.reshape(-1).astype(np.float64))
+    masses[0] = 0
+    return np.where((masses >= SPECK * masses.max())[labels], amount, 0)

@@ -1,0 +1,109 @@
+"""From ink to MNIST's conventions, as MNIST was made of NIST's black and white images.
+
+LeCun, Bottou, Bengio, Haffner 1998, "Gradient-based learning applied to document recognition", section III.A: the
+image is scaled to fit a box of 20x20 pixels with its aspect kept, grey levels come from the antialiasing of that
+scaling, and it is shifted so that its centre of mass is in the middle of 28x28.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from bench.core.errors import UnusableImage
+from bench.show.predict.ink import find_ink
+from bench.show.predict.reading import Floats, Picture, read
+
+SIDE = 28  # pixels
+EDGE = 0.4  # of full ink: what is fainter does not widen the box; of 0.15 to 0.5, it brings enlarged digits back best
+BOX = 20  # pixels, the longer side of what is drawn
+CENTRE = 14.0  # place, counted from 0, of the pixel that has the centre of mass: see tests/test_predict_mnist.py
+SMALLEST = 5  # pixels: what is smaller on its longer side has no shape to be told by
+SHOWN = 240  # pixels, the longer side of the copy that figures show
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A picture as a network sees it."""
+
+    path: str
+    size: tuple[int, int]  # width and height of the picture, pixels
+    pixels: Floats  # [28, 28], bytes / 255, ink is bright
+    dark_on_light: bool  # how it was drawn
+    shown: Floats  # [h, w, 3], the picture made small for figures
+
+
+def normalise(path: str | Path) -> Normalised:
+    """Bring a PNG or JPEG to MNIST's conventions.
+
+    Raises:
+        UnusableImage: it cannot be read, is too large, is blank, or holds less than SMALLEST pixels of ink.
+    """
+    return from_picture(read(Path(path)))
+
+
+def from_picture(picture: Picture) -> Normalised:
+    """Bring a decoded picture to MNIST's conventions; raises UnusableImage, see `normalise`."""
+    ink = find_ink(picture)
+    height, width = (int(np.ptp(np.flatnonzero((ink.amount >= EDGE).any(axis=1 - axis)))) + 1 for axis in (0, 1))
+    if max(height, width) < SMALLEST:
+        raise UnusableImage(
+            f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
+            "give a larger picture of it"
+        )
+    return Normalised(
+        picture.path, picture.size, centred(fit_box(ink.amount)), ink.dark_on_light, _small(picture.colours)
+    )
+
+
+def fit_box(amount: Floats) -> Floats:
+    """Return ink [H, W] scaled so that the longer side of its box is BOX pixels, with a border of one pixel.
+
+    Each pixel is the mean of the area that it covers. The border holds what is fainter than EDGE, as the blurred rim
+    of a photographed stroke is.
+    """
+    y, x = (np.flatnonzero((amount >= EDGE).any(axis=1 - axis)) for axis in (0, 1))
+    sides = [int(np.ptp(places)) + 1 for places in (y, x)]
+    kept = [max(1, round(side * BOX / max(sides))) for side in sides]
+    down, across = (
+        _areas(int(places[0]), side, pixels, reach)
+        for places, side, pixels, reach in zip((y, x), sides, kept, amount.shape, strict=True)
+    )
+    return np.asarray(down @ amount @ across.T, np.float32)
+
+
+def _areas(first: int, side: int, pixels: int, reach: int) -> Floats:
+    """Return how much of each of `reach` pixels goes into each of `pixels` that share `side` from `first` on.
+
+    Rows sum to 1, [pixels + 2, reach]: one more at each end, which sums to less where the picture ends before.
+    """
+    step = side / pixels
+    edges = first + step * np.arange(-1, pixels + 2)
+    place = np.arange(reach)
+    overlap = np.minimum(edges[1:, None], place + 1) - np.maximum(edges[:-1, None], place)
+    return np.asarray(overlap.clip(0) / step, np.float32)
+
+
+def centred(ink: Floats) -> Floats:
+    """Place ink [h, w] from `fit_box` so that its centre of mass is in pixel (14, 14).
+
+    Where that would cut off what is inside of its border, it is moved by so much less.
+    """
+    page = np.zeros((SIDE + 2, SIDE + 2), np.float32)  # the border may be cut off
+    corner = []
+    for axis in (0, 1):
+        mass = ink.sum(axis=1 - axis, dtype=np.float64)
+        middle = float((mass * np.arange(len(mass))).sum() / mass.sum())
+        corner.append(min(max(round(CENTRE - middle) + 1, 0), SIDE + 2 - len(mass)))
+    y, x = corner
+    page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
+    return np.asarray((page[1:-1, 1:-1].clip(0, 1) * 255).round() / np.float32(255), np.float32)
+
+
+def _small(colours: Floats) -> Floats:
+    image = Image.fromarray((colours.clip(0, 1) * 255).round().astype(np.uint8))
+    image.thumbnail((SHOWN, SHOWN))
+    return np.asarray(image, np.float32) / 255

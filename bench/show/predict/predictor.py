@@ -1,0 +1,156 @@
+"""A trained approach that answers pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.measure.measuring import categorical, draws_of
+from bench.measure.metrics.arrays import FloatArray
+from bench.measure.metrics.classification import entropies
+from bench.measure.metrics.draws import QUANTILES, reduce_draws
+from bench.show.predict import fits, rules
+from bench.show.predict.normalise import Normalised, normalise
+
+MAX_DRAWS = 10_000
+BLOCK_IMAGES = 100  # predicted at once
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one approach says of one picture."""
+
+    approach: str
+    recipe: str
+    profile: str
+    seed: int  # run seed of the fit
+    n_draws: int  # 1 for a deterministic network
+    digit: int | None  # None: "I don't know"
+    best_guess: int  # the digit that it would have said
+    probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
+    predictive_entropy: float  # nats
+    mutual_information: float  # nats
+    rule: str
+    rule_words: str  # when the rule answers
+    threshold: float
+    refused_by: str  # why it does not answer, '' if it does
+    refusing_rules: tuple[str, ...]  # of all rules that have a threshold here, those that refuse
+    draws: FloatArray = dataclasses.field(repr=False, compare=False)  # [S, 10], probabilities of each draw
+
+    @property
+    def label(self) -> str:
+        """Return the approach, with the recipe if it is not the published one."""
+        return self.approach if self.recipe == "published" else f"{self.approach} {self.recipe}"
+
+    @property
+    def says(self) -> str:
+        """Return the digit, or "I don't know"."""
+        return "I don't know" if self.digit is None else str(self.digit)
+
+    def __str__(self) -> str:
+        """Return the answer in one line."""
+        why = f"; rule {self.rule}: {self.refused_by}; it would have said {self.best_guess}" if self.refused_by else ""
+        return (
+            f"{self.label}: {self.says} (probability {self.probabilities[self.best_guess]:.3f}, entropy "
+            f"{self.predictive_entropy:.3f} nats, mutual information {self.mutual_information:.3f} nats{why})"
+        )
+
+
+class Predictor:
+    """A trained approach of a results folder, ready to answer pictures."""
+
+    def __init__(
+        self,
+        results: str | Path,
+        approach: str,
+        recipe: str = "published",
+        *,
+        profile: str = "full",
+        seed: int | None = None,
+        n_draws: int = 100,
+        rule: str = rules.DEFAULT,
+    ) -> None:
+        """Load a posterior.
+
+        Args:
+            results: folder with records and fits.
+            approach: its name, see `python -m bench list`.
+            recipe: which recipe it was trained by.
+            profile: how long it was trained.
+            seed: run seed; None for the lowest that is there.
+            n_draws: draws of the posterior that answer.
+            rule: when it says "I don't know", see `bench.show.predict.rules`.
+
+        Raises:
+            ConfigError: unknown name, no such posterior, or no threshold for the rule.
+            StoreError: the posterior cannot be trusted.
+            MissingFramework: what the approach needs is not installed.
+        """
+        store = Store(Path(results))
+        self._load(store, fits.choose(store, (approach,), (recipe,), profile, seed)[0], n_draws, rule)
+
+    @classmethod
+    def of(cls, store: Store, fit: fits.Fitted, n_draws: int = 100, rule: str = rules.DEFAULT) -> Predictor:
+        """Return the predictor of a fit; raises as the constructor."""
+        made = cls.__new__(cls)
+        made._load(store, fit, n_draws, rule)
+        return made
+
+    def _load(self, store: Store, fit: fits.Fitted, n_draws: int, rule: str) -> None:
+        if not 1 <= n_draws <= MAX_DRAWS:
+            raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
+        self.fit = fit
+        self.rule, self._rules = rules.rule_among_all(rule, store.scores(fit.record))
+        self._posterior = fits.load(store, fit)
+        self._draws = draws_of(self._posterior, n_draws)
+
+    def __call__(self, image: str | Path) -> Answer:
+        """Answer a PNG or JPEG; raises UnusableImage."""
+        return self.answers([normalise(image)])[0]
+
+    def answers(self, images: Sequence[Normalised]) -> list[Answer]:
+        """Answer pictures; each as if it were alone."""
+        found: list[Answer] = []
+        for start in range(0, len(images), BLOCK_IMAGES):
+            found += self._block(images[start : start + BLOCK_IMAGES])
+        return found
+
+    def _block(self, images: Sequence[Normalised]) -> list[Answer]:
+        x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
+        rows = torch.zeros(len(images), dtype=torch.int64)  # every picture meets the noise of row 0
+        with torch.no_grad():
+            log_probs = categorical(self._posterior, x, self._draws, rows)
+        summary = reduce_draws(log_probs, QUANTILES)
+        nats = entropies(summary)
+        each = log_probs.double().exp().cpu().numpy()
+        answers = []
+        for row in range(len(images)):
+            verdict = self.rule.judge(summary, row)
+            answers.append(
+                Answer(
+                    approach=self.fit.approach,
+                    recipe=self.fit.recipe,
+                    profile=self.fit.profile,
+                    seed=self.fit.seed,
+                    n_draws=len(self._draws),
+                    digit=None if verdict.refused else verdict.digit,
+                    best_guess=verdict.digit,
+                    probabilities=tuple(summary.mean_probs[row].tolist()),
+                    predictive_entropy=float(nats["predictive_entropy"][row]),
+                    mutual_information=float(nats["mutual_information"][row]),
+                    rule=self.rule.name,
+                    rule_words=self.rule.words,
+                    threshold=self.rule.threshold,
+                    refused_by=verdict.refused,
+                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
+                    draws=each[:, row],
+                )
+            )
+        return answers

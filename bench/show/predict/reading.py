@@ -1,0 +1,110 @@
+"""From a PNG or JPEG file to colours in [0, 1]: every mode, transparency, orientation; bounded in pixels."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from bench.core.errors import UnusableImage
+
+Floats = npt.NDArray[np.float32]
+
+MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transparency, 200 MB
+WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, which no digit suffers from
+FORMATS = ("PNG", "JPEG")
+DEEP = 65535.0  # largest value of a sample of 16 bits
+SEEN_THROUGH = 0.5  # opacity below which a pixel is not part of what is drawn
+FLAT = 0.25  # range of the brightness of what is drawn, below which the shape is in the transparency alone
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded picture, upright."""
+
+    path: str
+    size: tuple[int, int]  # width and height in pixels, as stored but upright
+    colours: Floats  # [H, W, 3], sRGB values in [0, 1], nothing transparent; at most 2 * WORK_SIDE a side
+
+
+def read(path: Path) -> Picture:
+    """Read a picture.
+
+    Raises:
+        UnusableImage: the file is missing, no PNG or JPEG, damaged, or has more than MAX_PIXELS pixels.
+    """
+    if not path.is_file():
+        raise UnusableImage(f"{path}: {'is no file' if path.exists() else 'there is no such file'}; give a PNG or JPEG")
+    try:
+        # Metadata that a decoder finds odd are no reason to bother anyone; a bomb is refused by its size below.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _decode(path)
+    except UnusableImage:
+        raise
+    except MemoryError as error:
+        raise UnusableImage(f"{path}: too large for this machine's memory; make it smaller") from error
+    except Exception as error:  # a damaged file can raise anything in a decoder
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if "cannot identify image file" in reason:
+            reason = "it is neither PNG nor JPEG, or its beginning is damaged"
+        raise UnusableImage(f"{path}: cannot be read: {reason}; give a PNG or JPEG") from error
+
+
+def _decode(path: Path) -> Picture:
+    try:
+        image = Image.open(path, formats=FORMATS)
+    except Image.DecompressionBombError:
+        raise _too_many(path, "far more") from None
+    with image:
+        pixels = image.width * image.height
+        if pixels > MAX_PIXELS:
+            raise _too_many(path, f"{image.width} x {image.height}")
+        stored = image.size
+        image.draft(None, (WORK_SIDE, WORK_SIDE))  # a JPEG can be decoded at a half, a quarter, an eighth
+        image.load()
+        turned = ImageOps.exif_transpose(image)
+    swapped = (turned.width > turned.height) != (stored[0] > stored[1]) and turned.width != turned.height
+    colours, opacity = _samples(turned)
+    return Picture(str(path), stored[::-1] if swapped else stored, _opaque(colours, opacity))
+
+
+def _too_many(path: Path, given: str) -> UnusableImage:
+    return UnusableImage(f"{path}: has {given} pixels; allowed are {MAX_PIXELS // 1_000_000} million: make it smaller")
+
+
+def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
+    """Return colours [H, W, 3], multiplied by the opacity, and the opacity [H, W] where some of it is transparent."""
+    factor = max(1, max(image.size) // WORK_SIDE)
+    if image.mode.startswith("I"):  # grey of 16 bits
+        grey = np.asarray(image.convert("F").reduce(factor), np.float32) / DEEP
+        return np.repeat(grey.clip(0, 1)[..., None], 3, axis=2), None
+    # One colour that stands for nothing (grey, RGB) is that of the page: what is nearly it belongs to the ink's edge.
+    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or (image.mode == "P" and "transparency" in image.info):
+        # RGBa is multiplied by the opacity, so that the colours of what cannot be seen do not bleed into averages.
+        samples = np.asarray(image.convert("RGBA").convert("RGBa").reduce(factor), np.float32) / 255
+        opacity = samples[..., 3]
+        return samples[..., :3], None if opacity.min() >= 1 else opacity
+    return np.asarray(image.convert("RGB").reduce(factor), np.float32) / 255, None
+
+
+def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
+    """Put what is behind transparent pixels: paper of the colour that most of the picture has, or that contrasts.
+
+    A drawing in one colour on nothing is told by its transparency alone, so that it stands on whatever contrasts with
+    it; a drawing on a page that only leaves parts out stands on that page.
+    """
+    if opacity is None:
+        return colours
+    drawn = colours[opacity > SEEN_THROUGH] / opacity[opacity > SEEN_THROUGH][:, None]
+    if len(drawn) == 0:
+        return np.ones_like(colours)  # nothing to be seen
+    brightness = drawn.mean(axis=1)
+    if np.ptp(np.percentile(brightness, (5, 95))) < FLAT:
+        return np.repeat(1 - opacity[..., None], 3, axis=2)
+    page = np.median(drawn, axis=0).astype(np.float32)
+    return np.asarray(colours + (1 - opacity[..., None]) * page)

@@ -1,0 +1,95 @@
+"""When to say "I don't know": the rules by name, each with its threshold in words.
+
+The two rules of quantiles have the thresholds of their document. The two of entropies have none of their own: theirs
+is what REFUSED_DIGITS of the test digits exceed, by the record of the very fit that answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.measure.metrics.classification import entropies
+from bench.measure.metrics.draws import DrawSummary
+from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule
+
+REFUSED_DIGITS = 0.05  # share of the test digits that a rule of entropies refuses
+QUANTILE_RULES: Mapping[str, RefusalRule] = {"median": MEDIAN_RULE, "strict": STRICT_RULE}
+SCORES = {
+    "entropy": ("predictive_entropy", "predictive entropy"),
+    "mutual-information": ("mutual_information", "mutual information"),
+}
+RULES = (*QUANTILE_RULES, *SCORES)
+DEFAULT = "median"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says of one picture."""
+
+    digit: int  # what it answers, or would
+    refused: str  # why it does not answer, '' if it does
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule with its threshold."""
+
+    name: str
+    words: str  # when it answers
+    threshold: float
+    judge: Callable[[DrawSummary, int], Verdict]  # of one row of a summary
+
+
+def rule_among_all(name: str, scores: Mapping[str, Any]) -> tuple[Rule, list[Rule]]:
+    """Return a rule by name, and all rules that have a threshold.
+
+    Args:
+        name: one of RULES.
+        scores: the per-row scores of the fit's test digits, as records keep them; may be empty.
+
+    Raises:
+        ConfigError: unknown name, or there are no scores to take the threshold from.
+    """
+    if name not in RULES:
+        raise unknown_name("rule", name, RULES)
+    found = {known: _quantile_rule(known, quantiles) for known, quantiles in QUANTILE_RULES.items()}
+    if "mnist/predictive_entropy" in scores:
+        predictive = scores["mnist/predictive_entropy"].astype(np.float64)
+        expected = scores["mnist/expected_entropy"].astype(np.float64)
+        for known, values in (("entropy", predictive), ("mutual-information", predictive - expected)):
+            found[known] = _score_rule(known, float(np.quantile(values.clip(0), 1 - REFUSED_DIGITS)))
+    if name not in found:
+        raise ConfigError(
+            f"rule '{name}' takes its threshold from the per-row scores beside the record of protocol common, which "
+            "are not there; measure it (`python -m bench run`), or take --rule median"
+        )
+    return found[name], list(found.values())
+
+
+def _quantile_rule(name: str, quantiles: RefusalRule) -> Rule:
+    what = "median" if quantiles.quantile == 0.5 else f"{quantiles.quantile:.0%} quantile"
+
+    def judge(summary: DrawSummary, row: int) -> Verdict:
+        found = summary.quantile(quantiles.quantile)[row]
+        highest = f"no digit's {what} over the draws is above {quantiles.threshold}: the highest is {found.max():.3f}"
+        return Verdict(int(found.argmax()), "" if found.max() > quantiles.threshold else highest)
+
+    words = f"answers if the {what} over the draws of a digit's probability is above {quantiles.threshold}"
+    return Rule(name, words, quantiles.threshold, judge)
+
+
+def _score_rule(name: str, threshold: float) -> Rule:
+    measure, title = SCORES[name]
+
+    def judge(summary: DrawSummary, row: int) -> Verdict:
+        value = float(entropies(summary)[measure][row])
+        refused = f"{title} {value:.3f} nats is above {threshold:.3f}"
+        return Verdict(int(summary.log_mean_probs[row].argmax()), refused if value > threshold else "")
+
+    words = f"answers if the {title} is at most what {1 - REFUSED_DIGITS:.0%} of the test digits have"
+    return Rule(name, words, threshold, judge)

@@ -1,0 +1,117 @@
+"""The main table: reported accuracy against the three cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
+from bench.judge.claims import (
+    Claim,
+    Gap,
+    Record,
+    Sample,
+    in_claim_unit,
+    measure,
+    measured_key,
+    metrics_of,
+    print_interval,
+)
+from bench.judge.results import Results
+from bench.show.tables.cells import Cell, Entry, Missing, Number, Table, difference, make_table, of_claim
+
+ABSENT = Gap("-", "there is no such number: no document reports it, or the recipe has no such cell")
+COMMON_ONLY = Gap("common only", "changed recipes are measured by the common protocol unless asked for otherwise")
+
+
+def headline(claims: Iterable[Claim], approach: str, name: str, dataset: str) -> Claim | None:
+    """Return the number that a document reports at its end: not of training rows, final or of the last epoch."""
+    found = [
+        claim
+        for claim in claims
+        if (claim.approach, claim.metric, claim.dataset) == (approach, name, dataset)
+        and not claim.split.startswith("train")
+    ]
+    # max keeps the first of equals: a document's output comes before its prose and before other runs of it.
+    return max(found, key=_time, default=None)
+
+
+def _time(claim: Claim) -> float:
+    return float("inf") if claim.stage == "final" else int(claim.stage.partition(":")[2])
+
+
+def reported(claim: Claim | None) -> Number | Missing:
+    """Make the cell of a reported number: at most four decimals, never more than were printed."""
+    if claim is None:
+        return Missing(ABSENT)
+    return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
+
+
+def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
+    """Return a claim's number at the end of training: as shown, and as comparable to the claim.
+
+    A shortened profile has an end too: it is shown, but not set against the document's.
+    """
+    compared = measure(claim, records)
+    if compared.n or compared.gap is None or compared.gap.code != "fewer epochs":
+        return compared, compared
+    shown = metrics_of(records, measured_key(claim)[1])
+    return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared
+
+
+def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
+    """Approaches and variants x the three cells, beside the reported accuracy."""
+    rows = [row for approach in results.classifiers() for row in _rows(results, claims, approach)]
+    columns = ["approach", "document", "measured on", "reported", "published x published", "difference"]
+    columns += ["published x common", "corrected x common"]
+    caption = (
+        "Fraction of images classified right. Published x published: the document's training, measured as the "
+        "document did, on the rows named; published x common: the same fit on the official test set, mean of the "
+        "probabilities of 100 draws (a deterministic network has one); corrected x common: trained with the "
+        "corrections of the recipe. Difference: published x published minus reported. "
+        f"{results.describe()}"
+    )
+    title = "Accuracy against the reported numbers"
+    notes = [*truncations(claim for claim in claims if claim.metric == "accuracy"), *results.origin()]
+    return make_table("accuracy", title, caption, columns, rows, notes, results.describe())
+
+
+def truncations(claims: Iterable[Claim]) -> list[str]:
+    """Return notes on the reported values that the document cut off instead of rounding."""
+    return [
+        f"{claim.source} truncates: {claim.printed} stands for {claim.printed} to below "
+        f"{format(print_interval(claim).high, f'.{_decimals(claim)}f')}."
+        for claim in claims
+        if claim.precision_kind == "truncated"
+    ]
+
+
+def _decimals(claim: Claim) -> int:
+    return len(claim.printed.partition(".")[2])
+
+
+def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list[Any]]:
+    claim = headline(claims, approach, "accuracy", "mnist")
+    document = results.manifests[approach].document if approach in results.manifests else ""
+    start = [document or "none", claim.split if claim else "test10k"]
+
+    def common(recipe: str) -> Cell:
+        return Cell(metrics_of(results.cell(approach, recipe, "common"), "mnist/accuracy"))
+
+    corrected = common("corrected") if results.has_corrected(approach) else Missing(ABSENT)
+    published = _published(claim, results.cell(approach, "published", "published"))
+    rows = [[approach, *start, reported(claim), *published, common("published"), corrected]]
+    for variant in results.variants(approach):
+        label = f"{approach} + {variant.removeprefix('published+')}"
+        own = results.cell(approach, variant, "published")
+        shown = Cell(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
+        rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
+    return rows
+
+
+def _published(claim: Claim | None, records: Sequence[Record]) -> list[Entry]:
+    if claim is None:
+        return [Missing(ABSENT), Missing(ABSENT)]
+    shown, compared = at_end(claim, records)
+    return [Cell(shown, FRACTION), difference(compared, claim.value, FRACTION_DIFFERENCE)]

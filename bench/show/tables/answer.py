@@ -1,0 +1,77 @@
+"""The table that answers a ladder's question: from the baseline to the reported number, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bench.core.text import Digits
+from bench.judge.claims import Claim
+from bench.judge.ladder.answer import Answer, Finding, conclusions, find
+from bench.judge.ladder.effects import Numbers
+from bench.judge.ladder.rungs import Ladder, Step
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.cells import Cell, Missing, Table, make_table
+
+THREE = Digits(decimals=3)
+ADDED = Digits(decimals=3, signed=True)
+
+
+def answer_tables(ladders: Iterable[Ladder], numbers: Numbers, claims: Iterable[Claim]) -> dict[str, Table]:
+    """Return by approach the tables of the ladders that have a question; raises ConfigError for an unknown claim."""
+    known = list(claims)
+    return {
+        one.approach: answer_table(one.approach, find(one.question, numbers, known), numbers.results)
+        for one in ladders
+        if one.question is not None
+    }
+
+
+def answer_table(approach: str, answer: Answer, results: Results) -> Table:
+    """One row for each step of an approach's question, and one for each other estimator."""
+    unit = answer.claim.unit
+    columns = ["step", "fit"]
+    for walk in answer.walks:
+        columns += [f"{walk.estimator.name}, {unit}", f"added, by {walk.estimator.name}"]
+    rows = [_step_row(answer, place) for place in range(len(answer.question.steps))]
+    rows += [_estimator_row(answer, finding) for finding in answer.by_estimator]
+    caption = (
+        f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
+        f"{_printed(answer.question.steps[-1], answer.claim)}. Each step makes the change that it names to the line "
+        "before, which may be of several settings; in another order the steps could share the way otherwise. Added: "
+        "mean difference of the same seeds with its 95 % t interval (number of seeds). Common protocol. "
+        f"{results.describe()}"
+    )
+    title = f"Where a reported number of {approach} comes from"
+    notes = [*conclusions(answer), *results.origin()]
+    return make_table(f"answer_{approach}", title, caption, columns, rows, notes)
+
+
+def _printed(step: Step, claim: Claim) -> str:
+    return f"{step.approach} {step.recipe}: reported {claim.printed} {claim.unit}"
+
+
+def _step_row(answer: Answer, place: int) -> list[Any]:
+    step = answer.question.steps[place]
+    row: list[Any] = [step.name, f"{step.approach} {step.recipe}"]
+    for walk in answer.walks:
+        row += [Cell(walk.levels[place], THREE), _added(walk.findings[place - 1]) if place else Missing(ABSENT)]
+    return row
+
+
+def _estimator_row(answer: Answer, finding: Finding) -> list[Any]:
+    step = answer.question.steps[-1]
+    others = [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
+    return [finding.name, f"{step.approach} {step.recipe}", Missing(ABSENT), _added(finding), *others]
+
+
+def _added(finding: Finding) -> Missing | str:
+    paired = finding.added.paired
+    if paired is None:
+        return Missing(finding.added.gaps[0])
+    text = ADDED.text(paired.mean)
+    if paired.interval is not None:
+        low, high = map(ADDED.text, paired.interval)
+        text += f" [{low}, {high}] ({paired.n})"
+    return text

@@ -1,0 +1,52 @@
+"""The determinism table, from the records that `python -m bench determinism --write` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bench.core.text import Digits
+from bench.judge.claims import Gap, Record
+from bench.judge.results import origin
+from bench.show.tables.cells import Missing, Number, Table, make_table
+
+TITLES = {
+    "again": "the same process",
+    "process": "a new process",
+    "block-1": "blocks of 1 row",
+    "block-10000": "blocks of 10,000",
+    "threads-2": "2 threads",
+    "cuda": "GPU",
+}
+TWO = Digits(significant=2)
+CAPTION = (
+    "The same seed once more, against a fit on one thread of the processor that predicts 256 rows in blocks of 64: "
+    "'exact' where all bits are the same, else the largest difference, of weights as they are stored, of predictions "
+    "in probability (toys: in the mean), over 4 draws. Published recipe, profile smoke (one epoch of two steps): a "
+    "whole training lets differences grow."
+)
+NOTHING_TO_COMPARE = Gap("-", "no weights, the weights of one fit, or predictions that follow from equal weights")
+
+
+def determinism_table(records: Sequence[Record], order: Iterable[str]) -> Table:
+    """Two rows for each approach, its weights and its predictions; `order` names the approaches."""
+    place = {name: index for index, name in enumerate(order)}
+    chosen = sorted(records, key=lambda record: (place.get(record["approach"], len(place)), record["approach"]))
+    rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
+    columns = ("approach", "of", *TITLES.values())
+    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin(chosen))
+
+
+def _row(record: Record, what: str) -> list[Any]:
+    if record["outcome"] != "done":
+        gap = Missing(Gap(record["outcome"], record["reason"]))
+        return [record["approach"], what, *[gap] * len(TITLES)]
+    return [record["approach"], what, *(_cell(record["conditions"][name], what) for name in TITLES)]
+
+
+def _cell(found: Record, what: str) -> Any:
+    if "missing" in found:
+        return Missing(Gap("n/a", found["missing"]))
+    if found[what] is None:
+        return Missing(NOTHING_TO_COMPARE)
+    return "exact" if found[what]["exact"] else Number(found[what]["largest"], TWO)

@@ -1,0 +1,76 @@
+"""Tables on disk: one Markdown and one CSV file each, and the generated blocks of the README."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.show.tables.cells import Table
+from bench.show.tables.render import markdown_body, render
+
+MAIN_TABLES = ("accuracy",)
+_BLOCK = re.compile(r"<!-- table:(?P<name>\S+) -->(?P<body>.*?)<!-- /table -->", re.DOTALL)
+_OPEN = "<!-- table:"
+_CLOSE = "<!-- /table -->"
+
+
+def write_tables(tables: Mapping[str, Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
+    """Write NAME.FORM of every table and form of `render`, each file whole or not at all; raises StoreError."""
+    written = []
+    for table in tables.values():
+        for form in forms:
+            path = folder / f"{table.name}.{form}"
+            _write(path, render(table, form))
+            written.append(path)
+    return written
+
+
+def readme_block(tables: Mapping[str, Table], names: tuple[str, ...] = MAIN_TABLES) -> str:
+    """Return Markdown of the main tables between the markers that `update_readme` looks for."""
+    return "\n".join(_block(tables[name]) for name in names)
+
+
+def update_readme(path: Path, tables: Mapping[str, Table], check: bool = False) -> bool:
+    """Put today's tables between the markers of a README.
+
+    Args:
+        path: a file with `<!-- table:NAME -->` ... `<!-- /table -->`, any number of them.
+        tables: the tables by name.
+        check: change nothing.
+
+    Returns:
+        Whether the file's tables differ (or differed) from the given ones.
+
+    Raises:
+        ConfigError: the file cannot be read, has no markers, an unclosed one, or names an unknown table.
+        StoreError: the file cannot be written.
+    """
+    try:
+        old = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    blocks = list(_BLOCK.finditer(old))
+    if not blocks:
+        raise ConfigError(f"{path} has no block {_OPEN}NAME --> ... {_CLOSE}; put one where a table shall stand")
+    if not len(blocks) == old.count(_OPEN) == old.count(_CLOSE):
+        raise ConfigError(f"{path} has a table block without its other end; close each {_OPEN}NAME --> with {_CLOSE}")
+    for block in blocks:
+        if block["name"] not in tables:
+            raise unknown_name(f"table in {path}", block["name"], tables)
+    new = _BLOCK.sub(lambda block: _block(tables[block["name"]]), old)
+    if new != old and not check:
+        _write(path, new)
+    return new != old
+
+
+def _block(table: Table) -> str:
+    return f"{_OPEN}{table.name} -->\n\n{markdown_body(table)}\n{_CLOSE}"
+
+
+def _write(path: Path, content: str) -> None:
+    # The store imports torch, which reading and building tables do without.
+    from bench.core.store import write_atomically
+
+    write_atomically(path, content.encode())

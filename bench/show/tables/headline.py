@@ -1,0 +1,106 @@
+"""The numbers that everybody quotes, and what our seeds say of each: the README's first table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.core.errors import ConfigError
+from bench.core.text import FRACTION, SIX, Digits
+from bench.judge.claims import PUBLISHED, Sample
+from bench.judge.results import Results
+from bench.judge.stats.prediction import half_width, leaves_unit_interval
+from bench.judge.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, UNRESOLVABLE, WITHIN, Verdict
+from bench.show.tables.accuracy import truncations
+from bench.show.tables.cells import Table, make_table
+from bench.show.tables.verdicts import counts_text, kinds_text
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HEADLINE = PUBLISHED.parent / "headline.toml"
+MEANINGS = {
+    WITHIN: "even one more run of ours would land within the margin, the difference that would matter",
+    CONSISTENT: "it looks like one of our runs, and these are precise enough for that to mean something",
+    NOT_REPRODUCED: "neither chance nor the margin explains the difference",
+    UNRESOLVABLE: "no number of seeds would decide; mostly because our seeds alone differ by more than the margin. "
+    "This says nothing against the report",
+    INCONCLUSIVE: "more seeds could decide; the difference is shown all the same",
+}
+LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen digits
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A claim and what it answers."""
+
+    claim: str  # id
+    asks: str
+
+
+def load_quoted(path: Path = HEADLINE) -> list[Quoted]:
+    """Read the numbers that are quoted, in the order of the file; raises ConfigError that names the file."""
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8"))["number"]
+        return [Quoted(**row) for row in rows]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is no list of quoted numbers ({error}); each [[number]] has a claim and what it asks"
+        ) from error
+
+
+def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
+    """One line for each quoted number whose claim is among the verdicts."""
+    by_claim = {verdict.claim.id: verdict for verdict in verdicts}
+    found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
+    lines = [_line(quoted, verdict) for quoted, verdict in found]
+    brief = f"{len(verdicts)} reported numbers, {len(lines)} of them quoted here: {counts_text(verdicts)}."
+    caption = (
+        "Measured: mean of our seeds, each a training and a measuring as published; in brackets the 95 % prediction "
+        "interval for one more run, which is what a single reported run is; n: seeds. All "
+        f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
+    )
+    columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
+    title = "Do the numbers that everybody quotes hold?"
+    caption = f"{caption} {results.describe(spread=False)}"
+    notes = [*_meanings([verdict for _, verdict in found]), *results.origin()]
+    return make_table("headline", title, caption, columns, lines, notes, brief)
+
+
+def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return what the outcomes that stand in the table mean, and what is to be known of its numbers."""
+    shown = {verdict.outcome for verdict in verdicts}
+    notes = [f"{outcome}: {MEANINGS[outcome]}." for outcome in OUTCOMES if outcome in shown & set(MEANINGS)]
+    notes += truncations(verdict.claim for verdict in verdicts)
+    if any(
+        verdict.claim.unit == "fraction"
+        and mean is not None
+        and width is not None
+        and leaves_unit_interval(mean, width)
+        for verdict in verdicts
+        for mean, width in ((verdict.sample.mean, _width(verdict.sample)),)
+    ):
+        notes.append("An interval that ends at 0 or 1 is cut there: the t rule is rough so near an end.")
+    return notes
+
+
+def _width(sample: Sample) -> float | None:
+    return None if sample.sd is None else half_width(sample.sd, sample.n)
+
+
+def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
+    claim, sample = verdict.claim, verdict.sample
+    digits = FRACTION if claim.unit == "fraction" else SIX if claim.precision_kind == "count" else Digits(significant=4)
+    measured = "-" if sample.mean is None else digits.text(sample.mean)
+    width = _width(sample)
+    if sample.mean is not None and width is not None:
+        low, high = sample.mean - width, sample.mean + width
+        if claim.unit == "fraction":  # no share lies outside, whatever the t distribution says
+            low, high = max(0.0, low), min(1.0, high)
+        measured += f" [{digits.text(low)}, {digits.text(high)}]"
+    reported = claim.printed if len(claim.printed) <= LONGEST_PRINT else digits.text(claim.value)
+    return [quoted.asks, claim.source, reported, measured, str(sample.n), verdict.outcome]

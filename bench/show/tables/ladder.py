@@ -1,0 +1,149 @@
+"""A ladder as a table, as CSV and for machines: what each change is worth, with its interval over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.core.text import FRACTION
+from bench.judge.claims import Sample
+from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
+from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.cells import Cell, Entry, Missing, Table, make_table
+
+Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
+TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}
+TITLES["refusal"] = "refused"
+KINDS = (
+    "Alone: one correction of the published recipe. Cumulative: one after the other, up to the corrected recipe. "
+    "Control: another network or recipe. Variant: a change that corrects nothing. Measuring: two numbers of one fit."
+)
+
+
+def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str], answer: str = "") -> Table:
+    """Rungs x data sets; `data_sets` besides mnist, `answer` in the caption."""
+    rows: list[list[Any]] = [_level(ladder, numbers, "published", data_set) for data_set in (MNIST, *data_sets)]
+    for rung, effects in found:
+        for data_set in (MNIST, *data_sets):
+            mine = {quantity: effects[place, quantity] for place, quantity in effects if place == data_set}
+            if mine:
+                entries = [_entry(mine.get(name), name) for name in STORED]
+                rows.append([rung.name, rung.kind, data_set, _n(mine), *entries])
+    if numbers.results.has_corrected(ladder.approach):
+        rows += [_level(ladder, numbers, "corrected", data_set) for data_set in (MNIST, *data_sets)]
+    columns = ["rung", "kind", "data set", "n", *TITLES.values()]
+    caption = (
+        f"{answer}{' ' if answer else ''}First and last lines: mean over seeds, common protocol. Rungs: after minus "
+        "before, mean of the differences of the same seeds with its 95 % t interval, n seeds. "
+        f"{KINDS} Accuracy (of measuring the refusal rule: of the accepted images), ECE, AUROC by entropy and share "
+        "refused by the median rule are fractions; NLL and entropy nats an image. The t rule is rough for fractions "
+        f"near 0 or 1: ~ marks intervals that would reach beyond. {_conditions(numbers.results)}"
+    )
+    notes = [*(f"*: {reason}" for reason in _failures(found)), *_explained(found), *numbers.results.origin()]
+    name = f"ladder_{ladder.approach}"
+    return make_table(name, f"Ladder of {ladder.approach}", caption, columns, rows, notes)
+
+
+def _conditions(results: Results) -> str:
+    if results.conditions is None:
+        return "No records."
+    return "Profile {}, {}, {}.".format(*results.conditions)
+
+
+def _explained(found: Found) -> list[str]:
+    return [f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found]
+
+
+def _failures(found: Found) -> list[str]:
+    """Return why seeds are missing from numbers that are shown."""
+    partial = [effect for _, effects in found for effect in effects.values() if effect.paired]
+    return list(dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect)))
+
+
+def _title(rung: Rung) -> str:
+    if rung.kind == MEASURING:
+        return rung.title
+    before, after = next(iter(rung.numbers.values()))
+    return f"{rung.title}; {before.fit_text()} -> {after.fit_text()}"
+
+
+def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str) -> list[Any]:
+    start = ladder.start(recipe)
+    entries: list[Entry] = []
+    most = 0
+    for name in STORED:
+        if (data_set, name) not in start:
+            entries.append(Missing(ABSENT))
+            continue
+        values, gaps = numbers.by_seed(start[data_set, name])
+        most = max(most, len(values))
+        entries.append(Cell(Sample(tuple(values.values()), gaps[0] if gaps else None), FRACTION))
+    return [f"= {recipe}", "level", data_set, str(most or "-"), *entries]
+
+
+def _n(effects: Mapping[str, Effect]) -> str:
+    counts = sorted({effect.paired.n for effect in effects.values() if effect.paired})
+    return "-".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "-"
+
+
+def _entry(effect: Effect | None, quantity: str) -> Missing | str:
+    if effect is None:
+        return Missing(ABSENT)
+    if effect.paired is None:
+        return Missing(effect.gaps[0])
+    return effect_text(effect, quantity)
+
+
+def as_lines(ladder: Ladder, found: Found) -> list[dict[str, Any]]:
+    """Return one line for each rung, data set and quantity, for machines."""
+    return [
+        {
+            "approach": ladder.approach,
+            "rung": rung.name,
+            "kind": rung.kind,
+            "title": rung.title,
+            "data set": data_set,
+            "quantity": quantity,
+            **_ends(rung, data_set, quantity),
+            **_numbers(effect),
+        }
+        for rung, effects in found
+        for (data_set, quantity), effect in effects.items()
+    ]
+
+
+def _ends(rung: Rung, data_set: str, quantity: str) -> dict[str, str]:
+    before, after = rung.numbers[data_set, quantity]
+    return {
+        "from": f"{before.fit_text()} {before.source} {before.key}",
+        "to": f"{after.fit_text()} {after.source} {after.key}",
+    }
+
+
+def _numbers(effect: Effect) -> dict[str, Any]:
+    paired = effect.paired
+    interval = paired.interval if paired else None
+    return {
+        "n": paired.n if paired else 0,
+        "seeds": " ".join(map(str, paired.seeds)) if paired else "",
+        "before": sum(paired.before) / paired.n if paired else None,
+        "after": sum(paired.after) / paired.n if paired else None,
+        "difference": paired.mean if paired else None,
+        "low": interval[0] if interval else None,
+        "high": interval[1] if interval else None,
+        "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
+    }
+
+
+def comma_separated(ladder: Ladder, found: Found) -> str:
+    """Return the lines of `as_lines` as CSV, with unrounded numbers."""
+    lines = as_lines(ladder, found)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(lines[0]) if lines else ["approach"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()

@@ -1,0 +1,93 @@
+"""Tables as LaTeX: fragments to be input, with the rules of booktabs; long ones break over pages (longtable)."""
+
+from __future__ import annotations
+
+import re
+
+from bench.show.tables.cells import Cell, Missing, Number, Table, cell_text, gap_labels
+
+LONGEST_FLOAT = 40  # rows of a table that stays on one page
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",  # the straight quote is not in every font encoding
+    "`": "'",
+    "[": "{[}",  # at the start of a row it would be taken for the option of the line break before it
+    "]": "{]}",
+}
+
+
+def latex(table: Table) -> str:
+    """Return a table as a fragment that needs the packages booktabs and longtable and defines label `tab:NAME`."""
+    labels = gap_labels(table.frame)
+    rows = [[_shown(cell, cell_text(cell, labels)) for cell in row] for row in table.frame.itertuples(index=False)]
+    header = [escape(str(column)) for column in table.frame.columns]
+    numeric = [any(isinstance(cell, Cell | Number | Missing) for cell in table.frame[column]) for column in table.frame]
+    columns = "".join("r" if is_number else "l" for is_number in numeric)
+    caption = rf"\caption{{{escape(table.title)}. {escape(table.caption)}}}\label{{tab:{_label(table.name)}}}"
+    body = "\n".join(_row(row) for row in rows)
+    lines = _long if len(rows) > LONGEST_FLOAT else _float
+    notes = "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
+    return f"% \\usepackage{{booktabs,longtable}}\n{notes}{lines(columns, caption, _row(header), body)}\n"
+
+
+def escape(raw: str) -> str:
+    """Return text that LaTeX prints as it is, on one line."""
+    return "".join(_SPECIAL.get(character, character) for character in " ".join(raw.split()))
+
+
+def _label(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9:.-]", "-", name)
+
+
+def _shown(cell: object, text: str) -> str:
+    """Return a cell's text; in numbers a minus is as long as a plus, and a spread has its sign."""
+    shown = escape(text)
+    if isinstance(cell, Cell | Number):
+        shown = re.sub(r"^-(?=\d)", "$-$", shown).replace(" +- ", r" $\pm$ ")
+    return shown
+
+
+def _row(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _float(columns: str, caption: str, header: str, body: str) -> str:
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering\small",
+            caption,
+            rf"\begin{{tabular}}{{{columns}}}",
+            rf"\toprule{_break(header)}\midrule{_break(body)}\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _long(columns: str, caption: str, header: str, body: str) -> str:
+    return "\n".join(
+        [
+            rf"{{\small\begin{{longtable}}{{{columns}}}",
+            rf"{caption} \\",
+            rf"\toprule{_break(header)}\midrule\endfirsthead",
+            rf"\toprule{_break(header)}\midrule\endhead",
+            rf"\bottomrule\endfoot{_break(body)}\end{{longtable}}}}",
+        ]
+    )
+
+
+def _break(text: str) -> str:
+    return f"\n{text}\n" if text else "\n"

@@ -1,0 +1,103 @@
+"""The pruning table: what is left of a network when its least certain weights are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
+from bench.judge.claims import Claim, Gap, Record, gather, measured_key
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT, at_end, reported
+from bench.show.tables.cells import Cell, Entry, Linked, Missing, Table, difference, make_table
+
+MEAN = "mean"
+MEASURED = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "noise_refusal_rate": "noise refused",
+    "pruned_of_used": "removed of used",
+    "kept": "kept weights",
+    "bytes": "bytes",
+}
+NOT_REPORTED: list[Entry] = [Missing(ABSENT)] * 3
+NO_PRUNING = Gap("n/a", "the record has no pruning curve")
+
+
+def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
+    """Levels x networks of every approach, rabanser2017's numbers beside the published recipe."""
+    rows: list[list[Any]] = []
+    for approach in results.classifiers():
+        for recipe in results.recipes(approach):
+            rows += _rows(results, claims, approach, recipe)
+    accuracy, *others = MEASURED.values()
+    columns = ["approach", "recipe", "score", "network", "removed", accuracy]
+    columns += ["reported", "published x published", "difference", *others, "kept by layer"]
+    caption = (
+        "Weights removed in order of the score, lowest first, their noise with them: |mu|/sigma, or |w| for a "
+        "network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL in nats "
+        "an image; noise refused: fraction of uniform noise images refused by the median rule; removed of used: "
+        "the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official test "
+        f"set. {results.describe()}"
+    )
+    return make_table("pruning", "Pruning", caption, columns, rows, results.origin())
+
+
+def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Any]]:
+    records = results.cell(approach, recipe, "common")
+    curves = [record["arrays"]["pruning"] for record in records if "pruning" in record.get("arrays", {})]
+    if not curves:
+        why = Cell(gather(records, _no_curve))
+        return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
+    score = " / ".join(sorted({curve["score"] for curve in curves}))
+    levels = {(row["network"] != MEAN, row["network"], row["fraction"]) for curve in curves for row in curve["rows"]}
+    rows = []
+    for draws, network, fraction in sorted(levels):
+        accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
+        beside = NOT_REPORTED if draws else _beside(results, claims, approach, recipe, fraction)
+        layers = _layers(records, network, fraction)
+        rows.append([approach, recipe, score, network, f"{fraction:g}", accuracy, *beside, *others, layers])
+    return rows
+
+
+def _cell(records: Sequence[Record], network: str, fraction: float, name: str) -> Entry:
+    if name == "noise_refusal_rate" and network == MEAN:
+        return Missing(ABSENT)  # one network has no draws whose median could refuse
+
+    def read(record: Record) -> float | Gap:
+        row = _find(record, network, fraction)
+        if row is None:
+            return _no_curve(record)
+        value = row.get(name)
+        return Gap("n/a", f"the pruning curve has no '{name}'") if value is None else float(value)
+
+    return Cell(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
+
+
+def _no_curve(record: Record) -> float | Gap:
+    reason = record["missing"].get("pruning")
+    return Gap("n/a", reason) if reason else NO_PRUNING
+
+
+def _find(record: Record, network: str, fraction: float) -> Mapping[str, Any] | None:
+    rows = record.get("arrays", {}).get("pruning", {}).get("rows", [])
+    return next((row for row in rows if (row["network"], row["fraction"]) == (network, fraction)), None)
+
+
+def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | str:
+    """Return the kept share of each layer, mean over seeds."""
+    found = [row["layers"] for record in records if (row := _find(record, network, fraction)) and row.get("layers")]
+    if not found:
+        return ABSENT.code
+    names = list(found[0])
+    text = ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
+    return Linked(text, tuple(str(record.get("key", "")) for record in records))
+
+
+def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:
+    ending = f"/pruned_accuracy@{fraction:g}"
+    own = [claim for claim in claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
+    if recipe != "published" or not own:
+        return NOT_REPORTED
+    shown, compared = at_end(own[0], results.cell(approach, recipe, "published"))
+    return [reported(own[0]), Cell(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]

@@ -1,0 +1,93 @@
+"""Every reported number beside the measured one: the list of all claims, and the training curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
+from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, measured_key
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.cells import Cell, Linked, Missing, Number, Table, difference, make_table, of_claim
+
+
+def _printed(claim: Claim) -> Linked:
+    return Linked(claim.printed, (of_claim(claim.id),))
+
+
+def _measured(row: ClaimRow, inline: bool = False) -> Cell:
+    return Cell(row.sample, FRACTION if row.claim.unit == "fraction" else SIX, inline=inline)
+
+
+def _difference(row: ClaimRow) -> Number | Missing:
+    digits = FRACTION_DIFFERENCE if row.claim.unit == "fraction" else THREE_DIFFERENCE
+    return difference(row.sample, row.claim.value, digits)
+
+
+def claims_table(results: Results, rows: Sequence[ClaimRow]) -> Table:
+    """All claims: reported, measured or why not."""
+    columns = ["claim", "unit", "reported", "printed", "measured", "difference", "print interval"]
+    lines = [
+        [
+            Linked(row.claim.id, (of_claim(row.claim.id),)),
+            row.claim.unit or "1",
+            _printed(row.claim),
+            row.claim.precision_kind,
+            _measured(row, inline=True),
+            _difference(row) if row.sample.n else "-",
+            row.relative or "-",
+        ]
+        for row in rows
+    ]
+    measured = [row for row in rows if row.sample.n]
+    inside = sum(row.relative == "inside" for row in measured)
+    brief = f"{len(measured)} of {len(rows)} reported numbers are measured; {inside} print as the document has them."
+    caption = (
+        f"{brief} Published recipe and published protocol, at the claim's epoch and on its rows; entropies are stored "
+        "in nats and shown in the claim's unit. Print interval: rounded, half a unit of the last digit to both sides; "
+        "truncated, up to below the next unit; count and exact, that number; range, the range. A single run lies "
+        f"outside nearly always: the distance to the edge is no verdict. {results.describe()}"
+    )
+    partial = {f"*: {row.claim.approach}, {row.sample.gap.reason}" for row in measured if row.sample.gap}
+    notes = [*sorted(partial), *results.origin()]
+    return make_table("claims", "Every reported number", caption, columns, lines, notes, brief)
+
+
+GROUPS = ("loss", "training accuracy", "test accuracy")
+
+
+def curves_table(results: Results, rows: Sequence[ClaimRow]) -> Table:
+    """Per-epoch numbers: loss and accuracies of each document's training log."""
+    lines: dict[tuple[int, str, int], dict[str, ClaimRow]] = {}
+    for row in rows:
+        if row.claim.stage == "final" or measured_key(row.claim)[0] == CLOSED_FORM:
+            continue
+        order = [*results.approaches, row.claim.approach].index(row.claim.approach)
+        when = int(row.claim.stage.partition(":")[2])
+        lines.setdefault((order, row.claim.source, when), {})[_group(row.claim)] = row
+    columns = ["approach", "run", "at", "loss is"]
+    columns += [f"{group}: {part}" for group in GROUPS for part in ("reported", "measured", "difference")]
+    caption = (
+        "The documents' training logs, line by line; training accuracies and losses as the document keeps them "
+        f"(running, dropout on, its own units). Published x published. {results.describe()}"
+    )
+    table = [_line(found) for _, found in sorted(lines.items(), key=lambda item: item[0])]
+    return make_table("curves", "Training curves against the reported ones", caption, columns, table, results.origin())
+
+
+def _group(claim: Claim) -> str:
+    if "loss" in claim.metric:
+        return "loss"
+    return "training accuracy" if claim.split.startswith("train") else "test accuracy"
+
+
+def _line(found: dict[str, ClaimRow]) -> list[Any]:
+    claim = next(iter(found.values())).claim
+    loss = found.get("loss")
+    line: list[Any] = [claim.approach, claim.source, claim.stage.replace(":", " ")]
+    line.append(f"{loss.claim.metric}, {loss.claim.unit}" if loss else ABSENT.code)
+    for group in GROUPS:
+        row = found.get(group)
+        line += [_printed(row.claim), _measured(row), _difference(row)] if row else [Missing(ABSENT)] * 3
+    return line

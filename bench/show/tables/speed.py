@@ -1,0 +1,90 @@
+"""The speed table: size, training and prediction times, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bench.core.text import THREE, WHOLE
+from bench.judge.claims import Gap, Record, Sample, gather
+from bench.judge.results import Results
+from bench.show.tables.cells import Cell, Table, make_table
+
+TIMINGS = {
+    "fit_s": "training, s",
+    "epoch_s_median": "s an epoch",
+    "train_images_per_s": "training images/s",
+    "predict_draw_images_per_s": "draws x images/s",
+    "latency_s": "one image, ms",
+}
+NOT_TAKEN = {
+    "model": "the approach shows no weights to count",
+    "timings": "not taken: it does not apply to the task or protocol",
+}
+MILLISECONDS = 1000.0
+
+
+def speed_table(results: Results) -> Table:
+    """One row for each approach and recipe, toys included."""
+    rows = [_row(results, approach, recipe) for approach in results.approaches for recipe in results.recipes(approach)]
+    columns = ["approach", "recipe", "parameters", "weights", *TIMINGS.values()]
+    columns += ["peak memory, MiB", "device", "threads"]
+    caption = (
+        "Parameters: trained numbers; weights: scalar weights of one network. Training without measuring, s an "
+        "epoch: median over epochs. Draws x images/s: 100 draws of the test set; one image: latency of 100 draws, "
+        "milliseconds, median of repeats; a deterministic network has one draw. Peak memory of the whole process, "
+        f"frameworks included. '!' marks times that do not count. {results.describe()}"
+    )
+    return make_table("speed", "Speed and memory", caption, columns, rows, results.origin())
+
+
+def _row(results: Results, approach: str, recipe: str) -> list[Any]:
+    common, published = (results.cell(approach, recipe, protocol) for protocol in ("common", "published"))
+    finished = any(record["outcome"] == "done" for record in common)
+    records = common if finished or not published else published  # both share the fit; common also times prediction
+    return [
+        approach,
+        recipe,
+        *(Cell(_number(records, "model", name), WHOLE) for name in ("n_parameters", "n_weights")),
+        *(_time(records, name) for name in TIMINGS),
+        Cell(_number(_alone(records), "timings", "peak_memory_mib"), WHOLE),
+        _distinct(record["device"] for record in records),
+        _distinct(record.get("provenance", {}).get("threads") for record in records),
+    ]
+
+
+def _alone(records: Sequence[Record]) -> list[Record]:
+    """Return the records of seeds that trained by themselves, or all where none did."""
+    return [record for record in records if "batched" not in record["timings"]] or list(records)
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    return " / ".join(sorted({str(value) for value in values if value is not None})) or "-"
+
+
+def _number(records: Sequence[Record], group: str, name: str) -> Sample:
+    def read(record: Record) -> float | Gap:
+        value = record.get(group, {}).get(name)
+        return Gap("n/a", NOT_TAKEN[group]) if value is None else float(value)
+
+    return gather(records, read)
+
+
+def _time(records: Sequence[Record], name: str) -> Cell:
+    """Return a time of the seeds whose timings count; of all, marked, where none do."""
+    invalid = [record for record in records if record["outcome"] == "done" and not record["timings"].get("valid")]
+    counted = _number([record for record in records if record not in invalid], "timings", name)
+    if not invalid:
+        return Cell(_scaled(counted, name), THREE)
+    why = invalid[0]["timings"].get("reason") or "the record does not say why"
+    if counted.n:
+        mark = Gap("*", f"times of {len(invalid)} of {len(records)} seeds do not count: {why}")
+        return Cell(_scaled(counted, name), THREE, mark)
+    return Cell(_scaled(_number(records, "timings", name), name), THREE, Gap("!", f"times do not count: {why}"))
+
+
+def _scaled(sample: Sample, name: str) -> Sample:
+    if name != "latency_s":
+        return sample
+    return replace(sample, values=tuple(value * MILLISECONDS for value in sample.values))

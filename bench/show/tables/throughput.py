@@ -1,0 +1,143 @@
+"""The throughput table: our code beside the documents', from the files that `python -m bench throughput` writes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bench.core.text import THREE, Digits
+from bench.judge.claims import Gap, Record
+from bench.judge.results import origin
+from bench.show.tables.cells import Missing, Number, Table, make_table
+from bench.show.tables.throughput_sources import is_of_older_code
+from bench.show.tables.throughput_targets import CONDITIONS, load_targets
+
+COLUMNS = (
+    "approach",
+    "what",
+    "device",
+    "precision",
+    "unit",
+    "ours",
+    "ours, range",
+    "document",
+    "document, range",
+    "ratio",
+    "ratio, range",
+    "target",
+    "rounds",
+    "of the product rate",
+    "ratio, products alone",
+    "overhead",
+    "a block, ours",
+    "a block, document",
+)
+SHARE = Digits(decimals=2)
+MILLISECONDS = 1000.0
+TARGET = Digits(significant=2)
+NO_OVERHEAD = Gap("-", "taken of training steps only")
+OLDER = "~"
+CAPTION = (
+    "Blocks of our code and of the document's own code in turn, in one process: medians and ranges (smallest to "
+    "largest) over the rounds. Ratio: how many times as fast ours is, median and range of the rounds' own ratios; "
+    "target: the ratio that was aimed at. "
+    "Training: milliseconds a step; ours is the real fit with its batches, the document's batches lie ready. "
+    "Prediction: draws x images a second, ours through the harness, the document's in its own loop and batches; a "
+    "block says how many. Of the product rate: the operations of our matrix products a second, counted from the layer "
+    "sizes, over those of one large {size} product in the same precision and rounds; ratio, products alone: what the "
+    "ratio would be if ours did nothing but these operations at that rate. Overhead: time of the same step on a "
+    "network of a few units, where Python and the framework are all that is left, over the step's time. '!' marks "
+    "times that do not count."
+)
+
+
+def throughput_table(records: Sequence[Record], order: Iterable[str]) -> Table:
+    """One row for each thing measured; `order` names the approaches.
+
+    Raises:
+        ConfigError: the file of the targets cannot be read.
+    """
+    place = {name: index for index, name in enumerate(order)}
+    chosen = sorted(
+        records,
+        key=lambda record: (
+            place.get(record["approach"], len(place)),
+            record["what"] != "train",
+            record["device"],
+            record["precision"],
+            record["draws"],
+        ),
+    )
+    targets = load_targets()
+    lines = [line for record in chosen for line in _lines(record, targets)]
+    sizes = sorted({f"({row['product_size']} x {row['product_size']})" for record in chosen for row in record["rows"]})
+    caption = CAPTION.format(size=" or ".join(sizes) or "square")
+    notes = [*_notes(chosen, lines), *origin(chosen)]
+    return make_table("throughput", "Our code's speed beside the documents'", caption, COLUMNS, lines, notes)
+
+
+def _notes(records: Sequence[Record], lines: Sequence[Sequence[Any]]) -> list[str]:
+    """Return what the marks mean and which targets are missed."""
+    reasons = {record["timings"]["reason"] for record in records if record["outcome"] == "done"} - {""}
+    notes = [f"!: {reason}" for reason in sorted(reasons)]
+    if any(line[1].endswith(OLDER) for line in lines):
+        notes.append(f"{OLDER}: made by older code; python -m bench throughput APPROACH measures again")
+    ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
+    missed = [
+        f"{line[0]}, {line[1]} ({THREE.text(line[ratio].value)} of {TARGET.text(line[target].value)})"
+        for line in lines
+        if line[target] and line[ratio].value < line[target].value
+    ]
+    return [*notes, *([f"Below the target: {'; '.join(missed)}."] if missed else [])]
+
+
+def _lines(record: Record, targets: Mapping[tuple[str, str], float]) -> list[list[Any]]:
+    where = [record["device"], record["precision"]]
+    if record["outcome"] != "done":
+        gap = Missing(Gap(record["outcome"], record["reason"]), _sources(record))
+        what = "training step" if record["what"] == "train" else "prediction"
+        return [[record["approach"], what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
+    marks = ("" if record["timings"]["valid"] else " !") + (f" {OLDER}" if is_of_older_code(record) else "")
+    target = targets.get((record["approach"], record["what"])) if tuple(where) == CONDITIONS else None
+    return [_line(record, row, marks, target) for row in record["rows"]]
+
+
+def _line(record: Record, row: Mapping[str, Any], marks: str, target: float | None) -> list[Any]:
+    is_training, here = record["what"] == "train", _sources(record)
+    ours, document, product = (_rates(row[side]) for side in ("ours", "document", "product"))
+    ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]
+    most = statistics.median(product) / row["flops_per_unit"]  # steps, or draws x images, a second
+    overhead: Number | Missing = Missing(NO_OVERHEAD)
+    if is_training:
+        overhead = Number(row["overhead_s"] * statistics.median(ours), SHARE, here)
+    shown = [[MILLISECONDS / rate for rate in rates] if is_training else rates for rates in (ours, document)]
+    return [
+        record["approach"],
+        row["title"] + marks,
+        record["device"],
+        record["precision"],
+        "ms" if is_training else "1/s",
+        *_median_and_range(shown[0], here),
+        *_median_and_range(shown[1], here),
+        *_median_and_range(ratios, here),
+        "" if target is None else Number(target, TARGET),
+        str(len(ratios)),
+        Number(statistics.median(ours) / most, SHARE, here),
+        Number(most / statistics.median(document), THREE, here),
+        overhead,
+        row["measured"]["ours"],
+        row["measured"]["document"],
+    ]
+
+
+def _rates(side: Mapping[str, Any]) -> list[float]:
+    return [side["work"] / seconds for seconds in side["seconds"]]
+
+
+def _sources(record: Record) -> tuple[str, ...]:
+    return (str(record.get("sha256", "")),)  # a record of speeds has no key
+
+
+def _median_and_range(values: Sequence[float], sources: tuple[str, ...]) -> tuple[Number, str]:
+    return Number(statistics.median(values), THREE, sources), f"{THREE.text(min(values))} - {THREE.text(max(values))}"

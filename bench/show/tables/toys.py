@@ -1,0 +1,43 @@
+"""The table of the six-point regressions: fit at the points, width of the band, and the prediction far away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.core.text import THREE, THREE_DIFFERENCE
+from bench.judge.claims import Claim, metrics_of
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT, at_end, headline, reported
+from bench.show.tables.cells import Cell, Entry, Missing, Table, difference, make_table
+
+MEASURED = {
+    "toy/rmse": "RMSE at the points",
+    "toy/nll": "NLL at the points",
+    "toy/band_width_near": "band, -5 to 5",
+    "toy/band_width_far": "band, -100 to 100",
+}
+
+
+def toys_table(results: Results, claims: Sequence[Claim]) -> Table:
+    """One row for each toy and recipe."""
+    rows = []
+    for approach in results.toys():
+        for recipe in results.recipes(approach):
+            records = results.cell(approach, recipe, "common")
+            cells = [Cell(metrics_of(records, key), THREE) for key in MEASURED]
+            rows.append([approach, recipe, *cells, *_far(results, claims, approach, recipe)])
+    columns = ["approach", "recipe", *MEASURED.values(), "reported at x = 100", "published x published", "difference"]
+    caption = (
+        "Regression through the six points of feldman2018, target units; NLL in nats a point. Band: mean width "
+        "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise. "
+        f"{results.describe()}"
+    )
+    return make_table("toys", "Six-point regression", caption, columns, rows, results.origin())
+
+
+def _far(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[Entry]:
+    claim = headline(claims, approach, "prediction", "toy") if recipe == "published" else None
+    if claim is None:
+        return [Missing(ABSENT)] * 3
+    shown, compared = at_end(claim, results.cell(approach, recipe, "published"))
+    return [reported(claim), Cell(shown, THREE), difference(compared, claim.value, THREE_DIFFERENCE)]

@@ -1,0 +1,132 @@
+"""Tables of the common protocol: out-of-distribution entropy and detection, refusal, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bench.judge.claims import NATS_PER_BIT, Claim, Record, metrics_of
+from bench.judge.results import Results
+from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
+from bench.show.tables.cells import Cell, Entry, Missing, Table, make_table
+
+OOD_SETS = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
+SCORES = ("predictive_entropy", "mutual_information", "max_probability")
+COMMON = "Common protocol: 100 draws (one of a deterministic network), mean of probabilities, official test set."
+
+
+def _cells(results: Results) -> Iterator[tuple[str, str, list[Record]]]:
+    for approach in results.classifiers():
+        for recipe in results.recipes(approach):
+            yield approach, recipe, results.cell(approach, recipe, "common")
+
+
+def _cell(records: Sequence[Record], key: str) -> Cell:
+    return Cell(metrics_of(records, key))
+
+
+def _beside(results: Results, claims: Sequence[Claim], name: str, place: tuple[str, str, str]) -> list[Entry]:
+    """Return the reported number of (approach, recipe, data set) and what the published protocol measured."""
+    approach, recipe, dataset = place
+    claim = headline(claims, approach, name, dataset) if recipe == "published" else None
+    if claim is None:
+        return [Missing(ABSENT), Missing(ABSENT)]
+    return [reported(claim), Cell(at_end(claim, results.cell(approach, recipe, "published"))[0])]
+
+
+def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
+    """Entropies on and off the training distribution, and how well scores tell the two apart."""
+    rows: list[list[Any]] = []
+    for approach, recipe, records in _cells(results):
+        for dataset in ("mnist", *OOD_SETS):
+            inside = dataset == "mnist"
+            row: list[Any] = [approach, recipe, dataset]
+            row += [_cell(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
+            row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/geometric_entropy")]
+            row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/auroc_{score}") for score in SCORES]
+            rows.append(row + _beside(results, claims, "predictive_entropy", (approach, recipe, dataset)))
+    columns = ["approach", "recipe", "data set", "entropy", "mutual information", "geometric estimator"]
+    columns += [f"AUROC {score.replace('_', ' ')}" for score in SCORES]
+    columns += ["reported, bits", "published x published, bits"]
+    caption = (
+        "Means over images. Entropies and mutual information in nats (at most log 10 = 2.3026); the last two "
+        f"columns in bits, as feldman2018 reports them (1 bit = {NATS_PER_BIT:.4f} nats). Geometric estimator: "
+        "feldman2018's entropy of the exponentiated mean log-probabilities, not normalised. AUROC: area under the "
+        f"ROC curve for telling the data set from MNIST, 0.5 = chance. {COMMON} {results.describe()}"
+    )
+    return make_table("ood", "Out-of-distribution entropy and detection", caption, columns, rows, results.origin())
+
+
+def detection_table(results: Results) -> Table:
+    """Detection of every out-of-distribution set by every score."""
+    rows = [
+        [approach, recipe, dataset, score.replace("_", " ")]
+        + [_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr", "fpr95")]
+        for approach, recipe, records in _cells(results)
+        for dataset in OOD_SETS
+        for score in SCORES
+    ]
+    caption = (
+        "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC and AUPR: "
+        "areas under the ROC and the precision-recall curve, 1 is best; FPR95: fraction of MNIST images taken for "
+        f"foreign where 95 % of the foreign ones are found, 0 is best. {COMMON} {results.describe()}"
+    )
+    columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "FPR95"]
+    return make_table("detection", "Out-of-distribution detection by score", caption, columns, rows, results.origin())
+
+
+def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
+    """How often the two rules refuse, and how right the accepted images are."""
+    rows: list[list[Any]] = []
+    for approach, recipe, records in _cells(results):
+        for dataset in ("mnist", *OOD_SETS):
+            row: list[Any] = [approach, recipe, dataset]
+            for rule in ("", "_strict"):
+                row.append(_cell(records, f"{dataset}/refusal_rate{rule}"))
+                labelled = dataset == "mnist"
+                row.append(_cell(records, f"mnist/selective_accuracy{rule}") if labelled else Missing(ABSENT))
+            for name in ("refusal_rate", "selective_accuracy"):
+                row += _beside(results, claims, name, (approach, recipe, dataset))
+            rows.append(row)
+    columns = ["approach", "recipe", "data set", "refused", "accuracy of accepted"]
+    columns += ["refused, strict", "accuracy of accepted, strict"]
+    columns += ["reported refused", "published x published refused"]
+    columns += ["reported accuracy", "published x published accuracy"]
+    caption = (
+        "Fractions of images. Median rule of chopra2018: an image is accepted if the median over draws of some "
+        "class's probability is above 0.2; strict rule: if its 10th percentile is above 0.5. Images that are no "
+        f"digits have no right answer, so only the refusal counts there. {COMMON} {results.describe()}"
+    )
+    notes = [*truncations(claim for claim in claims if claim.metric == "selective_accuracy"), *results.origin()]
+    return make_table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
+
+
+CALIBRATION = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "brier": "Brier",
+    "ece": "ECE equal width",
+    "ece_equal_mass": "ECE equal mass",
+    "risk_coverage_area": "risk-coverage area",
+    "disagreement_rate": "draws disagree",
+    "draw_accuracy_mean": "accuracy of one draw",
+    "draw_accuracy_std": "its sd over draws",
+    "mean_network/accuracy": "mean network accuracy",
+    "mean_network/nll": "mean network NLL",
+}
+
+
+def calibration_table(results: Results) -> Table:
+    """How far the probabilities can be believed."""
+    rows = [
+        [approach, recipe, *(_cell(records, f"mnist/{name}") for name in CALIBRATION)]
+        for approach, recipe, records in _cells(results)
+    ]
+    caption = (
+        "MNIST test images. NLL: negative log-likelihood, nats an image; Brier: squared error summed over classes; "
+        "ECE: expected calibration error, 15 bins; risk-coverage area: mean error over all coverages, the most "
+        "certain images first; draws disagree: fraction of images on which 30 draws do not all give one class; "
+        f"mean network: posterior means, dropout off. {COMMON} {results.describe()}"
+    )
+    columns = ["approach", "recipe", *CALIBRATION.values()]
+    return make_table("calibration", "Calibration", caption, columns, rows, results.origin())

@@ -1,0 +1,102 @@
+"""Blocks of work timed in turn: ours, the document's, a matrix product, ours, ...
+
+All three see the same machine in the same minute, so that load, heat and clock rates divide out of their ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from bench.core.products import matrix_products
+from bench.core.timing import Stopwatch
+
+WARM_UP = 1  # rounds that are not counted
+PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows and columns of the factors: large enough for the full rate
+
+
+@dataclass
+class Side:
+    """The blocks of one side."""
+
+    work: float  # units of a block: steps, or draws x images
+    seconds: list[float] = field(default_factory=list)  # of each block
+
+    def rates(self) -> list[float]:
+        """Return the units a second of each block."""
+        return [self.work / seconds for seconds in self.seconds]
+
+
+@dataclass
+class Comparison:
+    """Rounds of blocks: round i is the i-th block of each side."""
+
+    ours: Side
+    document: Side
+    product: Side  # floating-point operations of matrix products in the precision of ours
+
+    def without_first(self, rounds: int) -> Comparison:
+        """Return the comparison without its first rounds."""
+        sides = (self.ours, self.document, self.product)
+        return Comparison(*(Side(side.work, side.seconds[rounds:]) for side in sides))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as a record holds them."""
+        sides = (("ours", self.ours), ("document", self.document), ("product", self.product))
+        return {name: {"work": side.work, "seconds": side.seconds} for name, side in sides}
+
+
+class MatrixProduct:
+    """The calibration: one large product of float32 matrices, multiplied in the precision that is set around it."""
+
+    def __init__(self, device: torch.device, threads: int | None = None, size: int | None = None) -> None:
+        """Make the factors; `threads` are those that the machine gives, whatever a framework leaves of them."""
+        self.threads = torch.get_num_threads() if threads is None else threads
+        self.size = PRODUCT_SIZE[device.type] if size is None else size
+        source = torch.Generator().manual_seed(0)
+        self._left, self._right = (torch.randn(self.size, self.size, generator=source).to(device) for _ in range(2))
+        self._out = torch.empty_like(self._left)
+
+    @property
+    def flops(self) -> float:
+        """Return the operations of one product."""
+        return 2.0 * self.size**3
+
+    def __call__(self) -> None:
+        """Multiply."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        torch.mm(self._left, self._right, out=self._out)
+        torch.set_num_threads(before)
+
+
+def time_block(watch: Stopwatch, call: Callable[[], object], times: int) -> float:
+    """Return the seconds of `times` calls."""
+    watch.start()
+    for _ in range(times):
+        call()
+    return watch.stop()
+
+
+def fitting(seconds: float, units: int, block_s: float, most: int | None = None) -> int:
+    """Return how many units take about `block_s` seconds if `units` take `seconds`: at least one, at most `most`."""
+    count = max(1, round(block_s * units / max(seconds, 1e-9)))
+    return count if most is None else min(count, most)
+
+
+@contextmanager
+def as_documented(device: torch.device) -> Iterator[None]:
+    """Run a document's code: products in float32 whatever is chosen for ours, tensors made on the device by default."""
+    with matrix_products("float32", device), nullcontext() if device.type == "cpu" else device:
+        yield
+
+
+def cycle(n_rows: int, size: int) -> Iterator[slice]:
+    """Return the slices of full batches of `n_rows` rows, over and over."""
+    while True:
+        for start in range(0, max(1, n_rows - size + 1), size):
+            yield slice(start, start + size)

@@ -1,0 +1,244 @@
+"""One approach's speed beside its document's, as records; in a process of its own, as fits run."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.core import environment
+from bench.core.errors import ConfigError, MissingFramework, Unsupported, unknown_name
+from bench.core.load import OtherLoad
+from bench.core.precision import check_precision
+from bench.core.products import BY_ROUNDING, matrix_products, products_by
+from bench.core.streams import stream_seed
+from bench.data.splits import load_split
+from bench.interface import Posterior, Split, Task
+from bench.measure.measuring import draws_of
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
+from bench.show import throughput_files as files
+from bench.show.tables.throughput_sources import source_files
+from benchmarks.throughput import yardsticks
+from benchmarks.throughput.blocks import Comparison, MatrixProduct
+from benchmarks.throughput.prediction import compare_prediction, images_for, modes
+from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
+from benchmarks.throughput.yardsticks import Yardstick
+
+WHATS = ("train", "predict")
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure of one approach, and how."""
+
+    approach: str
+    what: str = "train"  # or "predict"
+    device: str = "cpu"
+    precision: str = "float32"  # of ours; the document's code runs in float32
+    draws: int = 100  # of a prediction
+    rounds: int = 7  # blocks of each side
+    block_s: float = 1.0  # seconds of a block
+    images: int | None = None  # predict at most so many test images
+    threads: int | None = None
+    data_dir: str | None = None
+
+    def naming(self) -> dict[str, Any]:
+        """Return the fields that name the record."""
+        return {name: getattr(self, name) for name in files.NAMING}
+
+
+def requests(
+    approaches: Sequence[str],
+    whats: Sequence[str],
+    devices: Sequence[str],
+    precisions: Sequence[str],
+    draws: Sequence[int],
+    **how: Any,
+) -> list[Request]:
+    """Return the requests of every combination; raises ConfigError for what is unknown or below 1."""
+    for what in whats:
+        if what not in WHATS:
+            raise unknown_name("--what", what, WHATS)
+    for precision in precisions:
+        for device in devices:
+            check_precision(precision, device)
+    for name, value in [("draws", min(draws)), *((name, how.get(name)) for name in ("rounds", "images", "threads"))]:
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value} is below 1; give a count such as {getattr(Request, name) or 1}")
+    names = yardsticks.choose(approaches)
+    return [
+        Request(name, what, device, precision, n_draws, **how)
+        for name, what, device, precision in combinations(names, whats, devices, precisions)
+        for n_draws in ([1] if what == "train" else draws)  # a step draws once
+    ]
+
+
+def run(
+    asked: Sequence[Request], results: Path, tell: Callable[[str], object], isolate: bool = True
+) -> list[dict[str, Any]]:
+    """Measure one request after the other, each in a new process unless told otherwise; write and return records."""
+    found = []
+    for request in asked:
+        tell(f"{request.approach} {request.what}, {request.device}, {request.precision}")
+        record = _in_process(request) if isolate else measure(request)
+        files.write(results, record)
+        found.append(record)
+        if record["outcome"] != "done" or not record["timings"]["valid"]:
+            tell(f"  {record['reason'] or record['timings']['reason']}")
+    return found
+
+
+def _in_process(request: Request) -> dict[str, Any]:
+    # A process each: a framework leaves its threads, allocator and generators behind, and the next one would be timed
+    # among them.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(measure, request).result()
+        except BrokenProcessPool:
+            return _record(request, "failed", "its process ended without a word, perhaps for want of memory")
+
+
+def measure(request: Request) -> dict[str, Any]:
+    """Return the record of a request: its rows, or why there are none."""
+    if request.threads:
+        torch.set_num_threads(request.threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+    torch.set_flush_denormal(True)  # as a worker does
+    load_before, started, threads = environment.load_average(), environment.now(), torch.get_num_threads()
+    others = OtherLoad(threads)
+    try:
+        rows = _rows(request, threads)
+    except (MissingFramework, Unsupported) as error:
+        return _record(request, "skipped", str(error))
+    except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
+        return _record(request, "failed", f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0])
+    finally:
+        torch.set_flush_denormal(False)
+    load = others.reason()
+    record = _record(request, "done", "")
+    record["rows"] = rows
+    record["timings"] = {"valid": not load, "reason": load}
+    record["provenance"].update(
+        started=started,
+        threads=threads,
+        load_average=[load_before, environment.load_average()],
+        source_sha256=environment.source_hash(source_files(request.approach)),
+        accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
+    )
+    return record
+
+
+def _record(request: Request, outcome: str, reason: str) -> dict[str, Any]:
+    return {
+        "schema": files.SCHEMA,
+        **request.naming(),
+        "outcome": outcome,
+        "reason": reason,
+        "rounds": request.rounds,
+        "rows": [],
+        "timings": {"valid": not reason, "reason": reason},
+        "provenance": {
+            "started": environment.now(),
+            "measured": environment.now(),
+            **environment.describe(torch.get_num_threads()),
+        },
+    }
+
+
+def _rows(request: Request, threads: int) -> list[dict[str, Any]]:
+    entry = manifest(request.approach)
+    if entry.cpu_float32_only and (request.device, request.precision) != ("cpu", "float32"):
+        raise Unsupported(f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}")
+    subject = make_subject(request)
+    if products_by(request.precision, subject.device) == BY_ROUNDING:
+        raise Unsupported(f"{request.device} has no {request.precision} products of its own whose speed could be told")
+    with matrix_products(request.precision, subject.device):
+        return _compared(request, subject, threads)
+
+
+def _compared(request: Request, subject: Subject, threads: int) -> list[dict[str, Any]]:
+    with torch.random.fork_rng(devices=[subject.device] if subject.device.type == "cuda" else []):
+        torch.manual_seed(stream_seed(SEED, "yardstick"))
+        yardstick = yardsticks.load(request.approach)(subject.train, SEED)
+        product = MatrixProduct(subject.device, threads)
+        if request.what == "train":
+            return [training_row(request, subject, yardstick, product)]
+        return prediction_rows(request, subject, yardstick, product)
+
+
+def make_subject(request: Request) -> Subject:
+    """Return the published approach and the rows it trains on and predicts; raises MissingFramework, DataMissing."""
+    entry = manifest(request.approach)
+    recipe = resolve(entry, "published")
+    approach = build(entry, recipe, profile("full"))
+    data_dir = Path(request.data_dir) if request.data_dir else None
+    device = torch.device(request.device)
+    train = _to(load_split(recipe.split, SEED, data_dir), device)
+    task = Task("classification", n_outputs=10, n_train=len(train), n_inputs=train.x.shape[1])
+    test = _to(load_split("test10k", SEED, data_dir), device)
+    return Subject(approach, task, train, test, SEED, device)
+
+
+def _to(split: Split, device: torch.device) -> Split:
+    """Return the split with all but its rows' numbers on the device, as a worker holds it."""
+    return Split(split.name, split.x.to(device), split.y.to(device), split.rows)
+
+
+def training_row(request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct) -> dict[str, Any]:
+    """Return the row of the training steps."""
+    compared = compare_training(subject, yardstick, product, request.rounds, request.block_s)
+    flops = yardstick.training_flops(subject.batch_size)
+    return {
+        **_row("training step", compared, flops, product),
+        "measured": {"ours": f"{compared.ours.work:.0f} steps", "document": f"{compared.document.work:.0f} steps"},
+        "overhead_s": overhead_seconds(subject, yardstick),
+    }
+
+
+def prediction_rows(
+    request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct
+) -> list[dict[str, Any]]:
+    """Return a row for each way to predict."""
+    return [_prediction_row(request, subject, yardstick, product, posterior) for posterior in modes(short_fit(subject))]
+
+
+def _prediction_row(
+    request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct, posterior: Posterior
+) -> dict[str, Any]:
+    n_draws = len(draws_of(posterior, request.draws))
+    images = images_for(posterior, subject.test, n_draws, subject.task.n_outputs, request.images)
+    compared = compare_prediction(
+        subject, posterior, yardstick, product, images, request.draws, request.rounds, request.block_s
+    )
+    flops = yardstick.prediction_flops(len(images), n_draws, posterior.noise) / (n_draws * len(images))
+    title = f"prediction, noise {posterior.noise}"
+    title += ", with refusal" if yardstick.refuses else ""
+    n_document = min(len(images), yardstick.predict_rows)
+    return {
+        **_row(title, compared, flops, product),
+        "measured": {
+            "ours": _extent(compared.ours.work, n_draws, len(images)),
+            "document": _extent(compared.document.work, n_draws, n_document),
+        },
+        "document_batch": yardstick.predict_rows,
+    }
+
+
+def _extent(work: float, n_draws: int, n_images: int) -> str:
+    times = round(work / (n_draws * n_images))
+    return f"{n_draws} x {n_images} images" + (f", {times} times" if times > 1 else "")
+
+
+def _row(title: str, compared: Comparison, flops: float, product: MatrixProduct) -> dict[str, Any]:
+    return {"title": title, **compared.plain(), "flops_per_unit": flops, "product_size": product.size}

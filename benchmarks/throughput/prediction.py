@@ -1,0 +1,109 @@
+"""Prediction: ours of whole data sets beside the document's loop over its own small batches.
+
+Compared are draws x images a second. Ours is the time that `measuring.predict_split` spends in predict; where the
+document's loop ends with a rule that refuses, ours is the whole of `predict_split` with that rule. The document's rate
+does not depend on how many batches are timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.core.errors import Unsupported
+from bench.core.timing import Stopwatch
+from bench.interface import Posterior, Split
+from bench.measure.measuring import block_rows, draws_of, first_rows, predict_split
+from bench.measure.metrics.refusal import MEDIAN_RULE
+from benchmarks.throughput.blocks import (
+    WARM_UP,
+    Comparison,
+    MatrixProduct,
+    Side,
+    as_documented,
+    cycle,
+    fitting,
+    time_block,
+)
+from benchmarks.throughput.training import Subject
+from benchmarks.throughput.yardsticks import Yardstick
+
+
+def modes(posterior: Posterior) -> list[Posterior]:
+    """Return the posterior and, where it offers one, that with one noise vector for all rows (noise "shared")."""
+    per_row: Callable[[], Posterior | None] | None = getattr(posterior, "per_row", None)
+    if per_row is None:
+        return [posterior]
+    try:
+        fast = per_row()
+    except Unsupported:
+        return [posterior]
+    return [posterior] if fast is None or fast is posterior else [posterior, fast]
+
+
+def images_for(posterior: Posterior, test: Split, n_draws: int, n_classes: int, most: int | None) -> Split:
+    """Return the images to predict: all, or one block where every row has noise of its own, at most `most`.
+
+    With one network for all rows its drawing is shared by them, so that fewer rows would be slower than all; with a
+    noise vector for each row, every block costs the same.
+    """
+    limit = block_rows(posterior, n_draws, n_classes) if posterior.noise == "row" else len(test)
+    return first_rows(test, limit if most is None else min(limit, most))
+
+
+def compare_prediction(
+    subject: Subject,
+    posterior: Posterior,
+    yardstick: Yardstick,
+    product: MatrixProduct,
+    images: Split,
+    wanted_draws: int,
+    rounds: int,
+    block_s: float,
+) -> Comparison:
+    """Return rounds of blocks of about `block_s` seconds: ours at least all images, the document's at least a batch.
+
+    Args:
+        subject: the approach.
+        posterior: what predicts.
+        yardstick: the document's loop.
+        product: the calibration.
+        images: what is predicted.
+        wanted_draws: draws of each image.
+        rounds: blocks of each side.
+        block_s: seconds of a block.
+    """
+    draws = draws_of(posterior, wanted_draws)
+    watch = Stopwatch(subject.device, yardstick.settle)
+    batches = cycle(len(images), yardstick.predict_rows)
+    rows = min(len(images), yardstick.predict_rows)
+
+    def ours(times: int) -> float:
+        return sum(_predict(subject, posterior, images, draws, yardstick.refuses) for _ in range(times))
+
+    def document(times: int) -> float:
+        with as_documented(subject.device), yardstick.session():
+            return time_block(watch, lambda: yardstick.predict(images.x[next(batches)], len(draws)), times)
+
+    ours_times, document_times = fitting(ours(1), 1, block_s), fitting(document(1), 1, block_s)
+    found = Comparison(
+        Side(ours_times * len(images) * len(draws)),
+        Side(document_times * rows * len(draws)),
+        Side(product.flops),
+    )
+    warm_up = WARM_UP if ours_times > 1 else 0  # where one call fills a block, the first of each has warmed up
+    for _ in range(warm_up + rounds):
+        found.ours.seconds.append(ours(ours_times))
+        found.document.seconds.append(document(document_times))
+        found.product.seconds.append(time_block(watch, product, 1))
+    return found.without_first(warm_up)
+
+
+def _predict(subject: Subject, posterior: Posterior, images: Split, draws: range, refuses: bool) -> float:
+    """Return the seconds of predicting all images once."""
+    watch = Stopwatch(subject.device)
+    watch.start()
+    predicted = predict_split(posterior, images, draws, subject.task.n_outputs, device=subject.device)
+    if not refuses:
+        return predicted.seconds
+    MEDIAN_RULE.accepted(predicted.summary)
+    return watch.stop()

@@ -1,0 +1,191 @@
+"""The command line: exit codes, one-line errors, output for people and for machines."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bench.cli.main import main
+from bench.cli.options import INCOMPLETE, USAGE, seeds
+
+
+def lines(capsys):
+    return capsys.readouterr().err.strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "linear_bb"], "did you mean 'linear_bbb'"),
+        (["run"], "nothing chosen"),
+        (["run", "--all", "mlp"], "not both"),
+        (["run", "mlp", "--seeds", "-1"], "below 1"),
+        (["run", "mlp", "--seeds", "0,-2"], "negative"),
+        (["run", "mlp", "--seeds", "many"], "no numbers"),
+        (["run", "mlp", "--profile", "ful"], "did you mean 'full'"),
+        (["run", "mlp", "--protocol", "commn"], "did you mean 'common'"),
+        (["run", "mlp", "--recipe", "corected"], "did you mean 'corrected'"),
+        (["run", "mlp", "--device", "tpu"], "known: cpu, cuda"),
+        (["run", "mlp", "--device", "cuda:99"], "CUDA devices"),
+        (["run", "mlp", "--device", "cuda:²"], "known: cpu, cuda"),
+        (["figures", "--device", "tpu", "--list"], "known: cpu, cuda"),
+        (["run", "mlp", "--data-dir", "/no/folder"], "--data-dir /no/folder is no folder"),
+        (["run", "mlp", "--executor", "inline", "--time-limit", "3"], "need a process for each fit"),
+        (["run", "mlp", "--seeds", "0,0"], "name one twice"),
+        (["run", "mlp", "--seeds", ","], "no numbers"),
+        (["run", "mlp", "--seeds", "4,,"], "no numbers"),
+        (["verdict", "--results", "/no/folder"], "--results /no/folder is no folder"),
+        (["report", "--results", "/no/folder"], "--results /no/folder is no folder"),
+        (["status", "mlp", "--results", "a" * 300], "File name too long"),
+        (["run", "mlp", "--approach-path", "b" * 300], "File name too long"),
+        (["check-approach", "c" * 5000], "File name too long"),
+        (["compare", "d" * 300, "/tmp"], "File name too long"),
+        (["run", "mlp", "--precision", "tf32"], "only CUDA devices have it"),
+        (["run", "mlp", "--precision", "float23"], "did you mean 'float32'"),
+        (["table", "accuracy", "--precision", "bf61"], "did you mean 'bf16'"),
+        (["run", "mlp", "--threads", "0"], "below 1"),
+        (["run", "mlp", "--threads", "100000"], "above 1024"),
+        (["run", "mlp", "--seeds", "99999999999"], "above 10000"),
+        (["run", "mlp", "--seeds", "0,99999999999999999999"], "above 9223372036854775807"),
+        (["run", "mlp", "--checkpoint-every", "-1"], "not a positive number"),
+        (["run", "mlp", "--memory-limit", "0"], "not a positive number"),
+        (["run", "mlp", "--quiet", "--json"], "not allowed with"),
+        (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
+        (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: dask"),
+        (["run", "mlp", "--colour"], "--help"),
+        (["rnu"], "invalid choice"),
+        (["table", "accurcy"], "did you mean 'accuracy'"),
+        (["data", "verify", "mnst"], "mnist"),
+    ],
+)
+def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):
+    if arguments[0] in ("run", "table"):
+        arguments = [*arguments, "--results", str(tmp_path)]
+    assert main(arguments) == USAGE
+    assert re.search(message, lines(capsys)[-1])
+    assert len(lines(capsys)) <= 1
+
+
+@pytest.mark.parametrize(("text", "expected"), [("3", (0, 1, 2)), ("0,4,7", (0, 4, 7)), ("4,", (4,))])
+def test_seeds_are_a_count_or_a_list(text, expected):
+    assert seeds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["list"],
+        ["data", "list"],
+        ["verdict"],
+        ["table", "accuracy"],
+        ["ladder", "linear_bbb"],
+        ["report", "--no-figures"],
+    ],
+    ids=" ".join,
+)
+def test_reading_needs_no_framework(arguments, tmp_path):
+    """Nobody waits seconds for PyTorch to see a table: None in `sys.modules` makes importing it an error."""
+    output = ["--output", str(tmp_path / "page.html")] if arguments[0] == "report" else []
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'pyro', 'mxnet', 'scipy.stats']);"
+        f"from bench.cli.main import main; sys.exit(main({[*arguments, *output]!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_run_ends_with_tables_and_code_0(tmp_path, capsys):
+    assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline"]) == 0
+    captured = capsys.readouterr()
+    assert "1 of 1 cells done, 1 of them in this call" in captured.out
+    assert "\x1b" not in captured.err + captured.out  # no colour codes where the output is no terminal
+    assert (tmp_path / "tables" / "smoke" / "accuracy.csv").exists()
+
+
+def test_quiet_shows_no_progress(tmp_path, capsys):
+    main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--quiet"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_no_permission_is_one_line(tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path / "r")]) == USAGE
+    assert "choose another folder" in lines(capsys)[-1]
+
+
+def test_results_that_are_a_file_are_one_line(tmp_path, capsys):
+    place = tmp_path / "results"
+    place.write_text("")
+    assert main(["run", "uniform", "--profile", "smoke", "--results", str(place)]) == USAGE
+    assert "choose another folder" in lines(capsys)[-1]
+
+
+def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):
+    broken = tmp_path / "records" / "mlp" / "broken.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    assert main(["table", "accuracy", "--results", str(tmp_path)]) == INCOMPLETE
+    assert str(broken) in capsys.readouterr().err
+
+
+def test_status_says_what_is_missing(tmp_path, capsys):
+    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == INCOMPLETE
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["missing"]
+    main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--quiet"])
+    capsys.readouterr()
+    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == 0
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done"]
+
+
+def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(tmp_path, capsys):
+    folder = ["--results", str(tmp_path)]
+    main(["run", "mlp", "--recipe", "corrected", "--profile", "smoke", *folder, "--executor", "inline", "--quiet"])
+    capsys.readouterr()
+    assert main(["plan", "mlp", "linear_bbb", *folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
+
+
+def test_plan_for_machines(tmp_path, capsys):
+    assert main(["plan", "mlp", "--results", str(tmp_path), "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert len(planned["cells"]) == 3
+    assert {cell["state"] for cell in planned["cells"]} == {"to do"}
+
+
+def test_a_fit_that_is_kept_costs_no_training(tmp_path, capsys):
+    choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(tmp_path)]
+    assert main(["run", *choice, "--executor", "inline", "--quiet", "--threads", "1"]) == 0
+    record = next((tmp_path / "records" / "mlp").glob("published__common__*.json"))
+    other = next((tmp_path / "records" / "mlp").glob("published__published__*.json"))
+    for deleted, training in ((record, 0.0), (other, 0.0)):
+        kept = deleted.read_bytes()
+        deleted.unlink()
+        capsys.readouterr()
+        assert main(["plan", *choice, "--json"]) == 0
+        (cell,) = [row for row in json.loads(capsys.readouterr().out)["cells"] if row["state"] == "to do"]
+        assert cell["training"] == training
+        deleted.write_bytes(kept)
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["env"], ["env", "--json"], ["data", "list"]])
+def test_listings_work(arguments, capsys):
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_verify_checks_every_byte_of_the_repository(capsys):
+    assert main(["data", "verify", "mnist", "fashion_mnist", "letters"]) == 0
+    assert capsys.readouterr().out.count("ok ") == 8
+
+
+def test_every_help_page(capsys):
+    for name in ("", "run", "plan", "status", "table", "data", "list", "env"):
+        with pytest.raises(SystemExit) as ended:
+            main([*name.split(), "--help"])
+        assert ended.value.code == 0
+        assert "usage: python -m bench" in capsys.readouterr().out

@@ -1,0 +1,75 @@
+"""Giving memory back within a fit: what is garbage, when, and that the system really gets it."""
+
+import gc
+import json
+import platform
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+
+from bench.core import heap
+
+
+class Node:
+    pass
+
+
+def cycle():
+    """Make an object that only a collection can free, and return a reference that does not keep it."""
+    node = Node()
+    node.itself = node
+    return weakref.ref(node)
+
+
+@pytest.fixture
+def collected_by_hand():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wait_s", "is_tidied"),
+    [("measure", 0.0, True), ("epoch", 0.0, False), ("epoch", heap.EVERY_S, True), ("tick", 9.0, False)],
+)
+def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
+    kind, wait_s, is_tidied, monkeypatch, collected_by_hand
+):
+    now, told = [0.0], []
+    monkeypatch.setattr(heap.time, "monotonic", lambda: now[0])
+    tell = heap.tidying(told.append)
+    garbage = cycle()
+    now[0] += wait_s
+    tell({"kind": kind})
+    assert told == [{"kind": kind}]
+    assert (garbage() is None) == is_tidied
+
+
+HOLES = """
+import json
+from tests.stress.processes import memory_mib
+from bench.core.heap import tidy
+small, large = [], []
+for _ in range(2000):  # 200 MB in pieces that the C library takes from its heap, each followed by one that stays
+    large.append(bytearray(100_000))
+    small.append(bytearray(1_000))
+full = memory_mib("VmRSS")
+del large
+freed = memory_mib("VmRSS")
+tidy()
+print(json.dumps([full, freed, memory_mib("VmRSS")]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's malloc_trim")
+def test_the_system_gets_what_lies_between_pieces_in_use():
+    root = Path(__file__).resolve().parents[2]
+    said = subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True, cwd=root)
+    full, freed, tidied = json.loads(said.stdout)
+    assert freed > full - 50  # glibc by itself keeps what lies below a piece in use
+    assert tidied < full - 150

@@ -1,0 +1,94 @@
+"""No file that comes from outside can run code here: what could is looked for in the syntax trees of all modules."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted(
+    path for folder in ("bench", "implementations", "benchmarks", "tools") for path in ROOT.glob(f"{folder}/**/*.py")
+)
+
+UNPICKLERS = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "jsonpickle",
+    "yaml",
+}
+RUNNERS = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_METHODS = {"extractall", "read_pickle", "to_pickle", "load_module", "system", "popen"}
+OF_TORCH = {("torch", "load"), ("torch", "save"), ("jit", "load")}
+
+
+def faults(tree):
+    """Yield line and words of everything in a module that runs, or unpacks to the disk, what data hold."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            names = []
+        for name in names:
+            if name.split(".")[0] in UNPICKLERS:
+                yield node.lineno, f"imports {name}"
+        if isinstance(node, ast.Call):
+            yield from faults_of_call(node)
+
+
+def faults_of_call(node):
+    given = {word.arg: word.value for word in node.keywords}
+    if isinstance(node.func, ast.Name) and node.func.id in RUNNERS:
+        yield node.lineno, f"calls {node.func.id}"
+    if isinstance(node.func, ast.Attribute):
+        owner = node.func.value.id if isinstance(node.func.value, ast.Name) else getattr(node.func.value, "attr", "")
+        name = node.func.attr
+        if name in FORBIDDEN_METHODS or (owner, name) in OF_TORCH:
+            yield node.lineno, f"calls {owner}.{name}"
+        unsafe = not (isinstance(given.get("allow_pickle"), ast.Constant) and given["allow_pickle"].value is False)
+        if owner in ("np", "numpy") and name == "load" and unsafe:
+            yield node.lineno, "np.load without allow_pickle=False"
+    for word in ("allow_pickle", "shell"):
+        value = given.get(word)
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is False):
+            yield node.lineno, f"{word} is not False"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_runs_what_data_hold(path):
+    assert list(faults(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from joblib import load",
+        "import yaml.loader",
+        "eval(text)",
+        "exec(text)",
+        "__import__(name)",
+        "torch.load(path)",
+        "torch.jit.load(path)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "archive.extractall(folder)",
+        "pd.read_pickle(path)",
+        "subprocess.run(text, shell=True)",
+        "os.system(text)",
+    ],
+)
+def test_the_search_finds_what_it_looks_for(source):
+    assert len(list(faults(ast.parse(source)))) >= 1
+
+
+@pytest.mark.parametrize("source", ["re.compile(text)", "np.load(path, allow_pickle=False)", "json.loads(text)"])
+def test_the_search_leaves_the_harmless_alone(source):
+    assert list(faults(ast.parse(source))) == []

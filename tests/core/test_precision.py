@@ -1,0 +1,268 @@
+"""Precision of matrix products: what is rounded, what is not, and that the old state returns."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.cli.main import main
+from bench.cli.options import INCOMPLETE
+from bench.core.errors import ConfigError
+from bench.core.precision import check_precision
+from bench.core.products import BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES, RoundedOperands, matrix_products, products_by
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.run.runner import run
+from bench.run.worker import Options
+from tests.run.test_runner import Silent
+
+CPU = torch.device("cpu")
+# 8 significant bits: between 1 and 2 the step is 2^-7. 1 + 2^-9 is a quarter of a step above 1, hence 1.
+ABOVE_ONE = 1 + 2**-9
+
+PRODUCTS = {
+    "mm": torch.mm,
+    "mm, left transposed": lambda a, b: torch.mm(a.t().contiguous().t(), b),
+    "mm, right transposed": lambda a, b: torch.mm(a, b.t().contiguous().t()),
+    "mm into a buffer": lambda a, b: torch.mm(a, b, out=torch.empty(len(a), b.shape[1])),
+    "addmm": lambda a, b: torch.addmm(torch.zeros(b.shape[1]), a, b),
+    "addmm_": lambda a, b: torch.zeros(len(a), b.shape[1]).addmm_(a, b, beta=0.5),
+    "linear": lambda a, b: torch.nn.functional.linear(a, b.t(), torch.zeros(b.shape[1])),
+    "bmm": lambda a, b: torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[1],
+    "baddbmm": lambda a, b: torch.baddbmm(torch.zeros(1, 1, 1), a[None], b[None])[0],
+    "matmul of three dimensions": lambda a, b: torch.matmul(a.expand(3, -1, -1), b)[2],
+    "einsum": lambda a, b: torch.einsum("ij,jk->ik", a, b),
+    "mv": lambda a, b: torch.mv(a, b[:, 0]),
+    "dot": lambda a, b: torch.dot(a.flatten(), b.flatten()) / len(a),
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+def test_every_product_rounds_its_operands(product):
+    """128 products of 1 + 2^-9 and 1 are 128 in bfloat16 and 128.25 in float32, whoever multiplies."""
+    left, right = torch.full((128, 128), ABOVE_ONE), torch.ones(128, 128)
+    with matrix_products("bf16", CPU):
+        assert bool((product(left, right) == 128).all())
+    assert bool((product(left, right) == 128.25).all())
+
+
+def test_the_backward_pass_is_rounded_too():
+    """d sum(x w) / dw = x' 1: for 64 rows of 1 + 2^-9 that is 64 in bfloat16 and 64.125 in float32."""
+    weights = torch.ones(32, 32, requires_grad=True)
+    with matrix_products("bf16", CPU):
+        (torch.full((64, 32), ABOVE_ONE) @ weights).sum().backward()
+    assert bool((weights.grad == 64).all())
+
+
+def test_parameters_sums_and_float64_are_not_rounded():
+    with matrix_products("bf16", CPU):
+        value = torch.full((64, 64), ABOVE_ONE)
+        assert bool((value * 1 == ABOVE_ONE).all())
+        assert value.sum() == 64 * 64 * ABOVE_ONE
+        assert bool((value.double() @ torch.ones(64, 64, dtype=torch.float64) == 64.125).all())
+        assert bool((value.long() @ torch.ones(64, 64, dtype=torch.int64) == 64).all())
+
+
+@pytest.mark.parametrize(("size", "expected"), [(16, 16 * ABOVE_ONE), (17, 17.0)])
+def test_small_products_stay_float32(size, expected):
+    """16^3 multiplications are the largest product that oneDNN leaves alone."""
+    with RoundedOperands():
+        product = torch.full((size, size), ABOVE_ONE) @ torch.ones(size, size)
+    assert bool((product == expected).all())
+
+
+@given(st.integers(17, 40), st.integers(17, 40), st.integers(17, 40), st.integers(0, 10_000))
+def test_rounded_operands_are_the_exact_product_of_rounded_numbers(rows, inner, columns, seed):
+    source = torch.Generator().manual_seed(seed)
+    left, right = torch.randn(rows, inner, generator=source), torch.randn(inner, columns, generator=source)
+    with RoundedOperands():
+        found = left @ right
+    a, b = left.bfloat16().double(), right.bfloat16().double()
+    # every product is exact in float32 (8 + 8 bits); adding `inner` of them errs by 2^-24 a time
+    bound = inner * 2**-24 * (a.abs() @ b.abs())
+    assert bool(((found.double() - a @ b).abs() <= bound).all())
+
+
+@pytest.mark.skipif(products_by("bf16", CPU) != BY_ONEDNN, reason="this processor has no bfloat16 products")
+def test_the_processor_gives_the_numbers_of_rounded_operands():
+    source = torch.Generator().manual_seed(0)
+    left, right = torch.randn(128, 784, generator=source), torch.randn(784, 512, generator=source)
+    with matrix_products("bf16", CPU):
+        found = left @ right
+    with RoundedOperands():
+        rounded = left @ right
+    # of the order of 28 each; sums of 784 in another order differ by some 2^-24 x 784, rounding by 28 x 2^-9
+    assert float((found - rounded).abs().max()) < 1e-3 < float((found - left @ right).abs().max())
+
+
+def state():
+    matmuls = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)
+    product = float((torch.full((64, 64), ABOVE_ONE) @ torch.ones(64, 64))[0, 0])
+    return [matmul.fp32_precision for matmul in matmuls], torch.get_float32_matmul_precision(), product
+
+
+@pytest.mark.parametrize(
+    ("precision", "device"), [("float32", "cpu"), ("bf16", "cpu"), ("tf32", "cuda"), ("bf16", "cuda")]
+)
+def test_the_old_state_returns_even_after_an_error(precision, device):
+    before = state()
+    with pytest.raises(ZeroDivisionError), matrix_products(precision, torch.device(device)):
+        raise ZeroDivisionError
+    assert state() == before
+
+
+def test_precisions_nest():
+    before = state()
+    with matrix_products("bf16", CPU):
+        outside = state()
+        with pytest.raises(ZeroDivisionError), matrix_products("tf32", torch.device("cuda")):
+            raise ZeroDivisionError
+        assert state() == outside
+    assert state() == before
+
+
+def test_tf32_is_pytorchs_own_switch_and_readable_by_it():
+    """PyTorch has an old and a new switch; what reads the other one must not meet a mixture."""
+    with matrix_products("tf32", torch.device("cuda")):
+        assert torch.backends.cuda.matmul.allow_tf32
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert torch.get_float32_matmul_precision() == "high"
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_float32_is_float32_whatever_was_switched_on_before():
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with matrix_products("float32", CPU):
+            assert not torch.backends.cuda.matmul.allow_tf32
+            assert state()[2] == 64 * ABOVE_ONE
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        for matmul in (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul):
+            matmul.fp32_precision = "none"
+
+
+def test_who_makes_the_products():
+    assert products_by("float32", CPU) == "float32"
+    assert products_by("tf32", torch.device("cuda")) == BY_TENSOR_CORES
+    assert products_by("bf16", torch.device("cuda")) == BY_ROUNDING
+    assert products_by("bf16", CPU) in (BY_ONEDNN, BY_ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "message"),
+    [
+        ("fp16", "cpu", "known: bf16, float32, tf32"),
+        ("bf15", "cpu", "did you mean 'bf16'"),
+        ("tf32", "cpu", "only CUDA devices have it: use bf16"),
+    ],
+)
+def test_what_is_not_there_is_one_line(precision, device, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        check_precision(precision, device)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_old_gpu_has_no_tf32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Old GPU")
+    with pytest.raises(ConfigError, match="Old GPU, which lacks it"):
+        check_precision("tf32", "cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    check_precision("tf32", "cuda")
+
+
+# in a run
+
+
+def smoke(tmp_path, *names, precision="bf16", **options):
+    chosen = cells(Selection(approaches=names, profile="smoke", precision=precision, **options))
+    results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Silent(), "inline")
+    return [Store(tmp_path).find(result.cell.naming()) for result in results]
+
+
+def test_a_run_trains_and_predicts_in_its_precision_and_says_so(tmp_path):
+    before = state()
+    (reduced,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
+    (plain,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",), precision="float32")
+    assert state() == before
+    assert (reduced["precision"], plain["precision"]) == ("bf16", "float32")
+    assert reduced["provenance"]["products"] == products_by("bf16", CPU)
+    assert plain["provenance"]["products"] == "float32"
+    assert plain["provenance"]["matmul_rate"] == reduced["provenance"]["matmul_rate"] > 0
+    assert reduced["fit_key"] != plain["fit_key"]
+    assert reduced["epochs"][0]["mnist/train60k/train_loss"] != plain["epochs"][0]["mnist/train60k/train_loss"]
+    difference = abs(reduced["metrics"]["mnist/nll"] - plain["metrics"]["mnist/nll"])
+    assert 0 < difference < 0.05  # 2^-9 of logits of order one, after two steps
+    if reduced["provenance"]["products"] == BY_ROUNDING:
+        assert "rounded first" in reduced["timings"]["reason"]
+    assert "rounded" not in plain["timings"]["reason"]
+
+
+def test_predictions_alone_are_in_the_precision_too(tmp_path):
+    """The record is deleted and measured again from the kept fit: nothing is trained, the number is the same."""
+    options = {"recipes": ("published",), "protocols": ("common",)}
+    (first,) = smoke(tmp_path, "mlp", **options)
+    Store(tmp_path).record_path(first).unlink()
+    (second,) = smoke(tmp_path, "mlp", **options)
+    assert second["metrics"] == first["metrics"]
+    assert second["provenance"]["started"] == first["provenance"]["started"]
+
+
+def test_the_state_returns_when_a_fit_breaks(tmp_path, monkeypatch):
+    import implementations.mlp
+
+    def broken(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(implementations.mlp.Mlp, "fit", broken)
+    before = state()
+    assert {record["outcome"] for record in smoke(tmp_path, "mlp")} == {"failed"}
+    assert state() == before
+
+
+def test_an_approach_without_the_option_is_skipped_with_the_reason_and_the_others_stay(tmp_path):
+    (plain,) = smoke(tmp_path, "toy_mlp", protocols=("common",), precision="float32")
+    (reduced,) = smoke(tmp_path, "toy_mlp", protocols=("common",))
+    assert plain["outcome"] == "done"
+    assert reduced["outcome"] == "skipped"  # the float32 record of the same name does not answer for it
+    assert "NumPy" in reduced["reason"]
+    Store(tmp_path).write(plain)
+    assert len(Store(tmp_path).all_records()[0]) == 2  # nor does it take the place of the reason
+
+
+def test_mxnet_is_skipped_for_every_cell():
+    reasons = {cell.skip for cell in cells(Selection(approaches=("mxnet_bbb",), precision="bf16"))}
+    assert len(reasons) == 1
+    assert "MXNet" in reasons.pop()
+
+
+def test_tables_of_two_precisions_are_apart(tmp_path, capsys):
+    choice = ["--profile", "smoke", "--results", str(tmp_path)]
+    more = ["--recipe", "published", "--protocol", "common", "--executor", "inline", "--quiet", "--threads", "1"]
+    assert main(["run", "mlp", *choice, *more]) == 0
+    assert main(["run", "mlp", *choice, *more, "--precision", "bf16"]) == 0
+    capsys.readouterr()
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"smoke", "smoke-bf16"}
+    shown = {}
+    for precision in ("float32", "bf16"):
+        assert main(["table", "calibration", *choice, "--precision", precision, "--format", "csv"]) == 0
+        shown[precision] = capsys.readouterr().out
+    assert shown["float32"] != shown["bf16"]
+    assert main(["table", "precision", *choice, "--format", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (nll,) = [line for line in lines if line.startswith("mlp,bf16,smoke,mnist,nll,")]
+    values = [float(value) for value in nll.split(",")[5:12:3]]
+    assert math.isclose(values[2], values[1] - values[0])
+    for precision, value in zip(("float32", "bf16"), values[:2], strict=True):
+        assert str(value) in shown[precision]
+
+
+def test_status_tells_precisions_apart(tmp_path, capsys):
+    choice = ["uniform", "--profile", "smoke", "--results", str(tmp_path)]
+    assert main(["run", *choice, "--executor", "inline", "--quiet"]) == 0
+    assert main(["status", *choice]) == 0
+    assert main(["status", *choice, "--precision", "bf16"]) == INCOMPLETE
+    capsys.readouterr()

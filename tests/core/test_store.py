@@ -1,0 +1,393 @@
+"""Records and tensors on disk: atomic, sealed, and set aside when they cannot be trusted."""
+
+import errno
+import json
+import os
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.core import locks, quarantine
+from bench.core.canonical import canonical, digest
+from bench.core.errors import StoreError
+from bench.core.store import Store, read_record, seal, write_atomically
+
+
+def set_aside(root):
+    return [path for path in (root / "quarantine").glob("*") if path.name != "reasons.txt"]
+
+
+def record(**changes):
+    base = {
+        "schema": 1,
+        "key": "a" * 64,
+        "fit_key": "b" * 64,
+        "approach": "mlp",
+        "recipe": "published",
+        "protocol": "common",
+        "profile": "full",
+        "seed": 0,
+        "device": "cpu",
+        "precision": "float32",
+        "outcome": "done",
+        "reason": "",
+        "metrics": {"mnist/accuracy": 0.98},
+        "missing": {},
+        "epochs": [],
+        "timings": {},
+        "provenance": {},
+    }
+    return {**base, **changes}
+
+
+def test_a_record_comes_back(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)})
+    assert store.find(record())["metrics"] == {"mnist/accuracy": 0.98}
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as scores:
+        assert scores["mnist/label"].tolist() == [0, 1, 2]
+
+
+def test_not_a_number_is_stored_as_null(tmp_path):
+    path = Store(tmp_path).write(record(metrics={"mnist/nll": float("nan")}))
+    assert json.loads(path.read_text())["metrics"] == {"mnist/nll": None}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "cannot be read"),
+        (lambda text: text.replace("0.98", "0.99"), "was changed after"),
+        (lambda text: "[1, 2]", "is not a record"),
+        (lambda text: "", "cannot be read"),
+        (lambda text: "[" * 100_000, "cannot be read"),
+    ],
+    ids=["truncated", "edited", "foreign", "empty", "nested"],
+)
+def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.write_text(damage(path.read_text()))
+    damaged = path.read_bytes()
+    with pytest.raises(StoreError, match=message) as caught:
+        read_record(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    records, problems = store.all_records()
+    assert records == []
+    assert [problem.path for problem in problems] == [path]
+    assert store.find(record()) is None
+    (kept,) = set_aside(tmp_path)
+    assert kept.read_bytes() == damaged
+    assert str(path) in (tmp_path / "quarantine" / "reasons.txt").read_text()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_record_or_a_store_error(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreError):
+        read_record(path)
+
+
+def test_a_record_of_another_measurement_is_not_used(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    other = record(key="a" * 8 + "c" * 56)
+    assert store.record_path(other) == path
+    assert store.find(other) is None
+
+
+def test_a_skipped_record_gives_way_to_a_finished_one(tmp_path):
+    store = Store(tmp_path)
+    store.write(record(key="c" * 64, outcome="skipped", reason="no framework"))
+    store.write(record())
+    assert [found["outcome"] for found in store.all_records()[0]] == ["done"]
+
+
+def test_a_skipped_cell_finds_what_was_done_elsewhere(tmp_path):
+    store = Store(tmp_path)
+    store.write(record())
+    assert store.find_done_elsewhere(record(key="c" * 64))["key"] == "a" * 64
+    assert store.find_done_elsewhere(record(key="c" * 64, seed=1)) is None
+
+
+@pytest.mark.parametrize("condition", ["device", "precision"])
+def test_other_conditions_are_another_cell(tmp_path, condition):
+    store = Store(tmp_path)
+    store.write(record(key="c" * 64, outcome="skipped", reason="no such device", **{condition: "other"}))
+    store.write(record(**{condition: "usual"}))
+    assert {found["outcome"] for found in store.all_records()[0]} == {"done", "skipped"}
+    assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"})) is None
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_has_not_is_no_null(word, tmp_path):
+    """The hash is of null in the place of what is no number; a record says null itself."""
+    path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
+    path.write_text(path.read_text().replace("null", word))
+    with pytest.raises(StoreError, match=f"'{word}' is no number of JSON"):
+        read_record(path)
+
+
+def test_damaged_scores_are_told_from_absent_ones(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    found = store.find(record())
+    assert not store.set_aside_if_scores_are_damaged(found)
+    path.write_bytes(path.read_bytes()[:100])
+    assert store.set_aside_if_scores_are_damaged(found)
+    assert sorted(kept.suffix for kept in set_aside(tmp_path)) == [".json", ".npz"]
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    path.unlink()
+    assert not store.set_aside_if_scores_are_damaged(store.find(record()))  # as in a clone
+
+
+def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    assert store.scores(record())["mnist/label"].tolist() == [0, 1, 2]
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"text"):
+        path.write_bytes(damaged)
+        assert store.scores(record()) == {}
+        assert not path.exists()
+    assert store.scores(record()) == {}
+    assert len(set_aside(tmp_path)) == 3
+
+
+def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "results").write_text("not a folder")
+    with pytest.raises(StoreError, match="choose another folder"):
+        Store(tmp_path / "results").check_writable()
+
+
+def test_tensors_come_back_to_the_bit(tmp_path):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "posterior")
+    tensors = {"mu": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), "step": torch.tensor(7)}
+    store.write_tensors(path, tensors, {"epochs": [{"epoch": 1}]})
+    found, info = store.read_tensors(path)
+    assert info == {"epochs": [{"epoch": 1}]}
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("position", [10, -3], ids=["header", "data"])
+def test_damaged_tensors_are_set_aside(tmp_path, position):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "checkpoint")
+    store.write_tensors(path, {"mu": torch.ones(100)}, {})
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    assert store.read_tensors(path) is None
+    assert not path.exists()
+    assert len(set_aside(tmp_path)) == 1
+
+
+def test_a_lock_is_free_again_after_its_holder(tmp_path):
+    from filelock import Timeout
+
+    store = Store(tmp_path)
+    with store.lock("e" * 64).acquire(timeout=0), pytest.raises(Timeout):
+        store.lock("e" * 64).acquire(timeout=0)
+    store.lock("e" * 64).acquire(timeout=0).lock.release()
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5))
+def test_hash_survives_a_round_trip_through_json(value):
+    assert digest(json.loads(canonical(value))) == digest(value)
+
+
+def test_hash_ignores_the_order_of_keys():
+    assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": (1.5, None), "a": 1})
+
+
+def test_seal_replaces_an_old_seal():
+    assert seal(seal(record())) == seal(record())
+
+
+def test_relative_and_absolute_roots_are_one_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Store(Path("here")).write(record())
+    assert Store(tmp_path / "here").find(record()) is not None
+
+
+# What is not what it seems
+
+
+def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
+    """A copy for another seed has a right seal; only its place gives it away."""
+    store = Store(tmp_path)
+    path = store.write(record())
+    copy = path.with_name(path.name.replace("seed0", "seed1"))
+    copy.write_bytes(path.read_bytes())
+    records, problems = store.all_records()
+    assert [found["seed"] for found in records] == [0]
+    assert [problem.path for problem in problems] == [copy]
+    assert "not where it belongs" in problems[0].reason
+
+
+@pytest.mark.parametrize("name", ["approach", "recipe", "key"])
+def test_what_a_record_says_of_itself_is_never_a_path(tmp_path, name):
+    store = Store(tmp_path / "results")
+    path = store.write(record())
+    path.write_text(json.dumps(seal(record(**{name: "../../../elsewhere"}))))
+    assert store.all_records()[0] == []
+    assert store.find(record()) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": 5},
+        {"metrics": {"mnist/accuracy": "high"}},
+        {"metrics": {"mnist/accuracy": 10**400}},
+        {"missing": {"letters": 1}},
+        {"seed": "0"},
+        {"seed": True},
+        {"epochs": {}},
+        {"epochs": [{"loss": 1.0}]},
+        {"timings": {"fit_s": []}},
+        {"provenance": []},
+        {"device": None},
+    ],
+)
+def test_a_seal_does_not_make_a_record_of_another_form(tmp_path, changes):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.write_text(json.dumps(seal({**record(), **changes})))
+    with pytest.raises(StoreError, match=f"field '{next(iter(changes))}' has not the form"):
+        read_record(path)
+
+
+def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.unlink()
+    os.mkfifo(path)
+    assert store.find(record()) is None
+    path.mkdir()
+    assert store.find(record()) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_scores_of_another_record_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    (kept,) = store.all_records()[0]
+    assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
+    np.savez_compressed(path, **{"mnist/label": np.arange(3)[::-1]})
+    assert store.scores(kept) == {}
+    assert not path.exists()
+    assert [each.name.split("__", 1)[1] for each in set_aside(tmp_path)] == [f"mlp__{path.name}"]
+
+
+def test_a_bomb_among_scores_is_not_unpacked(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb, bomb.open("a.npy", "w", force_zip64=True) as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        assert store.scores(record()) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_scores_of_an_untrusted_record_go_with_it(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)})
+    path.write_text("{}")
+    assert store.find(record()) is None
+    assert {each.suffix for each in set_aside(tmp_path)} == {".json", ".npz"}
+
+
+def test_nothing_in_quarantine_is_ever_replaced(tmp_path):
+    store = Store(tmp_path)
+    for content in ("one", "two", "three"):
+        path = store.write(record())
+        path.write_text(content)
+        assert store.find(record()) is None
+    assert sorted(each.read_text() for each in set_aside(tmp_path)) == ["one", "three", "two"]
+
+
+def test_what_another_process_has_set_aside_is_no_fault(tmp_path):
+    assert quarantine.set_aside(tmp_path, tmp_path / "gone.json", "it is broken") is None
+
+
+def test_tensors_of_another_fit_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "posterior")
+    store.write_tensors(path, {"mu": torch.ones(2)}, {"fit_key": "e" * 64})
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 1
+    store.write_tensors(path, {"mu": torch.ones(2)}, {})  # without the field, sealed as it may be
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_only_old_unfinished_files_are_swept(tmp_path):
+    old, young, other = (tmp_path / "fits" / name for name in (".a.json.x.part", ".b.json.y.part", "c.part"))
+    old.parent.mkdir()
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    Store(tmp_path).check_writable()
+    assert sorted(path.name for path in old.parent.iterdir()) == [".b.json.y.part", "c.part"]
+
+
+# Who works on what
+
+
+def test_all_locks_are_held_or_none(tmp_path):
+    store = Store(tmp_path)
+    with store.hold(["b" * 64]):
+        with pytest.raises(locks.Busy), store.hold(["a" * 64, "b" * 64, "c" * 64]):
+            pass
+        assert not locks.is_held(tmp_path, "a" * 64)
+        assert locks.is_held(tmp_path, "b" * 64)
+        assert locks.holder(tmp_path, "b" * 64)["pid"] == os.getpid()
+    assert not locks.is_held(tmp_path, "b" * 64)
+    assert locks.holder(tmp_path, "b" * 64) == {}
+
+
+def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
+    assert not locks.is_held(tmp_path, "a" * 64)
+    assert list(tmp_path.iterdir()) == []

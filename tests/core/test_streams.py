@@ -1,0 +1,61 @@
+"""Named streams: independent, repeatable, and row noise that belongs to its row."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.core.streams import StepNoise, generator, row_bits, row_noise, stream_seed
+
+
+def test_streams_differ_by_seed_name_and_index():
+    seeds = {
+        stream_seed(seed, name, *index)
+        for seed in (0, 1)
+        for name in ("init", "noise", "draw")
+        for index in ((), (0,), (1,), (0, 1))
+    }
+    assert len(seeds) == 2 * 3 * 4
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_index_cannot_be_confused_with_name():
+    # "draw/1" with index 2 and "draw" with indices 1, 2 hash the same text; names therefore hold no slash
+    assert stream_seed(0, "draw", 12) != stream_seed(0, "draw", 1, 2)
+
+
+def test_generator_repeats():
+    first = torch.rand(5, generator=generator(7, "init"))
+    assert torch.equal(first, torch.rand(5, generator=generator(7, "init")))
+
+
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=40))
+def test_row_noise_depends_on_the_row_alone(rows):
+    rows = torch.tensor(rows)
+    together = row_noise(3, 1, rows, 5)
+    for position, row in enumerate(rows):
+        assert torch.equal(together[position], row_noise(3, 1, row.reshape(1), 5)[0])
+
+
+def test_row_noise_differs_between_draws_and_rows():
+    rows = torch.arange(48)
+    noise = row_noise(0, 0, rows, 4)
+    assert len(torch.unique(noise, dim=0)) == len(rows)
+    assert not torch.equal(noise, row_noise(0, 1, rows, 4))
+
+
+def test_row_bits_are_fair():
+    # 64 bits x 1000 words x 16 rows = 1,024,000 fair bits: the share of ones has standard error 0.0005
+    words = row_bits(0, 0, torch.arange(16), 1000)
+    ones = sum(int(((words >> shift) & 1).sum()) for shift in range(64))
+    assert abs(ones / 1_024_000 - 0.5) < 5 * 0.0005
+    assert bool((words < 0).any())  # the highest bit is used too
+
+
+def test_every_step_has_noise_of_its_own_and_an_epoch_repeats():
+    first, second = StepNoise(3), StepNoise(3)
+    calls = [first.normals_(torch.empty(2, 5)), first.normals_(torch.empty(2, 5)), first.words_(torch.empty(7).long())]
+    assert not torch.equal(calls[0], calls[1])
+    assert torch.equal(calls[0], second.normals_(torch.empty(10)).view(2, 5))  # the shape does not matter
+    assert torch.equal(calls[1], second.normals_(torch.empty(2, 5)))
+    assert torch.equal(calls[2], second.words_(torch.empty(7).long()))
+    assert not torch.equal(calls[0], StepNoise(4).normals_(torch.empty(2, 5)))

@@ -1,0 +1,61 @@
+"""Clocks: on which of them a call is timed, and the yardstick of a machine's speed."""
+
+import time
+
+import pytest
+import torch
+
+from bench.core import timing
+
+
+def test_repeats_stop_at_their_number_or_at_the_limit():
+    calls = []
+    found = timing.repeat_seconds(lambda: calls.append(time.sleep(0.01)), torch.device("cpu"), 3, limit_s=9)
+    assert len(found) == 3
+    assert len(calls) == 4  # one to warm up
+    assert min(found) >= 0.01
+    assert len(timing.repeat_seconds(lambda: time.sleep(0.01), torch.device("cpu"), 9, limit_s=0)) == 1
+
+
+class FakeEvent:
+    """A mark in the queue of a GPU that is not there; the queue is 5 ms behind."""
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+        self.log = []
+
+    def record(self):
+        self.log.append("recorded")
+
+    def synchronize(self):
+        self.log.append("waited for")
+
+    def elapsed_time(self, end):
+        assert self.log == ["recorded"]
+        assert end.log == ["recorded", "waited for"]
+        return 5.0
+
+
+def test_a_gpu_is_timed_by_its_own_marks_with_an_empty_queue_before(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "device", torch.device)
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    device = torch.device("cuda:0")
+    assert timing.repeat_seconds(lambda: None, device, 4, limit_s=9) == [0.005] * 4
+    assert waited == [device] * 4
+
+
+def test_the_rate_of_products_is_plausible_and_leaves_the_threads_alone():
+    before = torch.get_num_threads()
+    rate = timing.matmul_rate(torch.device("cpu"), 1)
+    assert torch.get_num_threads() == before
+    assert 1e8 < rate < 1e14
+    assert rate == float(f"{rate:.3g}")
+    assert timing.matmul_rate(torch.device("cpu"), 1) is rate  # measured once
+
+
+def test_summary():
+    assert timing.summary([3.0, 1.0, 2.0, 9.0]) == {"median": 2.5, "min": 1.0, "max": 9.0, "n": 4.0}
+    with pytest.raises(ValueError, match="median"):
+        timing.summary([])

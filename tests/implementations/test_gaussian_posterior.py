@@ -1,0 +1,382 @@
+"""The Gaussian posterior: both kinds of draws equal plain loops in float64 and have one distribution for each row.
+
+Tests of distributions have fixed seeds, and bounds that a right program exceeds with probability below 1e-6.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from torch.distributions import Normal, kl_divergence
+
+from bench.core.errors import ConfigError, ContractViolation, Unsupported
+from bench.core.streams import normals_
+from bench.interface import Gaussian
+from bench.measure.measuring import BLOCK_NUMBERS, block_rows
+from bench.measure.metrics.draws import reduce_draws
+from bench.measure.metrics.evaluate import evaluate_classification
+from implementations._kernels import gaussian_posterior as kernel
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
+from implementations._kernels.layout import Layout
+from implementations._kernels.network_draws import ROWS_AT_A_TIME, SharedFirstLayer
+from implementations._kernels.sums import CHUNK, sum_of_squares
+
+PLAIN = {torch.sigmoid_: torch.sigmoid, torch.relu_: torch.relu}
+SIGMOID = {"layout": Layout((5, 4, 3, 10)), "activation": torch.sigmoid_}
+RELU = {"layout": Layout((5, 4, 3, 10)), "activation": torch.relu_, "input_scale": 2.5}
+ONE_HIDDEN = {"layout": Layout((5, 4, 10)), "activation": torch.relu_, "names": ("fc1", "out")}
+LEFT_OUT = {"layout": Layout((5, 4, 4, 10)), "activation": torch.relu_, "used": (True, False, True)}
+CASES = {"sigmoid": SIGMOID, "relu": RELU, "one-hidden": ONE_HIDDEN, "layer-left-out": LEFT_OUT}
+N_DRAWS = 4_000  # of tests of distributions
+
+
+def posterior_of(seed=0, case=SIGMOID, dtype=torch.float32, prior_std=6.0, std=0.4, read_out=log_probabilities):
+    source = torch.Generator().manual_seed(seed)
+    family = Family(log_prior=partial(gaussian_log_prior, prior_std), read_out=read_out, seed=seed, **case)
+    size = family.layout.n_weights
+    mu = torch.randn(size, generator=source, dtype=dtype)
+    return GaussianPosterior(family, mu, std * torch.rand(size, generator=source, dtype=dtype) + 0.05)
+
+
+def rows_of(n, seed=1, dtype=torch.float64, width=5):
+    x = torch.rand(n, width, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    x[0] = 0  # an image may be black: v is then the bias's variance alone
+    return x
+
+
+def predict(posterior, x, draws):
+    return posterior.predict(x, draws, torch.arange(len(x))).log_probs
+
+
+def used_layers(case, flat):
+    """The (matrix, bias) of the layers that the forward pass goes through."""
+    layers = case["layout"].layers(flat)
+    return [layer for layer, used in zip(layers, case.get("used", [True] * len(layers)), strict=True) if used]
+
+
+def flatten(layers):
+    return torch.cat([part.flatten() for layer in layers for part in layer])
+
+
+def unflatten(flat, like):
+    parts = iter(flat.split([part.numel() for layer in like for part in layer]))
+    return [tuple(next(parts).view(part.shape) for part in layer) for layer in like]
+
+
+def normals(posterior, stream, draw, count):
+    return normals_(torch.empty(count), posterior._family.seed, stream, draw).double()
+
+
+def finish(case, a, layers):
+    """The plain network from the first layer's pre-activations on."""
+    for matrix, bias in layers:
+        a = PLAIN[case["activation"]](a) @ matrix.T + bias
+    return a.log_softmax(-1)
+
+
+# --- fast path = plain path, given the same noise -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_whole_networks_are_the_plain_loop(case):
+    posterior, x = posterior_of(3, case, torch.float64), rows_of(ROWS_AT_A_TIME + 3)
+    found = predict(posterior, x, range(2, 5))
+    mu, sigma = (used_layers(case, posterior.arrays()[name]) for name in ("mu", "sigma"))
+    for position, draw in enumerate(range(2, 5)):
+        noise = unflatten(normals(posterior, "draw", draw, len(flatten(mu))), mu)
+        weights = [
+            (m + s * e, b + t * d) for (m, b), (s, t), (e, d) in zip(mu, sigma, noise, strict=True)
+        ]  # each w = mu + sigma epsilon
+        (first, bias), *later = weights
+        expected = finish(case, case.get("input_scale", 1.0) * x @ first.T + bias, later)
+        torch.testing.assert_close(found[position], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_shared_draws_are_the_plain_loop(case):
+    posterior, x = posterior_of(3, case, torch.float64), rows_of(ROWS_AT_A_TIME + 3)
+    found = predict(posterior.per_row(), x, range(2, 5))
+    mu, sigma = (used_layers(case, posterior.arrays()[name]) for name in ("mu", "sigma"))
+    scaled = case.get("input_scale", 1.0) * x
+    m = scaled @ mu[0][0].T + mu[0][1]
+    v = scaled.square() @ sigma[0][0].square().T + sigma[0][1].square()
+    width = m.shape[1]
+    for position, draw in enumerate(range(2, 5)):
+        noise = normals(posterior, "shared-draw", draw, width + len(flatten(mu[1:])))
+        weights = flatten(mu[1:]) + flatten(sigma[1:]) * noise[width:]
+        expected = finish(case, m + v.sqrt() * noise[:width], unflatten(weights, mu[1:]))
+        torch.testing.assert_close(found[position], expected, rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(0, 999), st.integers(1, 5), st.integers(1, 6), st.floats(0.1, 3))
+def test_mean_and_deviation_of_the_first_layer_are_sums_over_its_inputs(seed, n_inputs, width, scale):
+    source = torch.Generator().manual_seed(seed)
+    layout = Layout((n_inputs, width, 2))
+    mu, sigma = (torch.randn(layout.n_weights, generator=source, dtype=torch.float64) for _ in range(2))
+    x = rows_of(3, seed, width=n_inputs)
+    mean, std = SharedFirstLayer(layout, torch.relu_, scale, mu, sigma.abs()).begin(x)
+    (matrix, bias), (matrix_sigma, bias_sigma) = layout.layers(mu)[0], layout.layers(sigma)[0]
+    for row in range(3):
+        for unit in range(width):
+            m, v = bias[unit].item(), bias_sigma[unit].item() ** 2
+            for i in range(n_inputs):
+                value = scale * x[row, i].item()
+                m += value * matrix[unit, i].item()
+                v += value**2 * matrix_sigma[unit, i].item() ** 2
+            assert mean[row, unit].item() == pytest.approx(m, rel=1e-12, abs=1e-12)
+            assert std[row, unit].item() == pytest.approx(math.sqrt(v), rel=1e-12, abs=1e-12)
+
+
+# --- both kinds of draws have one distribution for each row ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_shared_draws_of_a_row_have_the_distribution_of_naive_networks(case):
+    """Kolmogorov-Smirnov: P(D > d) <= 2 exp(-n d^2) for two samples of n > 457 (Wei and Dudley 2012)."""
+    posterior, x = posterior_of(4, case, torch.float64), rows_of(4)
+    shared = predict(posterior.per_row(), x, range(N_DRAWS)).exp().numpy()
+    mu, sigma = (used_layers(case, posterior.arrays()[name]) for name in ("mu", "sigma"))
+    source = torch.Generator().manual_seed(5)
+    naive = []
+    for _ in range(N_DRAWS):
+        drawn = [
+            tuple(m + s * torch.randn(m.shape, generator=source, dtype=m.dtype) for m, s in zip(*pair, strict=True))
+            for pair in zip(mu, sigma, strict=True)
+        ]
+        naive.append(finish(case, case.get("input_scale", 1.0) * x @ drawn[0][0].T + drawn[0][1], drawn[1:]).exp())
+    naive = torch.stack(naive).numpy()
+    # 4 rows x 10 classes and 4 entropies
+    limit = math.sqrt(math.log(2 * 44 / 1e-6) / N_DRAWS)
+    for sample, other in zip(columns(shared), columns(naive), strict=True):
+        assert ks_2samp(sample, other, method="asymp").statistic < limit
+
+
+def columns(probs):
+    """Probabilities [S, B, K] -> every (row, class), and the entropy of each row, [S] each."""
+    entropy = -(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=2)
+    return [*probs.reshape(len(probs), -1).T, *entropy.T]
+
+
+def test_shared_draws_have_the_moments_of_the_closed_form():
+    """One hidden layer of ReLUs: E[f] = mu_b + sum_j mu_j E[relu(a_j)], with E[relu(a)] = m Phi(m/s) + s phi(m/s).
+
+    Var[f] = sigma_b^2 + sum_j (mu_j^2 + sigma_j^2) E[relu(a_j)^2] - mu_j^2 E[relu(a_j)]^2, as the units are independent
+    for one row, with E[relu(a)^2] = (m^2 + s^2) Phi(m/s) + m s phi(m/s).
+    """
+    case = {"layout": Layout((5, 4, 2)), "activation": torch.relu_}
+    posterior = posterior_of(6, case, torch.float64, read_out=lambda out: Gaussian(out, torch.zeros_like(out)))
+    x = rows_of(3)
+    found = posterior.per_row().predict(x, range(N_DRAWS), torch.arange(3)).mean
+    (first, last), (first_sigma, last_sigma) = (case["layout"].layers(posterior.arrays()[n]) for n in ("mu", "sigma"))
+    m = x @ first[0].T + first[1]
+    s = (x.square() @ first_sigma[0].square().T + first_sigma[1].square()).sqrt()
+    below, density = torch.special.ndtr(m / s), torch.exp(-((m / s) ** 2) / 2) / math.sqrt(2 * math.pi)
+    mean, square = m * below + s * density, (m**2 + s**2) * below + m * s * density
+    expected = mean @ last[0].T + last[1]
+    variance = square @ (last[0] ** 2 + last_sigma[0] ** 2).T - mean**2 @ (last[0] ** 2).T + last_sigma[1] ** 2
+    # the mean of 4,000 draws is normal to good approximation: 5.7 standard errors have probability 1e-8, twelve tests
+    assert ((found.mean(0) - expected).abs() < 5.7 * (variance / N_DRAWS).sqrt()).all()
+    deviations = (found - expected) ** 2
+    errors = deviations.std(0) / math.sqrt(N_DRAWS)
+    assert ((deviations.mean(0) - variance).abs() < 5.7 * errors).all()
+
+
+def test_rows_of_a_shared_draw_share_its_noise():
+    posterior = posterior_of(7).per_row()
+    x = rows_of(6, dtype=torch.float32)
+    log_probs = predict(posterior, x[[2, 4, 2]], range(3))
+    assert torch.equal(log_probs[:, 0], log_probs[:, 2])
+    assert not torch.equal(log_probs[:, 0], log_probs[:, 1])
+
+
+def test_a_shared_posterior_says_what_it_cannot_tell():
+    posterior = posterior_of(8)
+    alone = posterior.per_row()
+    assert (posterior.noise, alone.noise, alone.n_draws) == ("weights", "shared", None)
+    assert alone.per_row() is alone
+    assert posterior.mean_network().per_row().noise == "none"
+    assert alone.masked({}).noise == "shared"
+    assert alone.mean_network().noise == "none"
+    with pytest.raises(Unsupported, match="single rows"):
+        alone.log_density_ratio(range(1))
+    log_probs = predict(alone, rows_of(6, dtype=torch.float32), range(3))
+    _, missing, _ = evaluate_classification(reduce_draws(log_probs), torch.arange(6), np.arange(3), alone.noise)
+    assert "each row alone" in missing["draw_accuracy_std"]
+
+
+# --- blocks, groups and memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
+def test_prediction_does_not_depend_on_blocks_even_with_huge_logits(per_row, sizes):
+    made = posterior_of(9, {"layout": Layout((20, 12, 10)), "activation": torch.relu_})
+    posterior = GaussianPosterior(made._family, *(10 * value for value in made.arrays().values()))
+    posterior = posterior.per_row() if per_row else posterior
+    x = rows_of(sum(sizes), dtype=torch.float32, width=20)
+    whole = predict(posterior, x, range(2))
+    parts = [predict(posterior, part, range(2)) for part in x.split(sizes)]
+    assert whole.abs().max() > 100
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_draws_do_not_depend_on_the_groups_they_are_drawn_in(per_row, monkeypatch):
+    posterior, x = posterior_of(10), rows_of(7, dtype=torch.float32)
+    posterior = posterior.per_row() if per_row else posterior
+    whole, ratios = predict(posterior, x, range(9)), None if per_row else posterior.log_density_ratio(range(9))
+    assert torch.equal(predict(posterior, x, range(3, 5)), whole[3:5])  # not the draws that were kept
+    assert torch.equal(predict(posterior, x, range(9)), whole)
+    monkeypatch.setattr(kernel, "GROUP_NUMBERS", 200)
+    assert torch.equal(predict(posterior, x, range(9)), whole)
+    # (4 + 1) 3 + (3 + 1) 10 later weights, and 4 normals or (5 + 1) 4 weights of the first layer
+    n_numbers = 55 + (4 if per_row else 24)
+    assert posterior._drawn[2].numel() <= 200
+    assert posterior._drawn[2].shape[1] == n_numbers
+    if not per_row:
+        assert torch.equal(posterior.log_density_ratio(range(9)), ratios)
+
+
+def test_noise_of_a_layer_left_out_is_not_drawn():
+    posterior = posterior_of(11, LEFT_OUT)
+    predict(posterior, rows_of(2, dtype=torch.float32), range(1))
+    assert posterior._drawn[2].shape == (1, (5 + 1) * 4 + (4 + 1) * 10)
+
+
+@given(st.integers(1, 2_000_000), st.integers(2, 1000))
+def test_blocks_of_rows_bound_the_answer(n_draws, n_classes):
+    """A block's log-probabilities, at four bytes, are at most 80 MB, or those of a single row."""
+    rows = block_rows(posterior_of(), n_draws, n_classes)
+    assert rows >= 1
+    assert rows == 1 or rows * n_draws * n_classes <= BLOCK_NUMBERS
+
+
+def test_log_probabilities_are_normalised_in_place(monkeypatch):
+    monkeypatch.setattr(kernel, "READ_OUT_NUMBERS", 50)  # one draw at a time
+    logits = torch.randn(5, 7, 10, generator=torch.Generator().manual_seed(0))
+    expected = logits.log_softmax(2)
+    answer = log_probabilities(logits)
+    assert torch.equal(answer.log_probs, expected)
+    assert answer.log_probs.data_ptr() == logits.data_ptr()
+
+
+# --- densities ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [SIGMOID, LEFT_OUT], ids=["all-used", "layer-left-out"])
+def test_log_density_ratio_is_that_of_the_two_normals(case):
+    posterior = posterior_of(12, case, prior_std=2.5)
+    mu, sigma = posterior.arrays()["mu"], posterior.arrays()["sigma"]
+    found = posterior.log_density_ratio(range(3, 5))
+    layout = case["layout"]
+    for position, draw in enumerate((3, 4)):
+        weights = torch.empty_like(mu)
+        used = used_layers(case, torch.arange(len(mu)))
+        where = flatten(used)
+        rest = torch.tensor([i for i in range(layout.n_weights) if i not in set(where.tolist())], dtype=torch.int64)
+        for part, index in ((where, ()), (rest, (1,))):
+            noise = normals_(torch.empty(len(part)), 12, "draw", draw, *index)
+            weights[part] = torch.addcmul(mu[part], sigma[part], noise)
+        w, m, s = weights.double(), mu.double(), sigma.double()
+        expected = Normal(m, s).log_prob(w).sum() - Normal(0.0, 2.5).log_prob(w).sum()
+        # In float32 with u = 2^-24: w - mu and its quotient by sigma round twice, the square twice that and once more,
+        # and a sum of at most CHUNK + 1 squares, in whatever order, CHUNK times; all relative to sums of squares.
+        squares = ((w - m) / s).square().sum() / 2 + w.square().sum() / (2 * 2.5**2)
+        bound = (CHUNK + 6) * 2.0**-24 * squares
+        assert (found[position] - expected).abs() < bound
+        assert bound < 2e-3 * squares.sqrt()  # far below the spread of the ratio itself
+
+
+def test_mean_log_density_ratio_is_the_divergence():
+    posterior = posterior_of(13)
+    ratios = posterior.log_density_ratio(range(400))
+    mu, sigma = (value.double() for value in posterior.arrays().values())
+    kl = kl_divergence(Normal(mu, sigma), Normal(0.0, 6.0)).sum().item()
+    assert ratios.mean().item() == pytest.approx(kl, abs=5.5 * ratios.std().item() / math.sqrt(400))
+
+
+@given(st.integers(0, 5 * CHUNK), st.integers(0, 99), st.floats(1e-6, 1e6))
+def test_sum_of_squares_is_as_good_as_it_says(n, seed, scale):
+    values = scale * torch.randn(n, generator=torch.Generator().manual_seed(seed))
+    exact = math.fsum(value**2 for value in values.double().tolist())
+    found = sum_of_squares(values)
+    assert found.dtype == torch.float64
+    assert abs(found.item() - exact) <= (CHUNK + 1) * 2.0**-24 * exact
+
+
+def test_what_has_no_density_says_so():
+    posterior = posterior_of(14)
+    with pytest.raises(Unsupported, match="no noise"):
+        posterior.mean_network().log_density_ratio(range(1))
+    pruned = posterior.masked({"output.bias": torch.zeros(10, dtype=torch.bool)})
+    with pytest.raises(Unsupported, match="no noise"):
+        pruned.log_density_ratio(range(1))
+
+
+# --- pruning, marginals, the mean network ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_a_masked_weight_is_zero_in_every_draw(per_row):
+    posterior, x = posterior_of(15), rows_of(6, dtype=torch.float32)
+    keep = {"hidden1.weight": torch.zeros(4, 5, dtype=torch.bool), "hidden1.bias": torch.zeros(4, dtype=torch.bool)}
+    masked = posterior.masked(keep)
+    masked = masked.per_row() if per_row else masked
+    # the first hidden layer is then sigmoid(0) = 1/2 whatever x is
+    answer = predict(masked, x, range(3))
+    torch.testing.assert_close(answer, answer[:, :1].expand_as(answer))
+    assert not torch.equal(answer[0], answer[1])  # the later layers still have their noise
+    (w2, b2), (w3, b3) = unflatten(
+        masked._drawn[2][1][4 if per_row else 24 :], SIGMOID["layout"].layers(posterior._mu)[1:]
+    )
+    expected = (w3 @ torch.sigmoid(w2.sum(1) / 2 + b2) + b3).log_softmax(0)
+    torch.testing.assert_close(answer[1, 0], expected)
+    assert masked.weights()["hidden2.weight"].std.all()
+    assert posterior.weights()["hidden1.weight"].std.all()  # the first one is unharmed
+    nothing = {name: torch.zeros_like(m.used) for name, m in posterior.weights().items()}
+    empty = masked.masked(nothing)
+    assert torch.equal(predict(empty, x, range(2)), torch.zeros(2, 6, 10).log_softmax(2))
+
+
+def test_a_mask_that_does_not_fit_is_refused():
+    posterior = posterior_of(16)
+    with pytest.raises(ConfigError, match=r"did you mean 'hidden1\.weight'"):
+        posterior.masked({"hidden1.weights": torch.ones(4, 5, dtype=torch.bool)})
+    with pytest.raises(ContractViolation, match=r"\[5, 4\].*\[4, 5\]"):
+        posterior.masked({"hidden1.weight": torch.ones(5, 4, dtype=torch.bool)})
+
+
+def test_marginals_come_in_the_order_of_the_layers():
+    posterior = posterior_of(17, LEFT_OUT)
+    marginals = posterior.weights()
+    assert list(marginals) == [
+        f"{layer}.{part}" for layer in ("hidden1", "hidden2", "output") for part in ("weight", "bias")
+    ]
+    assert torch.equal(torch.cat([m.mean.flatten() for m in marginals.values()]), posterior.arrays()["mu"])
+    assert torch.equal(torch.cat([m.std.flatten() for m in marginals.values()]), posterior.arrays()["sigma"])
+    assert [bool(m.used.all()) for m in marginals.values()] == [True, True, False, False, True, True]
+    assert [bool(m.used.any()) for m in marginals.values()] == [True, True, False, False, True, True]
+    assert list(posterior_of(17, ONE_HIDDEN).weights()) == ["fc1.weight", "fc1.bias", "out.weight", "out.bias"]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_mean_network_has_no_noise(case):
+    posterior, x = posterior_of(18, case, torch.float64), rows_of(6)
+    network = posterior.mean_network()
+    answer = predict(network, x, range(2))
+    (first, bias), *later = used_layers(case, posterior.arrays()["mu"])
+    expected = finish(case, case.get("input_scale", 1.0) * x @ first.T + bias, later)
+    torch.testing.assert_close(answer, torch.stack([expected] * 2), rtol=1e-12, atol=1e-12)
+    assert (network.n_draws, network.noise) == (1, "none")
+    assert all(marginal.std is None for marginal in network.weights().values())
+    assert list(network.arrays()) == ["mu"]

@@ -1,0 +1,302 @@
+"""linear_bbb: gradient written out = autograd, fused Adam = Adam, fit = the document's loop; closed forms."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.distributions import Normal
+
+from bench.core.streams import StepNoise, generator, normals_, stream_seed
+from bench.interface import Context, Split, Task
+from benchmarks.documents import linear_bbb as document
+from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
+from implementations._kernels.layout import Layout
+from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
+from implementations._kernels.threads import one_thread
+from implementations.linear_bbb import LinearBbb
+
+MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
+SQRT_6 = 2.449489742783178
+SWITCHES = [(True, 6.0), (False, 6.0), (True, SQRT_6), (False, SQRT_6)]  # (detach_mu, prior_std)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():  # the networks here are too small for two
+        yield
+
+
+class Recorder(Context):
+    """A context that keeps the traces."""
+
+    def __init__(self, seed: int = 0, steps_per_epoch: int | None = None) -> None:
+        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps_per_epoch
+        self.traces: list[dict[str, float]] = []
+
+    def epoch_end(self, epoch, trace, posterior, state) -> None:
+        assert epoch == len(self.traces) + 1
+        self.traces.append(dict(trace))
+
+    def restore(self) -> None:
+        return None
+
+
+def double(shape: tuple[int, ...], source: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=source, dtype=torch.float64)
+
+
+def network_pair(
+    layout: Layout, noises: list[Tensor], batch_size: int, detach_mu: bool, prior_std: float, source: torch.Generator
+) -> tuple[SampledMlp, document.GaussianNetwork]:
+    """Return our network and the document's in double precision, with equal parameters; the latter replays `noises`."""
+    objective = Objective(prior_std, 468.75, detach_mu, categorical_nll)
+    ours = SampledMlp(layout, objective, batch_size, dtype=torch.float64)
+    ours.mu.copy_(double((layout.n_weights,), source))
+    ours.rho.copy_(2 * double((layout.n_weights,), source) - 3)
+    replay = document.replayed_noise(view for noise in noises for view in layout.named(noise).values())
+    plain = document.GaussianNetwork(layout.sizes, prior_std, detach_mu=detach_mu, sample_noise=replay)
+    document.in_double_precision(plain)
+    document.set_parameters(plain, layout.named(ours.mu).values(), layout.named(ours.rho).values())
+    return ours, plain
+
+
+@pytest.mark.parametrize(("detach_mu", "prior_std"), SWITCHES)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**31), n_rows=st.integers(1, 9), sizes=st.lists(st.integers(1, 6), min_size=2, max_size=4))
+def test_loss_and_gradient_are_those_of_autograd(detach_mu, prior_std, seed, n_rows, sizes) -> None:
+    source = torch.Generator().manual_seed(seed)
+    layout = Layout((*sizes, 10))
+    epsilon = double((layout.n_weights,), source)
+    ours, plain = network_pair(layout, [epsilon], 9, detach_mu, prior_std, source)
+    x, y = double((n_rows, sizes[0]), source), torch.randint(10, (n_rows,), generator=source)
+    ours.epsilon.copy_(epsilon)
+    loss = ours.loss_and_gradient(x, y)
+    expected, _ = document.classifier_elbo(plain, x, y, 468.75, 1)
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-10)
+    gradient = torch.cat(document.get_parameters(plain, gradients=True))
+    torch.testing.assert_close(ours.gradient, gradient, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("detach_mu", "prior_std"), SWITCHES)
+@pytest.mark.parametrize("width", [6, 128])  # below and above the length from which Adam is fused
+def test_twenty_training_steps_are_those_of_the_document(detach_mu, prior_std, width) -> None:
+    source = torch.Generator().manual_seed(1)
+    layout = Layout((20, width, width, 10))
+    assert (2 * layout.n_weights >= FUSE_FROM) == (width == 128)
+    noises = [double((layout.n_weights,), source) for _ in range(20)]
+    ours, plain = network_pair(layout, noises, 16, detach_mu, prior_std, source)
+    adam = FlatAdam(ours.parameters, ours.gradient, 1e-3)
+    rate = torch.tensor(1e-3, dtype=torch.float64)
+    plain_adam = torch.optim.Adam(plain.parameters(), lr=rate)
+    for step, epsilon in enumerate(noises):
+        x, y = double((16, 20), source), torch.randint(10, (16,), generator=source)
+        ours.epsilon.copy_(epsilon)
+        loss = ours.loss_and_gradient(x, y)
+        adam.step()
+        torch.testing.assert_close(
+            loss, document.classifier_step(plain, plain_adam, x, y, 468.75).detach(), rtol=1e-9, atol=1e-9
+        )
+        if step == 9:  # the end of an epoch: the document divides the tensor that Adam holds
+            rate /= 1.1
+            adam.set_learning_rate(1e-3 / 1.1)
+    torch.testing.assert_close(ours.parameters, torch.cat(document.get_parameters(plain)), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [10, FUSE_FROM])
+def test_adam_is_adam(size) -> None:
+    # Gradients down to 1e-12: at 1e-8 = eps a misplaced eps or bias correction would halve or double the step.
+    source = torch.Generator().manual_seed(2)
+    ours = double((size,), source)
+    plain = ours.clone().requires_grad_()
+    gradient = torch.zeros_like(ours)
+    fast, slow = FlatAdam(ours, gradient, 0.05), torch.optim.Adam([plain], lr=0.05)
+    scale = torch.logspace(-12, 2, size, dtype=torch.float64)
+    for _ in range(25):
+        gradient.copy_(double((size,), source) * scale)
+        plain.grad = gradient.clone()
+        fast.step()
+        slow.step()
+    torch.testing.assert_close(ours, plain.detach(), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("size", [3, FUSE_FROM])
+def test_the_first_step_of_adam(size) -> None:
+    # Bias corrected, the moments after one step are g and g^2: the step is rate * g / (|g| + 1e-8).
+    parameters = torch.zeros(size, dtype=torch.float64)
+    gradient = torch.full_like(parameters, 1e-8)
+    gradient[0] = -5.0
+    FlatAdam(parameters, gradient, 0.1).step()
+    assert parameters[0].item() == pytest.approx(0.1, rel=1e-8)
+    assert parameters[1:].tolist() == pytest.approx([-0.05] * (size - 1))
+
+
+@pytest.mark.parametrize("size", [3, FUSE_FROM])
+def test_adam_goes_on_from_its_state_to_the_bit(size) -> None:
+    source = torch.Generator().manual_seed(3)
+    gradients = [torch.randn(size, generator=source) for _ in range(4)]
+
+    def run(parameters: Tensor, adam: FlatAdam, gradient: Tensor, steps: slice) -> None:
+        for value in gradients[steps]:
+            gradient.copy_(value)
+            adam.step()
+
+    whole, buffer = torch.ones(size), torch.zeros(size)
+    adam = FlatAdam(whole, buffer, 0.01)
+    run(whole, adam, buffer, slice(0, 2))
+    state = adam.state()
+    run(whole, adam, buffer, slice(2, 4))
+    resumed, buffer = torch.zeros(size), torch.zeros(size)
+    adam = FlatAdam(resumed, buffer, 0.01)
+    adam.restore(state)
+    run(resumed, adam, buffer, slice(2, 4))
+    assert torch.equal(whole, resumed)
+    assert state["step"].item() == 2  # a copy: the later steps did not change it
+
+
+def start_of_fit(approach: LinearBbb, seed: int = 0) -> SampledMlp:
+    network = approach._network(MNIST, Recorder(seed))
+    StepNoise(seed).normals_(network.epsilon)
+    return network
+
+
+def test_the_published_network_has_669706_weights() -> None:
+    # 784*512 + 512 + 512*512 + 512 + 512*10 + 10
+    assert len(start_of_fit(LinearBbb()).mu) == 669_706
+
+
+@pytest.mark.parametrize(("prior_std", "expected"), [(6.0, 10_422), (SQRT_6, 9_152)])
+def test_loss_before_any_training(prior_std, expected) -> None:
+    # Each weight has log q - log p = log(s/sigma) - e^2/2 + w^2/(2 s^2) with sigma = log(1 + e^-6) = 0.00247569 and
+    # E w^2 = 0.6^2/3 + sigma^2 = 0.120006. For s = 6: 1.791759 + 6.001238 - 0.5 + 0.001667 = 7.294664; times
+    # 669706 / 468.75 is 10421.97. For s^2 = 6: 0.895880 + 6.001238 - 0.5 + 0.010001 = 6.407118, which gives 9153.9.
+    # The noise terms e^2/2 have standard deviation sqrt(669706 / 2) / 468.75 = 1.23.
+    network = start_of_fit(LinearBbb(prior_std=prior_std))
+    nothing = network.loss_and_gradient(torch.empty(0, 784), torch.empty(0, dtype=torch.int64))
+    assert nothing.item() == pytest.approx(expected, abs=5)
+
+
+def kl_of_an_average_weight(network: SampledMlp) -> float:
+    sigma, s = sigma_of(network.rho.double()), network.objective.prior_std
+    terms = torch.log(s / sigma) - 0.5 + (sigma.square() + network.mu.double().square()) / (2 * s * s)
+    return terms.mean().item()
+
+
+@pytest.mark.parametrize("detach_mu", [True, False])
+def test_two_epochs_without_data(detach_mu) -> None:
+    # The audit of the document simulated the prior term alone with its optimiser: 9753 and 9146 nats a batch after one
+    # and two epochs, the means' spread left at 0.6/sqrt(3) = 0.346 if log q does not see them, and drawn in to about
+    # 0.017 if it does. Weights are independent here, so a thousand stand for all.
+    layout = Layout((15, 40, 10))
+    network = SampledMlp(layout, Objective(6.0, 468.75, detach_mu, categorical_nll), 1)
+    source = torch.Generator().manual_seed(4)
+    network.mu.uniform_(-0.6, 0.6, generator=source)
+    network.rho.fill_(-6)
+    adam = FlatAdam(network.parameters, network.gradient, 1e-3)
+    noise = StepNoise(4)
+    no_rows = torch.empty(0, 15), torch.empty(0, dtype=torch.int64)
+    losses = []
+    for epoch in range(2):
+        adam.set_learning_rate(1e-3 / 1.1**epoch)
+        for _ in range(469):
+            network.step(*no_rows, [noise], adam)
+        losses.append(kl_of_an_average_weight(network) * 669_706 / 468.75)
+    spread = network.mu.std().item()
+    if detach_mu:
+        assert losses == pytest.approx([9753, 9146], abs=1)
+        assert spread == pytest.approx(0.346, rel=0.1)  # of 1050 uniform numbers: 1.4 %, and the noise
+    else:
+        assert spread == pytest.approx(0.017, abs=0.003)
+
+
+@pytest.mark.parametrize("detach_mu", [True, False])
+def test_a_small_fit_is_the_documents_loop(detach_mu) -> None:
+    # 70 rows in batches of 16: four and a short one of 6; M = 70/16. Single precision here: 1e-4 is 5 % of one step.
+    task = Task("classification", n_outputs=10, n_train=70, n_inputs=12)
+    source = torch.Generator().manual_seed(5)
+    train = Split(
+        "train60k",
+        torch.rand(70, 12, generator=source),
+        torch.randint(10, (70,), generator=source),
+        torch.arange(70),
+    )
+    approach = LinearBbb(epochs=3, batch_size=16, hidden_units=8, detach_mu=detach_mu)
+    context = Recorder(seed=6)
+    posterior = approach.fit(train, task, context)
+
+    layout = Layout((12, 8, 8, 10))
+
+    def noise_of_all_steps() -> Iterator[Tensor]:
+        for epoch in (1, 2, 3):
+            stream = StepNoise(stream_seed(6, "noise", epoch))
+            for _ in range(5):
+                yield from layout.named(stream.normals_(torch.empty(layout.n_weights))).values()
+
+    plain = document.GaussianNetwork(
+        layout.sizes, 6.0, detach_mu=detach_mu, sample_noise=document.replayed_noise(noise_of_all_steps())
+    )
+    start = torch.empty(layout.n_weights).uniform_(-0.6, 0.6, generator=generator(6, "init"))
+    document.set_parameters(plain, layout.named(start).values(), layout.named(torch.full_like(start, -6.0)).values())
+    adam, rate = document.document_adam(plain)
+    for epoch in (1, 2, 3):
+        order = torch.randperm(70, generator=generator(6, "shuffle", epoch))
+        losses = [
+            document.classifier_step(plain, adam, train.x[rows], train.y[rows], 70 / 16).item()
+            for rows in order.split(16)
+        ]
+        rate /= 1.1
+        trace = context.traces[epoch - 1]
+        assert trace == {"mnist/train60k/train_loss": pytest.approx(sum(losses) / 5, rel=1e-5)}
+    mu, rho = document.get_parameters(plain)
+    torch.testing.assert_close(posterior.arrays()["mu"], mu, rtol=0, atol=1e-4)
+    torch.testing.assert_close(posterior.arrays()["sigma"], sigma_of(rho), rtol=1e-4, atol=0)
+    assert rho.mean() > -6 + 0.01  # 15 steps of up to 0.001 were taken
+
+
+def test_an_epoch_can_be_cut_short() -> None:
+    task = Task("classification", n_outputs=10, n_train=64, n_inputs=4)
+    train = Split("train60k", torch.rand(64, 4), torch.zeros(64, dtype=torch.int64), torch.arange(64))
+    approach = LinearBbb(epochs=1, batch_size=8, hidden_units=3, learning_rate=0.01)
+    posterior = approach.fit(train, task, Recorder(steps_per_epoch=2))
+    # two steps of Adam climb by 0.01 each at the very most
+    rho = posterior.arrays()["sigma"].expm1().log()
+    assert rho.max() <= -6 + 0.02 + 1e-3
+
+
+def test_the_posterior_has_the_networks_prior_and_activation() -> None:
+    nothing = Split("train60k", torch.empty(0, 784), torch.empty(0, dtype=torch.int64), torch.arange(0))
+    posterior = LinearBbb(epochs=0, prior_std=2.5).fit(nothing, MNIST, Recorder(7))
+    mu, sigma = posterior.arrays().values()
+    w = torch.addcmul(mu, sigma, normals_(torch.empty(len(mu)), 7, "draw", 3))
+    q, p = Normal(mu.double(), sigma.double()), Normal(0.0, 2.5)
+    expected = (q.log_prob(w.double()) - p.log_prob(w.double())).sum().item()
+    # of 4.5 million nats; the two sums of squares in it, 350,000 nats, are good to 1.5e-5
+    assert posterior.log_density_ratio(range(3, 4)).item() == pytest.approx(expected, abs=6)
+    x = torch.rand(3, 784)
+    (w1, b1), (w2, b2), (w3, b3) = Layout((784, 512, 512, 10)).layers(w)
+    logits = torch.sigmoid(torch.sigmoid(x @ w1.t() + b1) @ w2.t() + b2) @ w3.t() + b3
+    found = posterior.predict(x, range(3, 4), torch.arange(3)).log_probs[0]
+    torch.testing.assert_close(found, logits.log_softmax(1), rtol=1e-4, atol=1e-4)
+    rebuilt = LinearBbb().rebuild(posterior.mean_network().arrays(), MNIST, 0)
+    assert rebuilt.n_draws == 1
+
+
+def test_documents_prediction_draws_networks_for_each_batch() -> None:
+    noises = [torch.full((count,), float(draw)) for draw in range(4) for count in (6, 2, 20, 10)]
+    network = document.GaussianNetwork((3, 2, 10), 6.0, sample_noise=document.replayed_noise(noises))
+    document.set_parameters(
+        network, [torch.full((n,), 0.5).view(s) for n, s in SHAPES], [torch.zeros(s) for _, s in SHAPES]
+    )
+    x = torch.rand(5, 3)
+    found = document.predict_all(network, [x[:3], x[3:]], 2)
+    assert found.shape == (2, 5, 10)
+    replay = document.replayed_noise(noises)
+    network.layers[0].sample_noise = network.layers[1].sample_noise = replay
+    first, second = document.predict(network, x, 2), document.predict(network, x, 2)
+    torch.testing.assert_close(found, torch.cat([first[:, :3], second[:, 3:]], dim=1))
+
+
+SHAPES = [(6, (2, 3)), (2, (2,)), (20, (10, 2)), (10, (10,))]

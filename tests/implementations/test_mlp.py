@@ -1,0 +1,169 @@
+"""mlp: training equal to plain autograd and torch's Adam, the learning rate that does not decay, the controls."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from bench.core.errors import ConfigError
+from bench.core.streams import generator
+from bench.interface import Split, Task
+from bench.judge.contract import CheckContext
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
+from benchmarks.documents import mlp as document
+from implementations import _dense
+from implementations._kernels.layout import Layout
+from implementations.mlp import Mlp, Training
+
+LAYOUT = Layout((20, 30, 30, 10))
+PLAIN_ACTIVATIONS = {"relu": functional.relu, "sigmoid": torch.sigmoid}
+
+
+def plain_network(flat, activation="relu"):
+    net = document.Classifier(LAYOUT.sizes[0], LAYOUT.sizes[1], PLAIN_ACTIVATIONS[activation]).to(flat.dtype)
+    for parameter, value in zip(net.parameters(), LAYOUT.named(flat).values(), strict=True):
+        parameter.data.copy_(value)
+    return net
+
+
+def made_up(n_rows, seed=0):
+    source = torch.Generator().manual_seed(seed)
+    x = torch.rand(n_rows, LAYOUT.sizes[0], generator=source)
+    return Split("train60k", x, torch.randint(10, (n_rows,), generator=source), torch.arange(n_rows))
+
+
+def whole_epochs(seed):
+    context = CheckContext(seed)
+    context.steps_per_epoch = None
+    return context
+
+
+def task(n_rows):
+    return Task("classification", 10, n_rows, LAYOUT.sizes[0])
+
+
+@pytest.mark.parametrize("activation", [*PLAIN_ACTIVATIONS])
+def test_twenty_steps_equal_autograd_and_torch_adam(activation):
+    flat = _dense.linear_init(LAYOUT, generator(1, "init")).double()
+    net = plain_network(flat, activation)
+    adam = document.optimizer(net)
+    training = Training(Mlp(width=30, activation=activation), LAYOUT, flat)
+    for step in range(20):
+        rows = made_up(12 if step % 3 else 5, seed=step)
+        expected = document.training_step(net, adam, rows.x.double(), rows.y)
+        assert training.step(rows.x.double(), rows.y).item() == pytest.approx(expected.item(), rel=1e-11)
+        gradients, values = LAYOUT.named(training.gradient), LAYOUT.named(training.flat)
+        for parameter, gradient, value in zip(net.parameters(), gradients.values(), values.values(), strict=True):
+            assert torch.allclose(parameter.grad, gradient, rtol=1e-7, atol=1e-12)
+            assert torch.allclose(parameter.data, value, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("activation", [*PLAIN_ACTIVATIONS])
+def test_prediction_in_blocks_is_the_plain_network_in_double_precision(activation, monkeypatch):
+    monkeypatch.setattr(_dense, "ROWS_AT_A_TIME", 7)
+    flat = _dense.linear_init(LAYOUT, generator(1, "init")).double()
+    rows = made_up(45)
+    posterior = _dense.DensePosterior(LAYOUT, flat, _dense.ACTIVATIONS[activation], "classification")
+    expected = torch.log_softmax(plain_network(flat, activation)(rows.x.double()), 1).detach()
+    for draw in posterior.predict(rows.x, range(2), rows.rows).log_probs:
+        torch.testing.assert_close(draw, expected, rtol=1e-12, atol=1e-12)
+
+
+def plain_fit(recipe, train, seed, divisor):
+    """The document's loop with a decay that works, on our streams: final weights and batch losses of each epoch."""
+    net = plain_network(_dense.linear_init(LAYOUT, generator(seed, "init")))
+    adam = document.optimizer(net)
+    losses = []
+    for epoch in range(1, recipe.epochs + 1):
+        order = torch.randperm(len(train), generator=generator(seed, "shuffle", epoch))
+        losses.append(
+            [
+                document.training_step(net, adam, train.x[part], train.y[part]).item()
+                for part in order.split(recipe.batch_size)
+            ]
+        )
+        adam.param_groups[0]["lr"] /= divisor
+    return net, losses
+
+
+@pytest.mark.parametrize("divisor", [1.0, 1.1])
+def test_fit_equals_the_document_s_loop(divisor):
+    # 40 rows in batches of 16 leave a last batch of 8
+    recipe = Mlp(epochs=3, width=30, batch_size=16, learning_rate_divisor=divisor)
+    train, context = made_up(40), whole_epochs(4)
+    posterior = recipe.fit(train, task(40), context)
+    net, losses = plain_fit(recipe, train, 4, divisor)
+    for value, parameter in zip(posterior.arrays().values(), net.parameters(), strict=True):
+        assert torch.allclose(value, parameter.data, atol=1e-5)
+    for epoch, batch_losses in enumerate(losses, start=1):
+        mean = sum(batch_losses) / len(batch_losses)
+        assert context.traces[epoch]["mnist/train60k/train_loss"] == pytest.approx(mean, rel=1e-5)
+    predicted = posterior.predict(train.x, range(1), train.rows).log_probs[0]
+    assert torch.allclose(predicted, net(train.x).detach(), atol=1e-4)
+
+
+def test_published_learning_rate_does_not_decay_and_the_corrected_one_does():
+    # 16 rows are one batch, so an epoch is one step. Both fits take the same first one; the second starts from the
+    # same weights and moments and is proportional to its learning rate
+    train = made_up(16)
+    moves = {}
+    for divisor in (1.0, 1.1):
+        recipe = Mlp(epochs=2, width=30, batch_size=16, learning_rate_divisor=divisor)
+        context = whole_epochs(4)
+        recipe.fit(train, task(16), context)
+        moves[divisor] = context.states[2]["parameters"] - context.states[1]["parameters"]
+    ratio = moves[1.0].norm() / moves[1.1].norm()
+    assert ratio.item() == pytest.approx(1.1, rel=1e-4)
+
+
+def test_default_initial_weights_are_those_of_a_linear_layer():
+    # U(-h, h) with h = 1/sqrt(784) = 1/28 has standard deviation h/sqrt(3); 100,000 numbers: relative error 0.2 %
+    flat = _dense.linear_init(Layout((784, 128, 10)), generator(0, "init"))
+    (matrix, bias), _ = Layout((784, 128, 10)).layers(flat)
+    assert matrix.abs().max().item() <= 1 / 28
+    assert matrix.std().item() == pytest.approx(1 / 28 / math.sqrt(3), rel=0.01)
+    assert 0 < bias.abs().max().item() <= 1 / 28
+
+
+def test_initial_half_width_holds_for_every_layer():
+    flat = _dense.linear_init(LAYOUT, generator(0, "init"), half_width=0.6)
+    for values in LAYOUT.named(flat).values():
+        assert 0.3 < values.abs().max().item() <= 0.6
+
+
+def test_every_recipe_and_control_can_be_built():
+    entry, budget = manifest("mlp"), profile("full")
+    control = build(entry, resolve(entry, "published+sigmoid-512-uniform-init"), budget)
+    assert control == Mlp(epochs=20, width=512, activation="sigmoid", initial_half_width=0.6, learning_rate_divisor=1.1)
+    assert build(entry, resolve(entry, "published+sigmoid-512"), budget) == Mlp(
+        epochs=20, width=512, activation="sigmoid", learning_rate_divisor=1.1
+    )
+    assert build(entry, resolve(entry, "corrected"), budget) == Mlp(learning_rate_divisor=1.1)
+    assert build(entry, resolve(entry, "published"), budget) == Mlp()
+
+
+def test_rebuilt_control_keeps_its_activation():
+    recipe = Mlp(epochs=1, width=30, activation="sigmoid")
+    train = made_up(16)
+    posterior = recipe.fit(train, task(16), CheckContext(0))
+    rebuilt = recipe.rebuild(posterior.arrays(), task(16), 0)
+    _, flat = _dense.from_named(posterior.arrays())
+    expected = plain_network(flat, "sigmoid")(train.x).detach()
+    assert torch.allclose(rebuilt.predict(train.x, range(1), train.rows).log_probs[0], expected, atol=1e-5)
+
+
+def test_unknown_activation_suggests_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'sigmoid'"):
+        Mlp(activation="sigmoids")
+
+
+def test_document_s_test_loop_weighs_the_last_batch_like_a_full_one():
+    # four right in a batch of 4 and none right in a batch of 1: (1 + 0) / 2, not 4/5
+    net = torch.nn.Identity()
+    sure = torch.log_softmax(50 * torch.eye(10), 1)
+    batches = [(sure[:4], torch.arange(4)), (sure[:1], torch.tensor([5]))]
+    loss, accuracy = document.evaluate(net, batches)
+    assert accuracy == 0.5
+    assert loss == pytest.approx(25, abs=1e-4)  # (0 + 50) / 2

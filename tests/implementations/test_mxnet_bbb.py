@@ -1,0 +1,398 @@
+"""mxnet_bbb: its step is the document's, its predictions are MXNet's, and what needs no training is as derived."""
+
+import dataclasses
+import importlib
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.core.errors import ConfigError, ContractViolation, MissingFramework, Unsupported
+from bench.core.streams import generator, normals_
+from bench.interface import Split, Task
+from bench.judge.contract import CheckContext
+
+try:
+    from implementations import _mxnet
+except MissingFramework as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+
+from benchmarks.documents import mxnet_bbb as document
+from implementations._kernels.layout import Layout
+from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
+from implementations.mxnet_bbb import MxnetBbb, moving_average
+
+MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
+SMALL = Layout((7, 5, 5, 3))
+BATCHES = 469
+MIXTURE = Prior(0.75, 0.1, 0.25)
+# MXNet's data loader makes arrays by a function that asks SciPy for a name of old.
+loads_data = pytest.mark.filterwarnings("ignore:Please import `csr_matrix`:DeprecationWarning")
+CASES = {
+    "published": (False, Prior(1.0), document.gaussian_prior),
+    "second-hidden-layer": (True, Prior(1.0), document.gaussian_prior),
+    "scale-mixture": (False, MIXTURE, document.scale_mixture_prior),
+    "narrow-prior": (True, Prior(0.3), lambda x: document.gaussian_prior(x, 0.3)),
+}
+
+
+def rows(n, seed=0, n_inputs=784, n_outputs=10):
+    source = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, n_inputs, generator=source)
+    return Split("train60k", x, torch.randint(n_outputs, (n,), generator=source), torch.arange(n))
+
+
+def document_arrays(layout, flat):
+    """The flat vector as the document keeps it: one array a parameter, matrices [in, out]."""
+    return [
+        nd.from_numpy(np.ascontiguousarray(array.T.numpy() if array.dim() == 2 else array.numpy()), zero_copy=False)
+        for layer in layout.layers(flat)
+        for array in layer
+    ]
+
+
+def flatten(arrays):
+    return torch.cat([torch.from_numpy(array.asnumpy().T.reshape(-1).copy()) for array in arrays])
+
+
+def both(layout, case, dtype, learning_rate=0.001):
+    """Our step and the document's model, started from the same parameters."""
+    use_second_hidden, prior, log_prior = CASES[case]
+    source = torch.Generator().manual_seed(1)
+    mu = torch.randn(layout.n_weights, generator=source, dtype=dtype) * 0.1
+    rho = torch.randn(layout.n_weights, generator=source, dtype=dtype) * 0.1 - 3
+    ours = TrainingStep(layout, (True, use_second_hidden, True), prior, BATCHES, learning_rate, mu, rho)
+    theirs = document.DocumentBbb(
+        document_arrays(layout, mu),
+        document_arrays(layout, rho),
+        BATCHES,
+        learning_rate=learning_rate,
+        log_prior=log_prior,
+        use_second_hidden=use_second_hidden,
+    )
+    return mu, rho, ours, theirs, source
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_steps_are_the_documents_in_float64(case):
+    mu, rho, ours, theirs, source = both(SMALL, case, torch.float64)
+    losses = []
+    for _ in range(3):
+        x = torch.rand(6, 7, generator=source, dtype=torch.float64) * 2
+        y = torch.randint(3, (6,), generator=source)
+        noise = torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64)
+        ours(to_ndarray(x), to_ndarray(y), noise)
+        losses.append(theirs.step(to_ndarray(x), to_ndarray(y), document_arrays(SMALL, noise)))
+    # An operator of MXNet keeps its scalars (learning rate, 1/M) as float32: each is off by 2^-24 at most. Two of them
+    # scale a gradient, and the parameters of a later step inherit that.
+    float32_scalars = 4 * 2.0**-24
+    assert ours.losses() == pytest.approx(losses, rel=float32_scalars)
+    found = ours.parameters()
+    for name, start, arrays in (("mu", mu, theirs.mus), ("rho", rho, theirs.rhos)):
+        moved = flatten(arrays) - start
+        assert moved.abs().max() > 0
+        gap = (found[name] - start - moved).abs().max()
+        assert gap < float32_scalars * moved.abs().max()
+
+
+@pytest.mark.parametrize("case", ["published", "second-hidden-layer", "scale-mixture"])
+def test_one_step_of_full_size_in_float32(case):
+    """The operators of oneDNN, which serve float32 only, give the document's loss and gradient."""
+    layout = Layout((784, 400, 400, 10))
+    # a large rate, so that the rounding of mu and rho does not hide the gradient
+    mu, rho, ours, theirs, source = both(layout, case, torch.float32, learning_rate=1.0)
+    x = torch.rand(96, 784, generator=source) * 2
+    y = torch.randint(10, (96,), generator=source)
+    noise = torch.randn(layout.n_weights, generator=source)
+    ours(to_ndarray(x), to_ndarray(y), noise)
+    loss = theirs.step(to_ndarray(x), to_ndarray(y), document_arrays(layout, noise))
+    # The document's float32 sum of 478,410 terms is 1.4 million nats, where numbers are 2^-3 apart, and divided by 469.
+    assert ours.losses() == pytest.approx([loss], rel=1e-5)
+    for name, start, arrays in (("mu", mu, theirs.mus), ("rho", rho, theirs.rhos)):
+        moved = flatten(arrays) - start
+        # sigma of oneDNN's softplus is good to 1.8e-5 for rho between -4 and -2; sums over 784 inputs to a few 1e-6
+        assert (ours.parameters()[name] - start - moved).abs().max() < 5e-5 * moved.abs().max()
+
+
+def test_unused_layer_moves_by_its_kl_term_only():
+    mu, _, ours, _, source = both(SMALL, "published", torch.float64)
+    noise = torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64)
+    x, y = torch.rand(6, 7, generator=source, dtype=torch.float64), torch.randint(3, (6,), generator=source)
+    sigma = torch.nn.functional.softplus(ours.parameters()["rho"])
+    ours(to_ndarray(x), to_ndarray(y), noise)
+    moved = SMALL.named(ours.parameters()["mu"] - mu)["hidden2.weight"]
+    # d loss / dmu = w / M under the prior N(0, 1)
+    expected = -0.001 / BATCHES * SMALL.named(mu + sigma * noise)["hidden2.weight"]
+    torch.testing.assert_close(moved, expected, rtol=1e-6, atol=0)
+
+
+def test_rho_learns_at_its_own_rate():
+    """One step with a factor moves rho by that factor more, and mu just as far."""
+    moved = {}
+    for factor in (1.0, 8.0):
+        source = torch.Generator().manual_seed(4)
+        mu = torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64)
+        rho = torch.full_like(mu, -3.0)
+        step = TrainingStep(SMALL, (True, True, True), Prior(1.0), BATCHES, 2.0**-10, mu, rho, factor)
+        x, y = torch.rand(6, 7, generator=source, dtype=torch.float64), torch.randint(3, (6,), generator=source)
+        step(to_ndarray(x), to_ndarray(y), torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64))
+        moved[factor] = {
+            name: value - start for (name, value), start in zip(step.parameters().items(), (mu, rho), strict=True)
+        }
+    torch.testing.assert_close(moved[8.0]["mu"], moved[1.0]["mu"], rtol=0, atol=0)
+    assert moved[1.0]["rho"].abs().max() > 0
+    torch.testing.assert_close(moved[8.0]["rho"], 8 * moved[1.0]["rho"], rtol=1e-9, atol=1e-15)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    share=st.floats(0.05, 1.0),
+    std=st.floats(0.3, 3.0),
+    ratio=st.floats(0.02, 0.9),
+    largest=st.sampled_from([0.01, 0.3, 2.0, 100.0]),
+)
+def test_prior_in_mxnet_is_the_one_in_torch(share, std, ratio, largest):
+    prior = Prior(std, std * ratio, share)
+    weights = (torch.linspace(-1, 1, 21, dtype=torch.float64) * largest).requires_grad_()
+    minus_log_p = -prior.log_density(weights)
+    minus_log_p.backward()
+    array = to_ndarray(weights).copy()
+    energy = prior.energy_and_gradient(array, nd.ones(21, dtype="float64"), 0.5)
+    assert energy.asscalar() + prior.constant(21) == pytest.approx(minus_log_p.item(), rel=1e-9, abs=1e-9)
+    torch.testing.assert_close(to_tensor(array), 0.5 * weights.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_prior_densities_are_those_of_distributions():
+    weights = torch.tensor([-0.4, 0.0, 0.02, 1.5], dtype=torch.float64)
+    wide, narrow = torch.distributions.Normal(0.0, 0.75), torch.distributions.Normal(0.0, 0.1)
+    mixture = (0.25 * wide.log_prob(weights).exp() + 0.75 * narrow.log_prob(weights).exp()).log()
+    without_pi = 4 * math.log(2 * math.pi) / 2
+    assert MIXTURE.log_density(weights).item() == pytest.approx(mixture.sum().item() + without_pi)
+    one = torch.distributions.Normal(0.0, 1.3).log_prob(weights).sum().item() + without_pi
+    assert Prior(1.3).log_density(weights).item() == pytest.approx(one)
+
+
+def test_prior_far_out_is_finite():
+    """Both densities underflow to zero at w = 60, which is 80 standard deviations of the wide one."""
+    assert math.isfinite(MIXTURE.log_density(torch.tensor([60.0])).item())
+    assert not math.isfinite(nd.sum(document.scale_mixture_prior(nd.full((1,), 60.0))).asscalar())
+
+
+def start(recipe=None, seed=0):
+    """The posterior before any training."""
+    approach = MxnetBbb(epochs=0, **(recipe or {}))
+    return approach.fit(rows(4), MNIST, CheckContext(seed))
+
+
+def test_kl_at_the_start():
+    """AUDIT of the document: KL / M = 2581.35 at the start.
+
+    E[log q - log p] of a weight = -log sigma - 1/2 + (0.1^2 + sigma^2) / 2 with sigma = log(1 + e^-3) = 0.0485874:
+    3.0244 - 0.5 + 0.0062 = 2.53057; times 478,410 weights / 469 batches.
+    """
+    sigma = math.log1p(math.exp(-3))
+    expected = 478_410 / 469 * (-math.log(sigma) - 0.5 + (0.01 + sigma**2) / 2)
+    assert expected == pytest.approx(2581.35, abs=0.005)
+    draws = 16
+    found = start().log_density_ratio(range(draws)) / 469
+    # a weight's eps^2 / 2 has variance 1/2: the mean of 16 draws is within four of its standard errors
+    assert found.mean().item() == pytest.approx(expected, abs=4 * math.sqrt(478_410 / 2 / draws) / 469)
+
+
+def test_share_of_the_unused_layer():
+    used = {name: marginal.used for name, marginal in start().weights().items()}
+    assert list(used) == [
+        f"{layer}.{part}" for layer in ("hidden1", "hidden2", "output") for part in ("weight", "bias")
+    ]
+    unused = sum(int((~mask).sum()) for mask in used.values())
+    # 400 x 400 + 400 of 784 x 400 + 400 + 400 x 400 + 400 + 400 x 10 + 10
+    assert (unused, sum(mask.numel() for mask in used.values())) == (160_400, 478_410)
+    assert all(marginal.used.all() for marginal in start({"use_second_hidden": True}).weights().values())
+
+
+@pytest.mark.parametrize("use_second_hidden", [False, True])
+def test_middle_layer_matters_only_when_used(use_second_hidden):
+    posterior = start({"use_second_hidden": use_second_hidden})
+    keep = {"hidden2.weight": torch.zeros(400, 400, dtype=torch.bool)}
+    x = rows(5).x
+    whole, pruned = (p.predict(x, range(2), torch.arange(5)).log_probs for p in (posterior, posterior.masked(keep)))
+    assert torch.equal(whole, pruned) is not use_second_hidden
+
+
+def test_everything_pruned_answers_zero():
+    """All logits are 0, so that the first class wins: 980 zeros of 10,000 test images are the document's 0.098."""
+    posterior = start()
+    keep = {name: torch.zeros_like(marginal.used) for name, marginal in posterior.weights().items()}
+    x = rows(20).x
+    for pruned in (posterior.masked(keep), posterior.masked(keep).mean_network()):
+        log_probs = pruned.predict(x, range(1), torch.arange(20)).log_probs
+        assert not log_probs.argmax(dim=2).any()
+
+
+def test_pruned_network_keeps_what_is_kept():
+    posterior = start()
+    keep = {
+        name: torch.rand(m.mean.shape, generator=generator(0, "init")) < 0.5 for name, m in posterior.weights().items()
+    }
+    pruned = posterior.masked(keep)
+    for name, marginal in pruned.weights().items():
+        before = posterior.weights()[name]
+        assert torch.equal(marginal.mean, before.mean * keep[name])
+        assert torch.equal(marginal.std, before.std * keep[name])
+    with pytest.raises(Unsupported, match="infinite"):
+        pruned.log_density_ratio(range(1))
+    with pytest.raises(Unsupported, match="infinite"):
+        posterior.mean_network().log_density_ratio(range(1))
+    with pytest.raises(ConfigError, match=r"hidden1\.weight"):
+        posterior.masked({"hidden1.wieght": keep["hidden1.weight"]})
+    with pytest.raises(ContractViolation, match="shape"):
+        posterior.masked({"output.bias": torch.ones(3, dtype=torch.bool)})
+
+
+@pytest.mark.parametrize("use_second_hidden", [False, True])
+def test_mxnet_predicts_the_same_logits(use_second_hidden):
+    approach = MxnetBbb(epochs=1, use_second_hidden=use_second_hidden)
+    posterior = approach.fit(rows(300), MNIST, CheckContext(0))
+    x = rows(50, seed=1).x
+    mu, sigma = posterior.arrays()["mu"], posterior.arrays()["sigma"]
+    layout, used = Layout((784, 400, 400, 10)), (True, use_second_hidden, True)
+    drawn = torch.cat([marginal.used.flatten() for marginal in posterior.weights().values()])
+    noise = torch.zeros_like(mu)
+    noise[drawn] = normals_(torch.empty(int(drawn.sum())), 0, "draw", 2)
+    for weights, predicted in (
+        (mu + sigma * noise, posterior.predict(x, range(2, 3), torch.arange(50))),
+        (mu, posterior.mean_network().predict(x, range(1), torch.arange(50))),
+    ):
+        layers = [
+            layer for layer, is_used in zip(layer_views(layout, to_ndarray(weights)), used, strict=True) if is_used
+        ]
+        logits = mxnet_logits(to_ndarray(x) * (255 / 126), layers)
+        expected = to_tensor(nd.log_softmax(logits))
+        # float32 sums of 784 products in another order
+        torch.testing.assert_close(
+            predicted.log_probs[0], expected, rtol=1e-5, atol=1e-5 * logits.abs().max().asscalar()
+        )
+
+
+def test_first_loss_comes_from_the_named_streams():
+    """The first batch's loss, from its definition in float64; N = 300 rows make M = ceil(300 / 128) = 3 batches."""
+    train = rows(300)
+    context = CheckContext(7)
+    context.steps_per_epoch = 1
+    task = dataclasses.replace(MNIST, n_train=300)
+    MxnetBbb(epochs=1).fit(train, task, context)
+    layout = Layout((784, 400, 400, 10))
+    mu = (torch.empty(layout.n_weights).normal_(0, 0.1, generator=generator(7, "init"))).double()
+    noise = torch.empty(layout.n_weights).normal_(generator=generator(7, "noise", 1)).double()
+    batch = torch.randperm(300, generator=generator(7, "shuffle", 1))[:128]
+    sigma = torch.tensor(-3.0).double().exp().log1p()
+    weights = mu + sigma * noise
+    normal = torch.distributions.Normal
+    ratio = normal(mu, sigma).log_prob(weights).sum() - normal(0.0, 1.0).log_prob(weights).sum()
+    (first, bias), _, (last, last_bias) = layout.layers(weights)
+    logits = torch.relu(train.x[batch].double() * 255 / 126 @ first.T + bias) @ last.T + last_bias
+    loss = ratio / 3 + torch.nn.functional.cross_entropy(logits, train.y[batch], reduction="sum")
+    assert context.traces[1] == {"mnist/train60k/train_loss_ema": pytest.approx(loss.item(), rel=1e-5)}
+
+
+def test_moving_average_by_hand():
+    # 10; .99 x 10 + .01 x 20 = 10.1; .99 x 10.1 + .01 x 0 = 9.999
+    assert moving_average(None, [10.0, 20.0, 0.0], 0.01) == pytest.approx(9.999)
+    assert moving_average(moving_average(None, [10.0], 0.01), [20.0, 0.0], 0.01) == pytest.approx(9.999)
+    assert math.isnan(moving_average(10.0, [math.nan, 1.0], 0.01))
+
+
+def test_resumed_average_goes_on():
+    context = CheckContext(5)
+    approach = MxnetBbb(epochs=2)
+    approach.fit(rows(300), MNIST, context)
+    resumed = CheckContext(5, resume=(1, context.states[1]))
+    approach.fit(rows(300), MNIST, resumed)
+    assert resumed.traces == {2: context.traces[2]}
+    assert all(torch.equal(resumed.states[2][name], value) for name, value in context.states[2].items())
+
+
+@loads_data
+def test_document_evaluates_as_we_do():
+    """Accuracy of the posterior means, through MXNet's data loader and byte images divided by 126."""
+    posterior = MxnetBbb(epochs=1).fit(rows(300), MNIST, CheckContext(0))
+    source = torch.Generator().manual_seed(3)
+    images = torch.randint(256, (200, 28, 28, 1), generator=source, dtype=torch.uint8)
+    predicted = posterior.mean_network().predict(images.reshape(200, 784) / 255, range(1), torch.arange(200))
+    labels = predicted.log_probs[0].argmax(dim=1)
+    labels[:50] = (labels[:50] + 1) % 10
+    model = document.DocumentBbb(*[document_arrays(Layout((784, 400, 400, 10)), posterior.arrays()["mu"])] * 2, 469)
+    loader = document.loader(images.numpy(), labels.numpy(), shuffle=False)
+    assert model.accuracy(loader) == 0.75
+
+
+@loads_data
+def test_document_trains_on_its_own_noise():
+    mx.random.seed(0)
+    model = document.DocumentBbb(*document.initial_parameters(document.layer_shapes(4, 3, 2)), n_batches=2)
+    images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
+    average = document.train_epoch(model, document.loader(images, np.arange(6) % 2, 3, shuffle=True), None)
+    assert math.isfinite(average)
+
+
+def test_document_predicts_with_drawn_weights():
+    """Without spread (rho = -40) each draw is the network of means; with it, one network for all batches."""
+    layout = Layout((4, 3, 3, 2))
+    source = torch.Generator().manual_seed(4)
+    mus = document_arrays(layout, torch.randn(layout.n_weights, generator=source))
+    x = to_ndarray(torch.rand(6, 4, generator=source))
+    for rho in (-40.0, 0.0):
+        mx.random.seed(0)
+        model = document.DocumentBbb(mus, [nd.full(mu.shape, rho) for mu in mus], 469)
+        found = model.predict_all([x[:4], x[4:], x[:4]], 3)
+        assert found.shape == (3, 10, 2)
+        np.testing.assert_array_equal(found[:, :4], found[:, 6:])
+        means = nd.log_softmax(model.forward(x, mus)).asnumpy()
+        assert np.allclose(found[:, :6], means, atol=1e-6) == (rho == -40.0)
+
+
+def test_memory_is_shared():
+    tensor = torch.zeros(3)
+    array = to_ndarray(tensor)
+    tensor[1] = 2
+    assert array.asnumpy().tolist() == [0, 2, 0]
+    array *= 3
+    array.wait_to_read()
+    assert tensor.tolist() == [0, 6, 0]
+    assert to_tensor(array).data_ptr() == tensor.data_ptr()
+
+
+def test_import_leaves_numpy_as_it_was():
+    before = vars(np).get("bool")
+    assert _mxnet.import_mxnet() is mx
+    assert vars(np).get("bool") is before
+
+
+def test_missing_mxnet_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingFramework, match=r"bnn-uncertainty-bench\[mxnet\]"):
+        _mxnet.import_mxnet()
+
+
+def test_mxnet_that_does_not_import_says_why(monkeypatch):
+    def fail(name):
+        raise AttributeError("module 'numpy' has no attribute 'product'")
+
+    before = vars(np).get("bool")
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(MissingFramework, match=r"'product'.*NumPy < 2"):
+        _mxnet.import_mxnet()
+    assert vars(np).get("bool") is before
+
+
+def test_bad_values_are_refused():
+    with pytest.raises(ConfigError, match="did you mean 'scale_mixture'"):
+        MxnetBbb(prior="scale-mixture")
+    context = CheckContext(0)
+    context.device = torch.device("cuda")
+    with pytest.raises(Unsupported, match="--device cpu"):
+        MxnetBbb().fit(rows(4), MNIST, context)

@@ -1,0 +1,455 @@
+"""pyro_hidden_layer: the fast layers equal Pyro's, the loss is the document's, the data-free numbers, the posterior."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from torch.distributions import Normal, kl_divergence
+
+pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
+
+from pyro import poutine  # noqa: E402 - after the skip
+from pyro.contrib.bnn import HiddenLayer  # noqa: E402
+from pyro.infer import SVI  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from bench.core.errors import ConfigError, ContractViolation  # noqa: E402
+from bench.core.streams import row_noise  # noqa: E402
+from bench.interface import Split, Task  # noqa: E402
+from bench.judge.contract import CheckContext  # noqa: E402
+from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
+from implementations import pyro_hidden_layer as approach  # noqa: E402
+from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
+from implementations._kernels.loops import loops_for  # noqa: E402 - after the check that Pyro is there
+from implementations._kernels.sums import sum_of_logs  # noqa: E402 - after the check that Pyro is there
+from implementations._pyro import isolated, minibatches, sgd  # noqa: E402 - after the check that Pyro is there
+from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
+from tests.pyros_noise import PyrosNoise  # noqa: E402
+
+CPU = torch.device("cpu")
+N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short
+SMALL = {"n_hidden": N_HIDDEN, "batch_size": BATCH}
+TASK = Task("classification", 10, N_ROWS, N_INPUTS)
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def made_up(n_rows=N_ROWS, seed=0):
+    source = torch.Generator().manual_seed(seed)
+    x = torch.rand(n_rows, N_INPUTS, generator=source)
+    return Split("train50k", x, torch.randint(10, (n_rows,), generator=source), torch.arange(n_rows))
+
+
+def whole_epochs(seed, **changes):
+    context = CheckContext(seed, **changes)
+    context.steps_per_epoch = None
+    return context
+
+
+def identity(x):
+    return x
+
+
+def drawn(seed, layer):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return layer.rsample()
+
+
+def random_layer(seed, batch, n_inputs, n_units):
+    source = torch.Generator().manual_seed(seed)
+    normal = [torch.randn(shape, generator=source) for shape in ((batch, n_inputs), (n_inputs, n_units))]
+    return normal[0], normal[1], torch.rand(n_inputs, n_units, generator=source) + 0.01
+
+
+# --- the layer as a matrix product ---------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 999), st.integers(1, 5), st.integers(1, 7), st.integers(1, 6), st.booleans())
+def test_matmul_layer_is_pyros_layer(seed, batch, n_inputs, n_units, with_bias):
+    x, mean, std = (tensor.double() for tensor in random_layer(seed, batch, n_inputs, n_units))
+    options = {"non_linearity": functional.leaky_relu, "KL_factor": 0.3, "include_hidden_bias": with_bias}
+    theirs, ours = HiddenLayer(x, mean, std, **options), MatmulHiddenLayer(x, mean, std, **options)
+    expected = drawn(seed, theirs)
+    assert torch.allclose(drawn(seed, ours), expected, rtol=1e-12, atol=1e-13)
+    assert ours.log_prob(expected) == theirs.log_prob(expected)
+    assert ours.KL == theirs.KL
+
+
+def test_matmul_layer_has_pyros_standard_deviation():
+    x, mean, std = (tensor.double() for tensor in random_layer(1, 4, 6, 5))
+    # without means and non-linearity a draw divided by its noise is the standard deviation
+    draw = drawn(7, MatmulHiddenLayer(x, mean * 0, std, identity, include_hidden_bias=False))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        noise = torch.randn(4, 5).double()
+    pyros = (x.square().unsqueeze(-1) * std.square()).sum(-2).sqrt()
+    assert torch.allclose(draw / noise, pyros, rtol=1e-12)
+
+
+def test_matmul_layer_samples_weights_and_many_draws_like_pyros():
+    x, mean, std = random_layer(2, 3, 4, 5)
+    for options in ({"weight_space_sampling": True}, {}):
+        draws = []
+        for layer in (HiddenLayer, MatmulHiddenLayer):
+            torch.manual_seed(3)
+            draws.append(layer(x, mean, std, **options).rsample(torch.Size([6])))
+        assert draws[1].shape == (6, 3, 6)
+        assert torch.allclose(*draws, atol=1e-5)
+
+
+@pytest.mark.parametrize("kl_weight", [-0.3, 0.7])
+def test_fused_layer_has_autograds_values_and_gradients(float64, kl_weight):
+    source = torch.Generator().manual_seed(5)
+    x, mean, log_excess, weights_of_sum = (
+        torch.randn(shape, generator=source, dtype=torch.float64) for shape in ((6, 7), (7, 9), (7, 9), (6, 9))
+    )
+    dropout, floor = torch.tensor(0.4), 0.01
+    gradients, losses = [], []
+    for fused in (False, True):
+        leaves = [tensor.clone().requires_grad_() for tensor in (x, mean, log_excess, dropout)]
+        x_leaf, mean_leaf, log_excess_leaf, dropout_leaf = leaves
+        options = {"non_linearity": torch.tanh, "include_hidden_bias": False, "KL_factor": 1.0}
+        if fused:
+            layer = FusedHiddenLayer(*leaves, Weights.of(mean_leaf, log_excess_leaf, floor, dropout_leaf), **options)
+        else:
+            std = dropout_leaf * (floor + log_excess_leaf.exp())
+            layer = MatmulHiddenLayer(x_leaf, mean_leaf, std, **options)
+        activation = drawn(4, layer)
+        loss = (activation * weights_of_sum).sum() - kl_weight * layer.log_prob(activation)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append([leaf.grad for leaf in leaves])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+    for plain, fused in zip(*gradients, strict=True):
+        assert torch.allclose(plain, fused, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kl_weight", [-0.3, 0.7])
+@given(st.integers(0, 999))
+def test_compiled_layer_has_the_plain_values_and_gradients_in_double_precision(kl_weight, seed):
+    source = torch.Generator().manual_seed(seed)
+    tensors = [torch.randn(shape, generator=source) for shape in ((6, 7), (7, 9), (7, 9))]
+    noise, weights_of_sum = (torch.randn(6, 9, generator=source) for _ in range(2))
+    dropout, floor = torch.tensor(0.4), 0.01
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [value.to(dtype, copy=True).requires_grad_() for value in (*tensors, dropout)]
+        x, mean, log_excess, factor = leaves
+        if dtype == torch.float32:
+            assert loops_for(mean) is not None
+            weights = Weights.of(mean, log_excess, floor, factor)
+            layer = FusedHiddenLayer(
+                *leaves,
+                weights,
+                non_linearity=torch.tanh,
+                KL_factor=1.0,
+                include_hidden_bias=False,
+                normals=lambda empty: empty.copy_(noise),
+            )
+            activation = layer.rsample()
+            kl = -layer.log_prob(activation)
+        else:
+            std = factor * (floor + log_excess.exp())
+            activation = torch.tanh(x @ mean + (x.square() @ std.square()).sqrt() * noise.to(dtype))
+            kl = kl_divergence(Normal(mean, std), Normal(torch.zeros_like(mean), torch.ones_like(std))).sum()
+        ((activation * weights_of_sum).sum() + kl_weight * kl).backward()
+        results.append([value.detach().double() for value in (activation, kl, *(leaf.grad for leaf in leaves))])
+    for fast, plain in zip(*results, strict=True):
+        # a part in 1e5 of the largest entry: sums of products of both signs lose the digits of their parts
+        assert (fast - plain).abs().max() <= 1e-5 * (1 + plain.abs().max())
+
+
+def test_fused_layer_refuses_what_it_would_get_wrong():
+    x, mean, std = random_layer(0, 2, 3, 4)
+    weights = Weights.of(mean, std.log(), 0.01, torch.tensor(1.0))
+    layer = FusedHiddenLayer(x, mean, std.log(), torch.tensor(1.0), weights, non_linearity=identity, KL_factor=1.0)
+    with pytest.raises(RuntimeError, match="draw from"):
+        layer.log_prob(x)
+    with pytest.raises(NotImplementedError, match="one sample"):
+        layer.rsample(torch.Size([2]))
+
+
+@given(st.lists(st.floats(1e-8, 1e8), max_size=23))
+def test_sum_of_logs(values):
+    tensor = torch.tensor(values, dtype=torch.float32)
+    assert sum_of_logs(tensor).item() == pytest.approx(tensor.double().log().sum().item(), rel=1e-5, abs=1e-4)
+
+
+# --- the objective -------------------------------------------------------------------------------------------------
+
+
+def full_size_context():
+    return CheckContext(0), Task("classification", 10, 50_000, 784)
+
+
+def nll_of(trace, labels):
+    logits = trace.nodes["label"]["fn"].logits
+    return -logits.gather(1, labels[:, None]).sum()
+
+
+def test_numbers_that_need_no_data():
+    context, task = full_size_context()
+    train = torch.rand(128, 784, generator=torch.Generator().manual_seed(1))
+    labels = torch.randint(10, (128,), generator=torch.Generator().manual_seed(2))
+    with isolated(CPU):
+        network = approach._Network(PyroHiddenLayer(), task, context)
+        assert sum(rows * columns for rows, columns in network.shapes) == 2_912_266
+        # layer 1: 802,816 (.25^2 - 1 - 2 log .25) / 2 = 736,619
+        # means of shape (1025, 10) in layers 2 and 3: 2 * 1025 (1024 - 10) / 2 = 1,039,350
+        constant = sum(kl for *_, kl in network.prior)
+        assert constant.item() == pytest.approx(1_775_969, abs=1)
+        # 802,816 f(.025) + 2,109,450 f(.1) + 2,912,266 * .01^2 / 2 with f(s) = (s^2 - 1) / 2 - log s
+        svi = SVI(network.model, network.guide, sgd(0.002, 0.9), loss=network.estimator)
+        torch.manual_seed(3)
+        loss = svi.evaluate_loss(train, labels)
+        kl = sum(weights.kl for weights in network.weights.values())
+        assert kl.item() == pytest.approx(6_373_490, rel=1e-5)
+        torch.manual_seed(3)
+        guide = poutine.trace(network.guide).get_trace(train, labels)
+        nll = nll_of(poutine.trace(poutine.replay(network.model, guide)).get_trace(train, labels), labels)
+    kappa = 128 / 50_000
+    assert loss == pytest.approx((nll + kappa * (constant - kl)).item(), rel=1e-6)
+    # what the document would print for an epoch of first steps, without the likelihood
+    assert 391 * (loss - nll.item()) / 50_000 == pytest.approx(-92.04, abs=0.01)
+
+
+def small_network(kl_sign=-1, seed=0):
+    return approach._Network(PyroHiddenLayer(kl_sign=kl_sign, **SMALL), TASK, CheckContext(seed))
+
+
+def test_correct_sign_adds_the_kl():
+    rows = made_up(BATCH)
+    with isolated(CPU):
+        network = small_network(kl_sign=1)
+        svi = SVI(network.model, network.guide, sgd(0.002, 0.9), loss=network.estimator)
+        torch.manual_seed(3)
+        loss = svi.evaluate_loss(rows.x, rows.y)
+        kl = sum(weights.kl for weights in network.weights.values())
+        torch.manual_seed(3)
+        trace = poutine.trace(network.model).get_trace(rows.x, rows.y)
+    assert loss == pytest.approx((nll_of(trace, rows.y) + BATCH / N_ROWS * kl).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kl_sign", [-1, 1])
+def test_sign_decides_whether_the_scales_shrink_or_grow(kl_sign):
+    # 80 rows make kappa KL larger than the likelihood; published it drives sigma away from the prior's 1, down
+    context = whole_epochs(0)
+    rows = made_up()
+    posterior = PyroHiddenLayer(epochs=3, kl_sign=kl_sign, **SMALL).fit(rows, TASK, context)
+    std = posterior.weights()["a3"].std.mean()
+    assert std < 0.1 if kl_sign == -1 else std > 0.1
+
+
+def start_of(network_parameters):
+    """The document's parameters, constrained, with ours' values."""
+    values = {}
+    for name, value in network_parameters.items():
+        above_floor = name.endswith("log_excess")
+        values[name.replace("log_excess", "scale")] = 0.01 + value.exp() if above_floor else value
+    return values
+
+
+def test_training_equals_the_documents(float64, monkeypatch):
+    monkeypatch.setattr(approach, "StepNoise", PyrosNoise)
+    rows = made_up()
+    rows = Split(rows.name, rows.x.double(), rows.y, rows.rows)
+    context = whole_epochs(4)
+    with isolated(CPU):
+        approach._Network(PyroHiddenLayer(**SMALL), TASK, context)
+        start = start_of({name: value.detach().clone() for name, value in pyro.get_param_store().items()})
+    posterior = PyroHiddenLayer(epochs=2, **SMALL).fit(rows, TASK, context)
+    with isolated(CPU):
+        document = DocumentNetwork(N_ROWS, N_HIDDEN, N_INPUTS, BATCH)
+        document.guide(rows.x[:1])
+        document.initial_mean = torch.zeros  # no draws but those of the layers
+        store = pyro.get_param_store()
+        for name in list(store):
+            store[name] = start[name]
+        for epoch in (1, 2):
+            torch.manual_seed(context.stream("noise", epoch))
+            steps = [
+                document.training_step(rows.x[first : first + BATCH], rows.y[first : first + BATCH])
+                for first in range(0, N_ROWS, BATCH)
+            ]
+            trace = context.traces[epoch]
+            loss = trace["mnist/train50k/train_loss_per_image"]
+            assert loss == pytest.approx(sum(loss for loss, _ in steps) / N_ROWS, rel=1e-9)
+            assert trace["mnist/train50k/accuracy"] == sum(correct for _, correct in steps) / N_ROWS
+        for name, marginal in posterior.weights().items():
+            dropout = store[f"{name}_dropout"] if name != "a4" else 1
+            assert torch.allclose(marginal.mean, store[f"{name}_mean"], atol=1e-9)
+            assert torch.allclose(marginal.std, dropout * store[f"{name}_scale"], atol=1e-9)
+
+
+# --- fitting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"kl_sign": 1}, {"shuffle": True}])
+def test_resumed_fit_is_the_same_to_the_bit(changes):
+    recipe, rows = PyroHiddenLayer(epochs=3, **SMALL, **changes), made_up()
+    context = whole_epochs(1)
+    whole = recipe.fit(rows, TASK, context).arrays()
+    resumed = recipe.fit(rows, TASK, whole_epochs(1, resume=(2, context.states[2]))).arrays()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_batches_come_in_file_order_unless_shuffled():
+    rows = made_up()
+    in_order = [x for x, _ in minibatches(rows, BATCH, None, None)]
+    assert [len(x) for x in in_order] == [32, 32, 16]
+    assert torch.equal(torch.cat(in_order), rows.x)
+    order = torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(6))
+    shuffled = list(minibatches(rows, BATCH, torch.Generator().manual_seed(6), 2))
+    assert torch.equal(torch.cat([x for x, _ in shuffled]), rows.x[order[:64]])
+    assert torch.equal(torch.cat([y for _, y in shuffled]), rows.y[order[:64]])
+
+
+def test_shuffle_is_off_as_published():
+    traces = []
+    for shuffle in (False, True):
+        context = whole_epochs(0)
+        PyroHiddenLayer(epochs=1, shuffle=shuffle, **SMALL).fit(made_up(), TASK, context)
+        traces.append(context.traces[1])
+    assert not PyroHiddenLayer.shuffle
+    assert traces[0] != traces[1]
+
+
+def test_fit_leaves_pyros_globals_alone():
+    rows = made_up()
+    pyro.clear_param_store()
+    pyro.param("mine", torch.tensor(3.0))
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    with pyro.validation_enabled(True):
+        PyroHiddenLayer(epochs=1, **SMALL).fit(rows, TASK, CheckContext(0))
+        assert pyro.infer.util.is_validation_enabled()
+    assert list(pyro.get_param_store()) == ["mine"]
+    assert torch.rand(1) == expected
+    pyro.clear_param_store()
+
+
+# --- the posterior -------------------------------------------------------------------------------------------------
+
+
+def made_up_posterior(seed=0):
+    source = torch.Generator().manual_seed(3)
+    shapes = [(N_INPUTS, N_HIDDEN), (N_HIDDEN + 1, N_HIDDEN), (N_HIDDEN + 1, N_HIDDEN), (N_HIDDEN + 1, 10)]
+    arrays = {}
+    for name, shape in zip(approach.LAYERS, shapes, strict=True):
+        arrays[f"{name}/mean"] = 0.5 * torch.randn(shape, generator=source)
+        arrays[f"{name}/std"] = 0.3 * torch.rand(shape, generator=source)
+    return HiddenLayerPosterior(arrays, seed)
+
+
+def test_prediction_is_pyros_layers_with_the_rows_noise(monkeypatch):
+    posterior, rows = made_up_posterior(seed=9), made_up(7)
+    weights = {name: (marginal.mean.double(), marginal.std.double()) for name, marginal in posterior.weights().items()}
+    predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
+    for index, draw in enumerate(range(3, 5)):
+        noise = iter(row_noise(9, draw, rows.rows, 3 * N_HIDDEN + 10).double().split([N_HIDDEN] * 3 + [10], dim=1))
+        value = rows.x.double()
+        for name in approach.LAYERS:
+            last = name == "a4"
+            layer = HiddenLayer(
+                value,
+                *weights[name],
+                non_linearity=approach.LOG_SOFTMAX if last else functional.leaky_relu,
+                include_hidden_bias=not last,
+            )
+            with monkeypatch.context() as patch:
+                patch.setattr(torch, "randn", lambda *_: next(noise))  # noqa: B023 - used at once
+                value = layer.rsample()
+        assert torch.allclose(predicted[index].double(), value, atol=1e-5)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.permutations(range(6)))
+def test_prediction_does_not_depend_on_blocks_or_order(sizes, order):
+    posterior = made_up_posterior()
+    rows = made_up(sum(sizes))
+    whole = posterior.predict(rows.x, range(2), rows.rows + 40).log_probs
+    blocks = [posterior.predict(block.x, range(2), block.rows + 40).log_probs for block in blocks_of(rows, sizes)]
+    assert torch.allclose(torch.cat(blocks, dim=1), whole, atol=1e-5)
+    some = torch.tensor([position for position in order if position < len(rows)])
+    picked = rows.select(some)
+    assert torch.allclose(posterior.predict(picked.x, range(2), picked.rows + 40).log_probs, whole[:, some], atol=1e-5)
+
+
+def blocks_of(rows, sizes):
+    start = 0
+    for size in sizes:
+        yield rows.select(torch.arange(start, start + size))
+        start += size
+
+
+def test_draws_of_one_layer_have_the_layers_moments():
+    # 784 weights of mean m and std s, no hidden layer left: with a2-a4 the identity on unit 0 the logit is linear in it
+    posterior = made_up_posterior()
+    arrays = {key: torch.zeros_like(value) for key, value in posterior.arrays().items()}
+    arrays["a1/mean"][:, 0], arrays["a1/std"][:, 0] = 1.0, 0.05
+    for name in ("a2", "a3", "a4"):
+        arrays[f"{name}/mean"][0, 0] = 1.0
+    rows = made_up(1)
+    log_probs = HiddenLayerPosterior(arrays, 0).predict(rows.x, range(2000), rows.rows).log_probs.double()
+    logit = (log_probs[:, 0, 0] - log_probs[:, 0, 1]).numpy()
+    mean, std = rows.x.sum().item(), 0.05 * rows.x.square().sum().sqrt().item()
+    assert logit.mean() == pytest.approx(mean, abs=4 * std / math.sqrt(2000))
+    assert logit.std() == pytest.approx(std, rel=4 / math.sqrt(2 * 2000))
+
+
+def test_per_row_has_the_distribution_of_every_row():
+    """Kolmogorov-Smirnov: P(D > d) <= 2 exp(-n d^2) for two samples of n > 457 (Wei and Dudley 2012)."""
+    posterior, rows, n = made_up_posterior(), made_up(3), 4_000
+    alone = posterior.per_row()
+    assert (posterior.noise, alone.noise) == ("row", "shared")
+    limit = math.sqrt(math.log(2 * 30 / 1e-6) / n)
+    both = [p.predict(rows.x, range(n), rows.rows).log_probs.reshape(n, -1).T.numpy() for p in (posterior, alone)]
+    for sample, other in zip(*both, strict=True):
+        assert ks_2samp(sample, other, method="asymp").statistic < limit
+
+
+def test_per_row_of_means_and_of_nothing():
+    posterior, rows = made_up_posterior(), made_up(5)
+    network = posterior.mean_network()
+    assert network.per_row() is network
+    # what per_row makes of the weights is their network: its means predict what the posterior's means predict
+    means = posterior.per_row().mean_network().predict(rows.x, range(1), rows.rows).log_probs
+    torch.testing.assert_close(means, network.predict(rows.x, range(1), rows.rows).log_probs)
+    empty = posterior.masked({name: torch.zeros_like(m.used) for name, m in posterior.weights().items()}).per_row()
+    answer = empty.predict(rows.x, range(2), rows.rows).log_probs
+    assert torch.equal(answer, torch.zeros(2, 5, 10).log_softmax(2))
+
+
+def test_mean_network_and_pruning():
+    posterior, rows = made_up_posterior(), made_up(5)
+    network = posterior.mean_network()
+    noiseless = HiddenLayerPosterior(
+        {key: value * (0.0 if key.endswith("std") else 1.0) for key, value in posterior.arrays().items()}, 0
+    )
+    expected = noiseless.predict(rows.x, range(1), rows.rows).log_probs
+    assert torch.allclose(network.predict(rows.x, range(1), rows.rows).log_probs, expected, atol=1e-6)
+    assert network.n_draws == 1
+    assert network.weights()["a1"].std is None
+    keep = {"a2": torch.zeros(N_HIDDEN + 1, N_HIDDEN, dtype=torch.bool)}
+    pruned = posterior.masked(keep).weights()
+    assert not pruned["a2"].mean.any()
+    assert not pruned["a2"].std.any()
+    assert torch.equal(pruned["a1"].mean, posterior.weights()["a1"].mean)
+
+
+def test_masks_that_do_not_fit_are_refused():
+    posterior = made_up_posterior()
+    with pytest.raises(ConfigError, match="did you mean"):
+        posterior.masked({"a22": torch.ones(3, dtype=torch.bool)})
+    with pytest.raises(ContractViolation, match="shape"):
+        posterior.masked({"a2": torch.ones(3, dtype=torch.bool)})

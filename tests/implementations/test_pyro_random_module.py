@@ -1,0 +1,260 @@
+"""pyro_random_module: distributions, loss and training equal the document's, the KL's weight, the posterior."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
+
+from pyro import poutine  # noqa: E402 - after the skip
+from pyro.infer import SVI, Trace_ELBO  # noqa: E402
+from torch.distributions import Normal  # noqa: E402
+from torch.nn.functional import softplus  # noqa: E402
+
+from bench.core.streams import normals_  # noqa: E402 - after the skip
+from bench.interface import Split, Task  # noqa: E402
+from bench.judge.contract import CheckContext  # noqa: E402
+from benchmarks.documents.pyro_random_module import DocumentNetwork  # noqa: E402
+from implementations import pyro_random_module as approach  # noqa: E402
+from implementations._kernels.gaussian_weights import GaussianWeights, StandardNormalWeights  # noqa: E402
+from implementations._pyro import adam, isolated  # noqa: E402
+from implementations.pyro_random_module import PyroRandomModule  # noqa: E402 - after the skip
+from tests.pyros_noise import PyrosNoise  # noqa: E402
+
+CPU = torch.device("cpu")
+N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short
+SMALL = {"n_hidden": N_HIDDEN, "batch_size": BATCH}
+TASK = Task("classification", 10, N_ROWS, N_INPUTS)
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def in_pyro():
+    with isolated(CPU), approach._deprecation_is_known():
+        yield
+
+
+def made_up(n_rows=N_ROWS, seed=0, dtype=torch.float32):
+    source = torch.Generator().manual_seed(seed)
+    x = torch.rand(n_rows, N_INPUTS, generator=source, dtype=torch.float32).to(dtype)
+    return Split("train60k", x, torch.randint(10, (n_rows,), generator=source), torch.arange(n_rows))
+
+
+def whole_epochs(seed, **changes):
+    context = CheckContext(seed, **changes)
+    context.steps_per_epoch = None
+    return context
+
+
+# --- the distributions ---------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 999), st.floats(-8, 30))
+def test_gaussian_weights_are_normals(seed, rho):
+    source = torch.Generator().manual_seed(seed)
+    values = [torch.randn(5, 3, generator=source, dtype=torch.float64) for _ in range(3)]
+    results = []
+    for plain in (True, False):
+        mu, rho_of_all = values[0].clone().requires_grad_(), (values[1] + rho).requires_grad_()
+        q = Normal(mu, softplus(rho_of_all, threshold=100)) if plain else GaussianWeights(mu, rho_of_all)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            w = q.rsample()
+        log_q = q.log_prob(w).sum()
+        log_p = (Normal(0, 1) if plain else StandardNormalWeights(w.shape)).log_prob(w).sum()
+        ((w * values[2]).sum() + 0.7 * log_q - 0.4 * log_p).backward()
+        results.append((w.detach(), log_q.detach(), log_p.detach(), mu.grad, rho_of_all.grad))
+    for plain, ours in zip(*results, strict=True):
+        assert torch.allclose(plain, ours, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 999), st.floats(-5, 5))
+def test_compiled_draws_have_the_plain_values_and_gradients_in_double_precision(seed, rho):
+    source = torch.Generator().manual_seed(seed)
+    mu, spread, noise, weights_of_sum = (torch.randn(7, 5, generator=source) for _ in range(4))
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [value.to(dtype, copy=True).requires_grad_() for value in (mu, spread + rho)]
+        ours = dtype == torch.float32
+        q = GaussianWeights(*leaves, lambda empty: empty.copy_(noise)) if ours else None
+        if q is None:
+            sigma = softplus(leaves[1], threshold=100)
+            w = leaves[0] + sigma * noise.to(dtype)
+            log_q = (Normal(0, 1).log_prob(noise.to(dtype)) - sigma.log()).sum()  # log q of mu + sigma eps
+        else:
+            w = q.rsample()
+            assert type(w.grad_fn).__name__ == "_DrawInOnePassBackward"
+            log_q = q.log_prob(w)
+        ((w * weights_of_sum).sum() + 0.7 * log_q).backward()
+        results.append([value.detach().double() for value in (w, log_q, *(leaf.grad for leaf in leaves))])
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_prior_draws_are_standard_normals():
+    torch.manual_seed(1)
+    draws = StandardNormalWeights(torch.Size([40, 50])).rsample(torch.Size([10]))
+    assert draws.shape == (10, 40, 50)
+    assert draws.mean().item() == pytest.approx(0, abs=4 / math.sqrt(20_000))
+    assert draws.std().item() == pytest.approx(1, abs=4 / math.sqrt(40_000))
+
+
+# --- the objective -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_pyro")
+@pytest.mark.parametrize(("divide_kl", "weight"), [(False, 1.0), (True, 1 / 3)])
+def test_loss_has_the_whole_kl_or_its_share_of_the_epochs_three_batches(divide_kl, weight):
+    rows = made_up(BATCH)
+    network = approach._Network(PyroRandomModule(divide_kl=divide_kl, **SMALL), TASK, CheckContext(0))
+    torch.manual_seed(3)
+    loss = SVI(network.model, network.guide, adam(0.01), loss=Trace_ELBO()).evaluate_loss(rows.x, rows.y)
+    torch.manual_seed(3)
+    guide = poutine.trace(network.guide).get_trace(rows.x, rows.y)
+    model = poutine.trace(poutine.replay(network.model, guide)).get_trace(rows.x, rows.y)
+    nll = -model.nodes["obs"]["fn"].logits.gather(1, rows.y[:, None]).sum()
+    ratio = 0.0
+    for name in approach.WEIGHTS:
+        mu, rho = network._parameters(name)
+        drawn = guide.nodes[f"module$$${name}"]["value"]
+        ratio += (Normal(mu, softplus(rho)).log_prob(drawn) - Normal(0.0, 1.0).log_prob(drawn)).sum()
+    assert loss == pytest.approx((nll + weight * ratio).item(), rel=1e-5)
+
+
+def test_numbers_that_need_no_data():
+    with isolated(CPU):
+        network = approach._Network(PyroRandomModule(), Task("classification", 10, 60_000, 784), CheckContext(0))
+        marginals = network.posterior(0).weights().values()
+    n_weights = sum(marginal.mean.numel() for marginal in marginals)
+    assert n_weights == 814_090
+    kl = sum(((m.mean.square() + m.std.square() - 1) / 2 - m.std.log()).double().sum() for m in marginals)
+    # E[(mu^2 + s^2 - 1) / 2 - log s] with mu, rho ~ N(0, 1) and s = log(1 + e^rho), by Gauss-Hermite quadrature
+    nodes, shares = np.polynomial.hermite_e.hermegauss(60)
+    sigma = np.log1p(np.exp(nodes))
+    expected = np.sum(shares / shares.sum() * (sigma**2 / 2 - np.log(sigma)))
+    assert expected == pytest.approx(0.90, abs=0.005)
+    assert kl.item() / n_weights == pytest.approx(expected, abs=0.005)
+
+
+def test_kl_share_is_that_of_the_epochs_batches():
+    with isolated(CPU):
+        task = Task("classification", 10, 60_000, 784)
+        network = approach._Network(PyroRandomModule(n_hidden=1, divide_kl=True), task, CheckContext(0))
+    assert network.kl_weight == 1 / 469
+
+
+def test_training_equals_the_documents(float64, monkeypatch):
+    monkeypatch.setattr(approach, "StepNoise", PyrosNoise)
+    rows = made_up(dtype=torch.float64)
+    context = whole_epochs(4)
+    with isolated(CPU):
+        approach._Network(PyroRandomModule(**SMALL), TASK, context)
+        start = {name: value.detach().clone() for name, value in pyro.get_param_store().items()}
+    posterior = PyroRandomModule(epochs=2, **SMALL).fit(rows, TASK, context)
+    with isolated(CPU), approach._deprecation_is_known():
+        document = DocumentNetwork(N_HIDDEN, N_INPUTS)
+        document.guide(None, None)
+        document.start = torch.zeros_like  # no draws but those of the weights
+        store = pyro.get_param_store()
+        for name, value in start.items():
+            store[name.replace("/mu", "_mu").replace("/rho", "_sigma")] = value
+        for epoch in (1, 2):
+            torch.manual_seed(context.stream("noise", epoch))
+            order = torch.randperm(N_ROWS, generator=context.generator("shuffle", epoch))
+            loss = sum(document.training_step(rows.x[batch], rows.y[batch]) for batch in order.split(BATCH))
+            trace = context.traces[epoch]["mnist/train60k/train_loss_per_image"]
+            assert trace == pytest.approx(loss / N_ROWS, rel=1e-9)
+        for name, marginal in posterior.weights().items():
+            assert torch.allclose(marginal.mean, store[f"{name}_mu"], atol=1e-8)
+            assert torch.allclose(marginal.std, softplus(store[f"{name}_sigma"]), atol=1e-8)
+
+
+# --- fitting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("divide_kl", [False, True])
+def test_resumed_fit_is_the_same_to_the_bit(divide_kl):
+    recipe, rows = PyroRandomModule(epochs=3, divide_kl=divide_kl, **SMALL), made_up()
+    context = whole_epochs(1)
+    whole = recipe.fit(rows, TASK, context).arrays()
+    resumed = recipe.fit(rows, TASK, whole_epochs(1, resume=(2, context.states[2]))).arrays()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_fit_leaves_globals_alone_and_silences_one_warning_only():
+    pyro.clear_param_store()
+    pyro.param("mine", torch.tensor(3.0))
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    filters = list(warnings.filters)
+    with pyro.validation_enabled(True):
+        PyroRandomModule(epochs=1, **SMALL).fit(made_up(), TASK, CheckContext(0))
+        assert pyro.infer.util.is_validation_enabled()
+    assert list(pyro.get_param_store()) == ["mine"]
+    assert torch.rand(1) == expected
+    assert warnings.filters == filters
+    with approach._deprecation_is_known(), pytest.raises(FutureWarning, match="another"):
+        warnings.warn("another", FutureWarning, stacklevel=1)
+    pyro.clear_param_store()
+
+
+# --- the posterior -------------------------------------------------------------------------------------------------
+
+
+def made_up_posterior(seed=0):
+    source = torch.Generator().manual_seed(3)
+    size = N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)
+    arrays = {
+        "mu": 0.5 * torch.randn(size, generator=source),
+        "sigma": 0.3 * torch.rand(size, generator=source) + 0.01,
+    }
+    return PyroRandomModule(**SMALL).rebuild(arrays, TASK, seed)
+
+
+def test_prediction_is_the_documents_network_with_drawn_weights():
+    posterior, rows = made_up_posterior(seed=9), made_up(7)
+    predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
+    net = DocumentNetwork(N_HIDDEN, N_INPUTS).net
+    for index, draw in enumerate(range(3, 5)):
+        noise = normals_(torch.empty(N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)), 9, "draw", draw)
+        start = 0
+        for (name, parameter), marginal in zip(net.named_parameters(), posterior.weights().values(), strict=True):
+            assert name in approach.WEIGHTS
+            normal = noise[start : start + parameter.numel()].view_as(parameter)
+            parameter.data.copy_(marginal.mean + marginal.std * normal)
+            start += parameter.numel()
+        in_double = torch.log_softmax(net.double()(rows.x.double()), 1)
+        assert torch.allclose(predicted[index].double(), in_double, atol=1e-5)
+        net.float()
+
+
+# --- the document's prediction loops -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_pyro")
+def test_documents_loops_predict_and_refuse():
+    document = DocumentNetwork(N_HIDDEN, N_INPUTS)
+    document.guide(None, None)
+    store = pyro.get_param_store()
+    images = made_up(6).x
+    for name in list(store):
+        store[name] = torch.full_like(store[name], 0.0 if name.endswith("_mu") else -20.0)
+    store["out.bias_mu"] = torch.eye(10)[4] * 3
+    # logits 3 for class 4 and 0 for nine others: p = e^3 / (e^3 + 9) = 0.69
+    assert document.predict(images, 3).tolist() == [4] * 6
+    assert document.predict_or_refuse(images, 5) == [4] * 6
+    assert document.predict_all(images.split(4), 5) == [4] * 6
+    store["out.bias_mu"] = torch.eye(10)[4] * 0.5  # p = 0.15: no candidate
+    assert document.predict_or_refuse(images, 5) == [None] * 6

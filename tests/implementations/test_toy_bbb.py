@@ -1,0 +1,153 @@
+"""toy_bbb: the regression's loss and gradient, the document's loop, what is predicted."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from bench.core.streams import StepNoise, normals_, stream_seed
+from bench.interface import Context, Gaussian, Split, Task
+from benchmarks.documents import linear_bbb as document
+from implementations._kernels.flat_adam import FlatAdam
+from implementations._kernels.layout import Layout
+from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll
+from implementations._kernels.threads import one_thread
+from implementations.toy_bbb import ToyBbb
+
+TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
+LAYOUT = Layout((1, 32, 1))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():  # the networks here are too small for two
+        yield
+
+
+def six_points(dtype: torch.dtype = torch.float32) -> Split:
+    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2], dtype=dtype).reshape(-1, 1)
+    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
+
+
+class Recorder(Context):
+    """A context that keeps the traces."""
+
+    def __init__(self, seed: int = 0, steps_per_epoch: int | None = None) -> None:
+        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps_per_epoch
+        self.losses: list[float] = []
+
+    def epoch_end(self, epoch, trace, posterior, state) -> None:
+        (self.loss_name,) = trace
+        self.losses.append(trace[self.loss_name])
+
+    def restore(self) -> None:
+        return None
+
+
+def plain_network(noises: Iterator[Tensor], detach_mu: bool, dtype: torch.dtype) -> document.GaussianNetwork:
+    replay = document.replayed_noise(view for noise in noises for view in LAYOUT.named(noise).values())
+    network = document.GaussianNetwork(LAYOUT.sizes, 10.0, detach_mu=detach_mu, sample_noise=replay)
+    # all means and rho are zero, as the document starts
+    return network if dtype == torch.float32 else document.in_double_precision(network)
+
+
+def test_loss_of_the_network_without_noise() -> None:
+    # All weights zero: f = 0. sum y^2 = 4 * 9 + 2 * 0.2224^2 = 36.098924, over 2 * 0.01: 1804.9462;
+    # 6 (log 0.1 + log(2 pi)/2) = 6 (-2.3025851 + 0.9189385) = -8.3018794;
+    # 97 weights with log(10) - log(log 2) = 2.3025851 + 0.3665129: 258.9025.
+    network = SampledMlp(LAYOUT, Objective(10.0, 1, True, gaussian_nll(0.1)), 6, dtype=torch.float64)
+    points = six_points(torch.float64)
+    loss = network.loss_and_gradient(points.x, points.y)
+    assert loss.item() == pytest.approx(1804.9462 - 8.30188 + 258.9025, abs=1e-3)
+
+
+@pytest.mark.parametrize("detach_mu", [True, False])
+def test_twenty_steps_are_those_of_the_document(detach_mu) -> None:
+    source = torch.Generator().manual_seed(0)
+    noises = [torch.randn(97, generator=source, dtype=torch.float64) for _ in range(20)]
+    plain = plain_network(iter(noises), detach_mu, torch.float64)
+    plain_adam = torch.optim.Adam(plain.parameters(), lr=0.1)
+    network = SampledMlp(LAYOUT, Objective(10.0, 1, detach_mu, gaussian_nll(0.1)), 6, dtype=torch.float64)
+    adam = FlatAdam(network.parameters, network.gradient, 0.1)
+    points = six_points(torch.float64)
+    for noise in noises:
+        network.epsilon.copy_(noise)
+        loss = network.loss_and_gradient(points.x, points.y)
+        plain_adam.zero_grad()
+        expected = document.regression_elbo(plain, points.x, points.y, 0.1)
+        expected.backward()
+        torch.testing.assert_close(loss, expected.detach(), rtol=1e-9, atol=1e-9)
+        gradient = torch.cat(document.get_parameters(plain, gradients=True))
+        torch.testing.assert_close(network.gradient, gradient, rtol=1e-7, atol=1e-8)
+        adam.step()
+        plain_adam.step()
+    torch.testing.assert_close(network.parameters, torch.cat(document.get_parameters(plain)), rtol=1e-8, atol=1e-9)
+
+
+def test_the_trace_is_the_loss_of_each_intervals_first_step() -> None:
+    def noises() -> Iterator[Tensor]:
+        for interval in (1, 2):
+            stream = StepNoise(stream_seed(3, "noise", interval))
+            for _ in range(10):
+                yield stream.normals_(torch.empty(97))
+
+    context = Recorder(seed=3)
+    points = six_points()
+    ToyBbb(epochs=2).fit(points, TASK, context)
+    plain = plain_network(noises(), True, torch.float32)
+    adam = torch.optim.Adam(plain.parameters(), lr=0.1)
+    expected = []
+    for _ in range(20):
+        adam.zero_grad()
+        loss = document.regression_elbo(plain, points.x, points.y, 0.1)
+        loss.backward()
+        adam.step()
+        expected.append(loss.item())
+    assert context.loss_name == "toy/6 points/train_loss"
+    # losses of some thousand, in single precision after ten steps of 0.1
+    assert context.losses == pytest.approx([expected[0], expected[10]], rel=1e-3)
+
+
+def test_the_published_budget_is_two_thousand_steps() -> None:
+    published = ToyBbb()
+    assert published.epochs * published.steps_per_interval == 2000
+
+
+def test_an_interval_can_be_cut_short() -> None:
+    whole, cut = Recorder(), Recorder(steps_per_epoch=4)
+    points = six_points()
+    ToyBbb(epochs=1).fit(points, TASK, whole)
+    posterior = ToyBbb(epochs=1).fit(points, TASK, cut)
+    assert whole.losses == cut.losses  # the same first step
+    # Adam's first steps are at most about 0.1 long
+    assert posterior.arrays()["mu"].abs().max() <= 0.4 + 1e-3
+
+
+def test_prediction_is_the_function_and_the_known_noise() -> None:
+    posterior = ToyBbb(epochs=0).fit(six_points(), TASK, Recorder(seed=4))
+    x = torch.tensor([[-3.0], [0.5]])
+    answer = posterior.predict(x, range(2), torch.arange(2))
+    assert isinstance(answer, Gaussian)
+    torch.testing.assert_close(answer.variance, torch.full((2, 2, 1), 0.01))
+    # untrained: every weight is its noise times log 2
+    weights = math.log(2) * normals_(torch.empty(97), 4, "draw", 1)
+    w1, b1, w2, b2 = weights.split([32, 32, 32, 1])
+    expected = torch.sigmoid(x * w1 + b1) @ w2.unsqueeze(1) + b2
+    torch.testing.assert_close(answer.mean[1], expected)
+
+
+def test_threads_come_back_after_an_error() -> None:
+    before = torch.get_num_threads()
+    seen = []
+
+    def fail() -> None:
+        with one_thread():
+            seen.append(torch.get_num_threads())
+            raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011 - only that it passes through
+        fail()
+    assert seen == [1]
+    assert torch.get_num_threads() == before

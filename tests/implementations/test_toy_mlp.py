@@ -1,0 +1,105 @@
+"""toy_mlp: the hand-written NumPy descent equal to autograd, the six points' trace, a prediction without a band."""
+
+import numpy as np
+import pytest
+import torch
+
+from bench.core.errors import ConfigError
+from bench.core.streams import generator
+from bench.interface import Gaussian, Split, Task
+from bench.judge.contract import CheckContext
+from implementations import _dense
+from implementations._kernels.layout import Layout
+from implementations.toy_mlp import ToyMlp, descend
+
+LAYOUT = Layout((1, 16, 16, 1))
+TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
+
+
+def six_points():
+    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2]).reshape(-1, 1)
+    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
+
+
+def plain_network(flat):
+    """The document's network with these weights, in modules."""
+    net = torch.nn.Sequential(
+        torch.nn.Linear(1, 16), torch.nn.Sigmoid(), torch.nn.Linear(16, 16), torch.nn.Sigmoid(), torch.nn.Linear(16, 1)
+    ).to(flat.dtype)
+    for parameter, value in zip(net.parameters(), LAYOUT.named(flat).values(), strict=True):
+        parameter.data.copy_(value)
+    return net
+
+
+def test_hundred_steps_equal_autograd():
+    flat = _dense.linear_init(LAYOUT, generator(0, "init")).double()
+    net, train = plain_network(flat), six_points()
+    x, y = train.x.double(), train.y.double()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(100):
+        sgd.zero_grad()
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        losses.append(loss.item())
+        loss.backward()
+        sgd.step()
+    first = descend(LAYOUT, flat, x.numpy(), y.numpy(), 60, 0.01)
+    second = descend(LAYOUT, flat, x.numpy(), y.numpy(), 40, 0.01)
+    assert first == pytest.approx(losses[0], rel=1e-12)
+    assert second == pytest.approx(losses[60], rel=1e-10)
+    for parameter, value in zip(net.parameters(), LAYOUT.named(flat).values(), strict=True):
+        assert torch.allclose(parameter.data, value, rtol=1e-9, atol=1e-12)
+
+
+def test_first_loss_of_a_network_that_predicts_zero():
+    # targets -3, .2224, 3, 3, .2224, -3: mean square (4 x 9 + 2 x .04946) / 6 = 6.0165
+    train = six_points()
+    flat = torch.zeros(LAYOUT.n_weights)
+    loss = descend(LAYOUT, flat, train.x.numpy(), train.y.numpy(), 1, 0.01)
+    assert loss == pytest.approx(6.0165, abs=1e-4)
+    # error -y, so the output bias moves by .01 x 2 mean(y) = .01 x 2 x .0741333 = .00148267, and nothing else through
+    # zero output weights but those weights themselves: sigmoid(0) = 1/2 of it
+    named = LAYOUT.named(flat)
+    assert named["output.bias"].item() == pytest.approx(0.00148267, rel=1e-3)
+    assert named["output.weight"].numpy() == pytest.approx(np.full((1, 16), 0.000741333), rel=1e-3)
+    assert not named["hidden1.weight"].any()
+    assert not named["hidden2.weight"].any()
+
+
+def test_trace_holds_the_loss_before_the_first_step_of_each_interval():
+    train, context = six_points(), CheckContext(2)
+    context.steps_per_epoch = None
+    ToyMlp(epochs=3, interval=20).fit(train, TASK, context)
+    flat = _dense.linear_init(LAYOUT, generator(2, "init"))
+    expected = [descend(LAYOUT, flat, train.x.numpy(), train.y.numpy(), 20, 0.01) for _ in range(3)]
+    assert [context.traces[epoch]["toy/6 points/train_loss"] for epoch in (1, 2, 3)] == expected
+    assert torch.equal(context.states[3]["flat"], flat)
+
+
+def test_steps_per_epoch_cuts_the_interval():
+    context = CheckContext(2)
+    context.steps_per_epoch = 3
+    cut = ToyMlp(epochs=1).fit(six_points(), TASK, context)
+    context.steps_per_epoch = None
+    exact = ToyMlp(epochs=1, interval=3).fit(six_points(), TASK, context)
+    assert all(torch.equal(cut.arrays()[name], value) for name, value in exact.arrays().items())
+
+
+def test_huge_inputs_do_not_overflow():
+    flat = 1e4 * _dense.linear_init(LAYOUT, generator(0, "init"))
+    assert np.isfinite(descend(LAYOUT, flat, np.float32([[-1e4], [1e4]]), np.float32([[0], [0]]), 2, 1e-12))
+
+
+def test_prediction_is_the_plain_network_with_variance_zero():
+    flat = _dense.linear_init(LAYOUT, generator(0, "init"))
+    posterior = ToyMlp().rebuild(_dense.named_copy(LAYOUT, flat), TASK, 0)
+    x = torch.linspace(-100, 100, 21).reshape(-1, 1)
+    answer = posterior.predict(x, range(1), torch.arange(21))
+    assert isinstance(answer, Gaussian)
+    assert torch.allclose(answer.mean[0], plain_network(flat)(x).detach(), atol=1e-6)
+    assert torch.equal(answer.variance, torch.zeros(1, 21, 1))
+
+
+def test_wrong_kind_of_task():
+    with pytest.raises(ConfigError, match="regression task and was given a classification one"):
+        ToyMlp().fit(six_points(), Task("classification", 10, 6, 1), CheckContext(0))

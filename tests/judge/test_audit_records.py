@@ -1,0 +1,141 @@
+"""The rules over records and data: what is stored is compared with what follows from it."""
+
+import json
+import math
+
+import numpy as np
+import torch
+
+from bench.cli.main import main
+from bench.cli.options import FAILED, USAGE
+from bench.core.store import Store
+from bench.interface import Split
+from bench.judge.audit.data import audit_data, classes, image_keys, overlap, pixel_range
+from bench.judge.audit.records import audit_records
+from tests.synthetic import record
+
+
+def draws():
+    source = np.random.default_rng(0)
+    logits = source.normal(scale=3, size=(50, 6, 10))
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def entropy(p):
+    return -(p * np.log(p)).sum(-1)
+
+
+def scores(mean=None, log_probs=None):
+    log_probs = draws() if log_probs is None else log_probs
+    p = np.exp(log_probs).mean(0) if mean is None else mean
+    return {
+        "mnist/draws": log_probs.astype(np.float16),
+        "mnist/predictive_entropy": entropy(p).astype(np.float16),
+        "mnist/max_probability": p.max(-1).astype(np.float16),
+    }
+
+
+def outcomes(tmp_path, stored, **changes):
+    store = Store(tmp_path)
+    made = record("mlp", protocol="common", **changes)
+    store.write(made, stored)
+    return {finding.rule: finding.outcome for finding in audit_records([made], store)}
+
+
+def test_records_that_say_what_their_draws_say(tmp_path):
+    found = outcomes(tmp_path, scores())
+    for rule in ("log-average", "unnormalised-entropy", "unnormalised-probabilities"):
+        assert found[rule] == "passes"
+
+
+def test_averaged_logs_are_seen(tmp_path):
+    geometric = np.exp(draws().mean(0))
+    normalised = geometric / geometric.sum(-1, keepdims=True)
+    assert outcomes(tmp_path, scores(mean=normalised))["log-average"] == "fails"
+    assert outcomes(tmp_path, scores(mean=geometric))["unnormalised-entropy"] == "fails"
+
+
+def test_draws_that_are_not_normalised_are_seen(tmp_path):
+    assert outcomes(tmp_path, scores(log_probs=draws() - math.log(2)))["unnormalised-probabilities"] == "fails"
+
+
+def test_one_seed_fails_and_two_do_not(tmp_path):
+    store = Store(tmp_path)
+    two = [record("mlp", seed=seed) for seed in (0, 1)]
+    assert _of(audit_records(two[:1], store), "one-seed").outcome == "fails"
+    finding = _of(audit_records(two, store), "one-seed")
+    assert finding.outcome == "passes"
+    assert finding.detail == "2 seeds or more in all 1 cells; less than the 5 of a verdict in 1"
+    five = [record("mlp", seed=seed) for seed in range(5)]
+    assert _of(audit_records(five, store), "one-seed").detail.endswith("less than the 5 of a verdict in 0")
+    mixed = [*two, record("mlp", recipe="corrected")]
+    finding = _of(audit_records(mixed, store), "one-seed")
+    assert finding.outcome == "fails"
+    assert "1 of 2 cells: corrected x published" in finding.detail
+
+
+def test_unlike_draws_are_seen(tmp_path):
+    def drawn(name, n):
+        return record(name, protocol="common", timings={"valid": True, "reason": "", "predict_draws": n})
+
+    store = Store(tmp_path)
+    same = [drawn("mlp", 1), drawn("linear_bbb", 100), drawn("mxnet_bbb", 100)]  # a deterministic network has one
+    assert _of(audit_records(same, store), "unlike-draws").outcome == "passes"
+    finding = _of(audit_records([*same, drawn("dropout_fcn", 30)], store), "unlike-draws")
+    assert finding.outcome == "fails"
+    assert "30 draws: dropout_fcn" in finding.detail
+
+
+def test_the_best_epoch_in_the_place_of_the_last_is_seen(tmp_path):
+    key = "mnist/test10k/accuracy"
+    epochs = [{"epoch": 1, key: 0.97}, {"epoch": 2, key: 0.96}]
+    for value, outcome in ((0.96, "passes"), (0.97, "fails")):
+        found = audit_records([record("mlp", metrics={key: value}, epochs=epochs)], Store(tmp_path))
+        assert _of(found, "test-looked-at").outcome == outcome
+
+
+def test_old_code_is_seen(tmp_path):
+    made = record("mlp")
+    made["provenance"]["source_sha256"] = "0" * 64
+    assert _of(audit_records([made], Store(tmp_path)), "stale-result").outcome == "fails"
+
+
+def _of(found, rule):
+    return next(finding for finding in found if finding.rule == rule)
+
+
+def test_the_sets_share_what_was_counted():
+    found = audit_data()
+    shared = {f.detail.split(" share ")[0]: f.measured["images"] for f in found if f.rule == "overlap" and f.measured}
+    assert shared["train60k and test10k"] == 0
+    assert [f.detail for f in found if f.outcome == "fails"] == []
+    assert next(f.detail for f in found if f.outcome == "known").startswith("pixels of noise_gaussian")
+
+
+def test_planted_faults_of_data_are_seen():
+    x = torch.tensor([[0.0, 1.0], [0.2, 0.4], [0.2, 0.4]])
+    keys = {"a": image_keys(x), "b": image_keys(x[1:] + 1e-9), "c": image_keys(torch.tensor([[0.6, 0.6]]))}
+    assert overlap(keys, "a", "b").measured["images"] == 1
+    assert overlap(keys, "a", "c").outcome == "passes"
+    split = Split("train60k", x, torch.tensor([0, 1, 1]), torch.arange(3))
+    assert classes(split, 2).outcome == "passes"
+    assert "[2]" in classes(split, 3).detail
+    assert pixel_range(Split("centred", x * 2 - 1, split.y, split.rows), split).outcome == "fails"
+
+
+def test_the_command(tmp_path, capsys):
+    place = ["--results", str(tmp_path)]
+    assert main(["audit", "documents", "--no-run", "--json", *place]) == 0  # a document's mistakes are not ours
+    found = json.loads(capsys.readouterr().out)
+    assert {finding["subject"] for finding in found} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
+    assert main(["audit", "approaches", "--document", "feldman2018", "--rule", "detached-gradient", *place]) == 0
+    out = capsys.readouterr().out
+    assert "known" in out
+    assert "attached-mu" in out
+    Store(tmp_path).write(record("mlp"))
+    assert main(["audit", "records", "--rule", "one-seed", *place]) == FAILED
+    assert "to do: run two seeds" in capsys.readouterr().out
+    assert main(["audit", "--rules", *place]) == 0
+    for arguments in (["nothing"], ["--rule", "kl-scael"], ["--document", "feldman"], ["data", "--rule", "kl-scale"]):
+        assert main(["audit", *arguments, *place]) == USAGE
+        assert capsys.readouterr().err.count("\n") == 1

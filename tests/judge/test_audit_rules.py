@@ -1,0 +1,203 @@
+"""The rules, the facts on the documents, and what running the documents' code shows of them."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.core.errors import ConfigError
+from bench.judge.audit import documents, shown
+from bench.judge.audit.documents import DOCUMENTS, Fact, audit_documents, declared, facts, parse
+from bench.judge.audit.effects import RungNumber, effect_of, rung_of
+from bench.judge.audit.findings import Finding
+from bench.judge.audit.rules import RULES
+from bench.judge.audit.table import BEGIN, END, rules_table
+from bench.judge.ladder.effects import Numbers
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE
+from bench.judge.results import Results
+from bench.plan.recipes import resolve
+from bench.plan.registry import manifest, manifests
+from tests.synthetic import record
+
+NOTHING = Numbers(Results([], manifests()), [])
+
+
+def test_every_rule_is_judged_in_every_document():
+    assert {(fact.document, fact.rule) for fact in facts()} == {(d, r) for d in DOCUMENTS for r in RULES}
+
+
+def test_what_was_found_has_a_place_and_a_reason():
+    for fact in facts():
+        assert fact.what
+        assert fact.where or fact.outcome != "found", fact
+        if not fact.shown and fact.outcome == "found":
+            assert not fact.removed_by or fact.rule == "unshuffled", f"{fact.rule} could be shown by running"
+
+
+def test_facts_name_what_there_is():
+    known = manifests()
+    for fact in facts():
+        if fact.approach:
+            assert known[fact.approach].document == fact.document
+        if fact.removed_by:
+            assert fact.removed_by in known[fact.approach].changes
+        if fact.effect is not None:
+            assert fact.outcome == "found"
+            assert rung_of(fact.approach, fact.effect).name == fact.effect.rung
+        if fact.shown:
+            assert fact.shown in shown.names()
+    assert {fact.shown for fact in facts() if fact.shown} == set(shown.names())
+
+
+@pytest.mark.parametrize("name", shown.names())
+def test_running_the_documents_code_shows_the_mistake(name):
+    found = shown.show(name)
+    if found.outcome == "not run here":
+        pytest.skip(found.detail)
+    assert found.outcome == "found", found.detail
+
+
+def test_the_measured_factors_are_the_derived_ones():
+    # 60,000 rows in batches of 128: 468.75 times the whole KL; kappa = 128 / N with the sign turned: -1
+    for name, factor, tolerance in (("random_module_kl", 468.75, 0.1), ("hidden_layer_kl", -1.0, 0.02)):
+        found = shown.show(name)
+        if found.outcome == "not run here":
+            pytest.skip(found.detail)
+        assert found.measured["kl_per_epoch"] == pytest.approx(factor, rel=tolerance)
+    assert shown.show("prior_variance").measured["prior_std"] == pytest.approx(6, rel=0.05)
+    assert shown.show("binary_cross_entropy").measured["certain"] == pytest.approx(0.0693147, rel=1e-4)  # log(2) / 10
+
+
+def test_a_check_that_shows_nothing_says_so(monkeypatch):
+    monkeypatch.setattr(shown, "_checks", lambda: {"detached_means": lambda: shown.verdict(False, "it is attached")})
+    fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "detached_means")
+    monkeypatch.setattr(documents, "facts", lambda: (fact,))
+    shown.show.cache_clear()
+    try:
+        (finding,) = audit_documents(["feldman2018"], NOTHING)
+    finally:
+        shown.show.cache_clear()
+    assert finding.detail.startswith("what was read is not what running shows")
+    assert "it is attached" in finding.detail
+    assert finding.subject == "documents.toml on feldman2018"
+
+
+def cell(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
+    """Records, or readings, of linear_bbb with one number, by seed."""
+    return [
+        record("linear_bbb", recipe, protocol, seed=seed, fit_key=f"{recipe} {seed}", metrics={metric: value})
+        for seed, value in by_seed.items()
+    ]
+
+
+def numbers(records, readings=()):
+    return Numbers(Results(records, manifests()), readings)
+
+
+def test_an_effect_is_the_paired_difference_of_a_rung():
+    # after - before: .02, .03, .04 over seeds 1-3; mean .03, sd .01, t(2, .975) = 4.303: 4.303 x .01 / sqrt 3 = .0248.
+    # Seeds 0 and 4 have one end only; the means of all would differ by .935 - .865 = .07.
+    before = cell("published", {0: 0.50, 1: 0.90, 2: 0.91, 3: 0.92})
+    after = cell("published+attached-mu", {1: 0.92, 2: 0.94, 3: 0.96, 4: 0.99})
+    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    text = effect_of("linear_bbb", wanted, numbers([*before, *after]))
+    assert text.startswith("ladder linear_bbb, rung attached-mu (alone: ")
+    assert text.endswith(", mnist accuracy: +0.0300 [+0.0052, +0.0548] (fraction; 3 seeds)")
+    one = effect_of("linear_bbb", wanted, numbers([*before[1:2], *after[:1]]))
+    assert one.endswith(": +0.0200 (fraction; 1 seed, no interval)")
+
+
+def test_an_effect_comes_from_readings_where_the_rung_does():
+    # nats: .9 - .7 and .8 - .6, mean .2 without spread
+    key = "noise_gaussian/{}geometric_entropy"
+    records = cell("published", {0: 0.7, 1: 0.6}, metric=key.format(""))
+    readings = cell("published", {0: 0.9, 1: 0.8}, "reading", key.format("normalised_"))
+    wanted = RungNumber("normalised", "noise_gaussian", "entropy")
+    text = effect_of("linear_bbb", wanted, numbers(records, readings))
+    assert text.endswith("noise_gaussian entropy: +0.2000 [+0.2000, +0.2000] (nats per row; 2 seeds)")
+    assert "not read: `python -m bench ladder linear_bbb --run" in effect_of("linear_bbb", wanted, numbers(records))
+
+
+def test_an_effect_without_records_says_what_makes_it(monkeypatch):
+    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "", "linear_bbb", "", wanted)
+    monkeypatch.setattr(documents, "facts", lambda: (fact,))
+    (finding,) = audit_documents(["feldman2018"], NOTHING, run=False)
+    assert finding.effect.endswith(
+        "not run: `python -m bench run linear_bbb --recipe published --protocol common --seeds 3` measures it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (RungNumber("atached-mu", "mnist", "accuracy"), "did you mean 'attached-mu'"),
+        (RungNumber("attached-mu", "mnist", "accuracy"), "give one of alone, cumulative"),
+        (RungNumber("normalised", "noise_gaussian", "entropy", CUMULATIVE), "give one of measuring"),
+        (RungNumber("normalised", "noise_gaussian", "auroc"), "number of rung normalised of linear_bbb"),
+    ],
+)
+def test_an_effect_that_is_no_number_of_the_ladder_is_refused(wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        rung_of("linear_bbb", wanted)
+
+
+def test_a_correction_takes_the_rule_off_the_list_of_known_ones():
+    entry = manifest("linear_bbb")
+    assert "detached-gradient" in declared(entry, resolve(entry, "published"))
+    assert "detached-gradient" not in declared(entry, resolve(entry, "corrected"))
+    assert "detached-gradient" not in declared(entry, resolve(entry, "published+attached-mu"))
+    mine = dataclasses.replace(entry, name="mine", known={"one-seed": "slow", "kl-scale": "attached-mu"})
+    assert declared(mine, resolve(mine, "published")) == {
+        "one-seed": "slow",
+        "kl-scale": "correction attached-mu removes it",
+    }
+    assert declared(mine, resolve(mine, "corrected")) == {"one-seed": "slow"}
+    with pytest.raises(ConfigError, match="did you mean 'kl-scale'"):
+        declared(dataclasses.replace(mine, known={"kl-scael": "x"}), resolve(mine, "published"))
+
+
+GOOD = '[[fact]]\ndocument = "feldman2018"\nrule = "kl-scale"\noutcome = "found"\nwhat = "x"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[fact]", "cannot be read"),
+        ('[absent.nobody]\nkl-scale = "x"', "unknown document"),
+        ('[absent.feldman2018]\nkl-scael = "x"', "did you mean 'kl-scale'"),
+        ('[absent.feldman2018]\nkl-scale = "x"\n[unclear.feldman2018]\nkl-scale = "y"', "twice"),
+        ('[[fact]]\nrule = "kl-scale"\nwhy = "x"', "kl-scale is at fault"),
+        (f"{GOOD}effect = {{ change = 'attached-mu' }}", "kl-scale is at fault"),
+    ],
+)
+def test_a_file_of_facts_that_is_at_fault_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(text)
+
+
+def test_a_finding_is_one_line_that_says_what_to_do():
+    line = Finding("kl-scale", "mine", "fails", "469\ntimes", effect="much").line()
+    assert "\n" not in line
+    for part in ("fails", "kl-scale", "mine", "469 times", RULES["kl-scale"].remedy, "much"):
+        assert part in line
+    assert RULES["kl-scale"].remedy not in Finding("kl-scale", "mine", "passes", "once").line()
+
+
+def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):
+    # without it a run printed as 89 % for 89.9 % looks as bad as a KL of the wrong sign
+    wanted = {"kl-sign": "wrong", "truncated-printing": "weak", "stale-result": "misleading"}
+    for rule, severity in wanted.items():
+        assert main(["audit", "documents", "--no-run", "--rule", rule, "--results", str(tmp_path)]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if f" {rule} " in line]
+        assert lines
+        assert all(line.startswith(severity) for line in lines)
+
+
+def test_the_page_shows_the_rules():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    shown_there = text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip()
+    assert shown_there == rules_table(), "put bench.judge.audit.table.rules_table() between the marks of docs/audit.md"
+    assert "Twenty-three" in text
+    assert len(RULES) == 23

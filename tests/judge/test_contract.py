@@ -1,0 +1,27 @@
+"""Every approach of the registry passes every contract check, published and corrected."""
+
+import pytest
+
+from bench.core.errors import MissingFramework
+from bench.judge.contract import CHECKS, Subject
+from bench.plan.registry import load_class, manifests
+
+SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    return {}
+
+
+@pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
+@pytest.mark.parametrize("check", CHECKS, ids=[check.__name__ for check in CHECKS])
+def test_contract(name, recipe, check, subjects):
+    try:
+        load_class(name)
+    except MissingFramework as error:
+        pytest.skip(str(error))
+    key = (name, recipe)
+    if key not in subjects:
+        subjects[key] = Subject(name, recipe)
+    check(subjects[key])

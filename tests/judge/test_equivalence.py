@@ -1,0 +1,126 @@
+"""Welch's tests: a closed form, scipy's, nominal rates by simulation, and the verdict that rests on them."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from bench.judge.claims import ClaimRow, Sample, load_claims
+from bench.judge.stats.equivalence import Group, difference_half_width, difference_p, equivalence_p, welch
+from bench.judge.stats.verdicts import CONSISTENT, EQUIVALENT, INCONCLUSIVE, NOT_REPRODUCED, UNRESOLVABLE, WITHIN, judge
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]
+GROUPS = st.lists(st.floats(-50, 50), min_size=3, max_size=8, unique=True)
+
+
+def group(values):
+    return Group(float(np.std(values, ddof=1)), len(values))
+
+
+def test_a_closed_form():
+    # (1, 2, 3) and (2, 3, 4): both have sd 1, so se = sqrt(1/3 + 1/3) and df = (2/3)^2 / (2 (1/3)^2 / 2) = 4. The means
+    # are 1 apart; with margin 4 the nearer end is 3 / se = 3.674235 away. For 4 degrees of freedom the tail of t has
+    # the closed form (1 - sin a (1 + cos^2 a / 2)) / 2 with a = atan(t / 2).
+    first, second = group([1, 2, 3]), group([2, 3, 4])
+    error, freedom = welch(first, second)
+    assert (error, freedom) == pytest.approx((math.sqrt(2 / 3), 4))
+    a = math.atan(3 / math.sqrt(2 / 3) / 2)
+    assert equivalence_p(-1.0, 4.0, first, second) == pytest.approx((1 - math.sin(a) * (1 + math.cos(a) ** 2 / 2)) / 2)
+
+
+@given(GROUPS, GROUPS, st.floats(0.1, 100))
+def test_the_two_one_sided_tests_are_scipys(first, second, margin):
+    one, two = np.array(first), np.array(second)
+    if one.std() + two.std() < 1e-3:
+        return  # scipy warns of lost digits
+    above = stats.ttest_ind(one + margin, two, equal_var=False, alternative="greater").pvalue
+    below = stats.ttest_ind(one - margin, two, equal_var=False, alternative="less").pvalue
+    p = equivalence_p(one.mean() - two.mean(), margin, group(one), group(two))
+    assert p == pytest.approx(max(above, below), rel=1e-6, abs=1e-12)
+
+
+@given(GROUPS, GROUPS)
+def test_the_test_of_a_difference_and_its_interval_are_scipys(first, second):
+    one, two = np.array(first), np.array(second)
+    if one.std() + two.std() < 1e-3:
+        return
+    known = stats.ttest_ind(one, two, equal_var=False)
+    distance = abs(one.mean() - two.mean())
+    assert difference_p(distance, group(one), group(two)) == pytest.approx(known.pvalue, rel=1e-6, abs=1e-12)
+    width = difference_half_width(group(one), group(two))
+    ends = known.confidence_interval(0.95)
+    assert 2 * width == pytest.approx(ends.high - ends.low, rel=1e-6)
+
+
+def test_without_spread_the_numbers_decide():
+    still = Group(0.0, 5)
+    assert equivalence_p(0.1, 0.2, still, still) == 0
+    assert equivalence_p(0.2, 0.2, still, still) == 1
+    assert (difference_p(0.0, still, still), difference_p(1e-9, still, still)) == (1, 0)
+    assert difference_half_width(still, still) == 0
+
+
+def test_infinitely_many_runs_leave_the_spread_of_the_other_group():
+    assert welch(Group(1.0, math.inf), Group(2.0, 4)) == pytest.approx((1.0, 3))
+    assert difference_p(1.959964, Group(1.0, math.inf), Group(0.0, 4)) == 0  # nothing moves any more
+
+
+def test_false_alarms_of_equivalence_at_the_margin():
+    # True means exactly one margin apart, unequal spreads and sizes: "equivalent" in 5 % of 8,000 cases (standard
+    # error .0024), all of them from the nearer one-sided test. Welch's approximation is good to .005 at these sizes.
+    source = np.random.default_rng(8)
+    ours, theirs = source.normal(10.0, 1.0, (8_000, 5)), source.normal(0.0, 2.0, (8_000, 8))
+    alarms = sum(
+        equivalence_p(a.mean() - b.mean(), 10.0, group(a), group(b)) < 0.05 for a, b in zip(ours, theirs, strict=True)
+    )
+    assert abs(alarms / 8_000 - 0.05) < 4 * 0.0024 + 0.005
+
+
+# --- verdicts of reports with a spread ------------------------------------------------------------------------------
+
+# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
+FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+
+
+def verdict(reported, margin, spread, n_runs=5):
+    claim = dataclasses.replace(FINAL, stage="final", value=reported, printed=repr(reported), margin=margin)
+    (found,) = judge([ClaimRow(dataclasses.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))])
+    return found
+
+
+# Both sides five runs with sd .001: se = .001 sqrt(2/5) = 6.3246e-4, 8 degrees of freedom, t(.95) = 1.8595,
+# t(.975) = 2.3060.
+@pytest.mark.parametrize(
+    ("reported", "margin", "outcome"),
+    [
+        (0.978, 0.005, EQUIVALENT),  # (.005 - .001) / se = 6.3
+        (0.9795, 0.005, EQUIVALENT),  # one run would be "consistent": (.005 - .0025) / se = 3.95, p = .002
+        (0.985, 0.005, NOT_REPRODUCED),  # .008 / se = 12.6
+        # ever more seeds leave se = .001 / sqrt(5) of the report's five runs, 4 degrees of freedom, t(.975) = 2.776
+        (0.978, 0.0005, UNRESOLVABLE),  # .001 / se = 1.58 < 2.306 now, 2.24 < 2.776 in the end
+        (0.9783, 0.0005, INCONCLUSIVE),  # .0013 / se = 2.06 < 2.306 now, 2.91 > 2.776 in the end
+    ],
+)
+def test_outcomes_of_reports_with_a_spread(reported, margin, outcome):
+    found = verdict(reported, margin, 0.001)
+    assert found.outcome == outcome
+    assert (found.seeds_needed is not None) == (outcome == INCONCLUSIVE)
+    assert found.half_width == pytest.approx(2.3060 * 6.3246e-4, rel=1e-4)
+
+
+def test_without_a_spread_nothing_changes():
+    assert verdict(0.978, 0.005, None).outcome == WITHIN
+    assert verdict(0.9795, 0.005, None).outcome == CONSISTENT
+    assert verdict(0.978, 0.005, None).p_equivalence is None
+
+
+def test_seeds_that_would_show_equivalence():
+    # margin .0013, difference .00005: now .00125 / se = 1.98 > 1.8595 is equivalent already; margin .0012: 1.82 is not
+    assert verdict(0.97705, 0.0013, 0.001).outcome == EQUIVALENT
+    found = verdict(0.97705, 0.0012, 0.001)
+    assert (found.outcome, found.seeds_needed) == (INCONCLUSIVE, 6)

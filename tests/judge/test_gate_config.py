@@ -1,0 +1,161 @@
+"""The gate's file: the committed one, and every way in which one can be wrong."""
+
+import datetime
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.cli.options import USAGE
+from bench.core.errors import ConfigError
+from bench.judge.claims import load_claims
+from bench.judge.gate.config import GATE, load_gate
+from bench.judge.gate.samples import Folder
+from bench.plan.registry import manifests
+from tests.gate_folders import gate_file
+
+WAIVER = '[[waiver]]\ncell = "mlp/published/common"\nuntil = 2030-01-31\nreason = "r"\n'
+
+
+def test_the_committed_file_gates_both_recipes_of_every_approach():
+    gate = load_gate()
+    names = {cell.name for cell in gate.cells}
+    for name, entry in manifests().items():
+        if entry.task == "mnist" and entry.document:
+            assert {f"{name}/published/common", f"{name}/corrected/common"} <= names
+    assert {"toy_mlp/published/published", "toy_bbb/published/published"} <= names
+    assert gate.reference_seeds == 8
+    for cell in gate.cells:
+        for seed in gate.seeds_of(cell):
+            assert {cell.split, f"{cell.split}/{seed}"} & gate.splits.keys() or "toy" in cell.name
+
+
+def test_margins_of_the_training_losses_are_those_of_the_claims():
+    claims = {
+        (claim.approach, claim.metric): claim.margin for claim in load_claims() if claim.stage in ("epoch:1", "step:0")
+    }
+    compared = 0
+    for cell in load_gate().cells:
+        for metric in cell.metrics:
+            margin = claims.get((cell.approach, metric.key.rsplit("/", 1)[-1]))
+            if margin and cell.recipe == "published" and metric.reason.startswith("as the claim:"):
+                assert metric.margin == pytest.approx(margin, rel=0.02), metric.key
+                compared += 1
+    assert compared >= 5
+
+
+def test_seeds_that_a_waiver_names_are_those_of_the_reference_that_diverged():
+    gate = load_gate()
+    named = {waiver.cell: waiver.diverged for waiver in gate.waivers if waiver.diverged}
+    folder = Folder.read(GATE.parents[1], gate)
+    found = {
+        cell.name: tuple(record["seed"] for record in folder.cell(cell) if record["outcome"] == "diverged")
+        for cell in gate.cells
+    }
+    assert named == {cell: seeds for cell, seeds in found.items() if seeds}
+
+
+def test_a_waiver_has_a_day(tmp_path):
+    (waiver,) = load_gate(gate_file(tmp_path, WAIVER)).waivers
+    assert (waiver.until, waiver.diverged) == (datetime.date(2030, 1, 31), ())
+    (waiver,) = load_gate(gate_file(tmp_path, WAIVER + "diverged = [6, 2]\n")).waivers
+    assert waiver.diverged == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema = 1", "schema = 2", "this version reads 1"),
+        ("schema = 1", "schema = ", "cannot be read"),
+        ("schema = 1", "schema = 1\ncolour = 3", "unknown key.*colour"),
+        ('profile = "epoch1"', 'profile = "epoch2"', "one of .*epoch1"),
+        ('device = "cpu"', 'device = ""', "device: '' given"),
+        ('precision = "float32"', 'precision = "float23"', "did you mean 'float32'"),
+        ("alpha = 0.05", "alpha = 1.5", "alpha: 1.5"),
+        ("alpha = 0.05", 'alpha = "high"', "alpha: 'high'"),
+        ("alpha = 0.05\n", "", "alpha: nothing given"),
+        ("reference_seeds = 8", "reference_seeds = 3", "whole number from 8"),
+        ("[1000, 1001, 1002]", "[1000]", "at least 2 different seeds"),
+        ("[1000, 1001, 1002]", "[1000, 1000]", "at least 2 different seeds"),
+        ("[1000, 1001, 1002]", "[1000, -1]", "at least 2 different seeds"),
+        ("[1000, 1001, 1002]", "[1000, 0]", "a seed of the reference"),
+        ("seeds = 2", "seeds = 4", "at most 3"),
+        ("seeds = 2", "seeds = 1", "whole number from 2"),
+        ('"toy_bbb"', '"toy_bb"', "did you mean 'toy_bbb'"),
+        ('["published", "corrected"]', '["published", "corect"]', "recipe of mlp"),
+        ('["published", "corrected"]', '["published", "published"]', "each once"),
+        ('["published", "corrected"]', "[]", "at least one recipe"),
+        ('protocol = "common"', 'protocol = "usual"', "published or common"),
+        ("margin = 0.02", "margin = -1", "margin: -1"),
+        ("margin = 0.02", "margin = nan", "margin: nan"),
+        ('reason = "r"', 'reason = " "', "a text"),
+        ('key = "mnist/nll"', "", "cannot be read|key: nothing"),
+        ('cells = ["mlp/published/common"]', 'cells = ["mlp"]', "names of gated cells"),
+        ("[splits]", '[splits]\ntrain50k = "abc"', "64 digits"),
+        ("[splits]", WAIVER.replace("2030-01-31", '"soon"') + "[splits]", "a date"),
+        ("[splits]", WAIVER + "diverged = [1000]\n[splits]", "seeds of the reference"),
+        ("[splits]", WAIVER + "diverged = 6\n[splits]", "a list of seeds"),
+        ("seeds = 2", 'may_diverge = "one in eight does"', "unknown key.*may_diverge"),
+        ("[splits]", WAIVER.replace("mlp/", "mpl/") + "[splits]", "name of a gated cell"),
+        ("[splits]", WAIVER.replace('reason = "r"', "") + "[splits]", "reason: nothing"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, old, new, message):
+    with pytest.raises(ConfigError, match=message):
+        load_gate(gate_file(tmp_path, old=old, new=new))
+
+
+def test_an_unreadable_file_is_never_green(tmp_path, capsys):
+    assert main(["gate", "--gate", str(tmp_path / "none.toml"), "--fresh", str(tmp_path)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be read" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "mlp"], "no gate"),
+        (["--save"], "no gate"),
+        (["--plant", "kl-scal"], "did you mean 'kl-scale'"),
+        (["--plant", "kl-scale", "--only", "mpl"], "no gated cell"),
+        (["--threads", "0"], "below 1"),
+        (["--fresh", "not-there"], "no folder"),
+        (["--fresh", ".", "--plant", "kl-scale"], "runs anew"),
+        (["--plant", "kl-scale", "--workers", "2"], "own fresh run"),
+        (["--power", "--workers", "2"], "own fresh run"),
+        (["--power", "--effects", "not-there.csv"], "--save makes them"),
+    ],
+)
+def test_nonsense_is_one_line(arguments, message, capsys):
+    assert main(["gate", *arguments]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_example_for_a_ci_does_what_its_head_says():
+    text = (ROOT / "docs" / "ci-example.yml").read_text()
+    assert "\non:\n  push:\n    branches: [main]\n  pull_request:\n\n" in text
+    jobs = dict(re.findall(r"^  (\w+):\n    (\S.*)$", text.split("\njobs:\n")[1], re.MULTILINE))
+    assert jobs == {"check": "runs-on: ubuntu-latest", "gate": "if: github.event_name == 'pull_request'"}
+    head = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    assert "tests, lint and types on pull requests and on every push to main, the gate" in head
+    assert "on pull requests only" in head
+
+
+def test_a_ci_run_that_ends_before_its_gate_leaves_no_earlier_gates_files(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "README.md").write_text("<!-- command:test -->\n```\nfalse\n```\n")
+    old = tmp_path / "build" / "ci" / "gate.xml"
+    old.parent.mkdir(parents=True)
+    old.write_text("<testsuite/>")
+    ended = subprocess.run(["bash", str(tmp_path / ".ci" / "run")], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "README's test command" in ended.stdout
+    assert not old.exists()

@@ -1,0 +1,427 @@
+"""Ladders: the file's schema against the manifests, effects paired by seed, the generated answer, the command."""
+
+import csv
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bench.cli.main import main
+from bench.cli.options import USAGE
+from bench.core.errors import BenchError, ConfigError
+from bench.interface import Marginal
+from bench.judge.claims import Gap, load_claims
+from bench.judge.ladder.answer import conclusions, find, sentences
+from bench.judge.ladder.definition import ladder
+from bench.judge.ladder.effects import Numbers, command, effects
+from bench.judge.ladder.file import question, read_file
+from bench.judge.ladder.readers import parse, read_keys
+from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
+from bench.judge.ladder.selection import chosen
+from bench.judge.results import Results
+from bench.plan.registry import manifests
+from bench.show.tables.answer import answer_table
+from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
+from bench.show.tables.render import markdown
+from tests.synthetic import record
+
+BITS = 0.6931471805599453  # nats in a bit
+NOISE = "noise_gaussian/geometric_entropy"
+CLAIMS = load_claims()
+
+
+def rungs_of(name, kind):
+    return {rung.name: rung for rung in ladder(name).rungs if rung.kind == kind}
+
+
+def ends(rung):
+    before, after = next(iter(rung.numbers.values()))
+    return before.recipe, after.recipe
+
+
+# --- what the rungs are ---------------------------------------------------------------------------------------------
+
+
+def test_every_entry_of_the_file_is_a_ladder_and_every_classifier_with_a_document_has_one():
+    named = set(read_file())
+    assert named == {one.name for one in manifests().values() if one.document and one.task == "mnist"}
+    assert {one.approach for one in chosen(())} == named
+    for one in chosen(()):
+        names = [(rung.kind, rung.name) for rung in one.rungs]
+        assert len(names) == len(set(names))
+        assert all(rung.title and rung.numbers for rung in one.rungs)
+        for place in one.places():
+            if place.source == "reading":
+                parse(place.key)  # raises for an unknown name
+
+
+def test_corrections_alone_and_one_after_the_other():
+    alone, chain = rungs_of("linear_bbb", ALONE), rungs_of("linear_bbb", CUMULATIVE)
+    assert {name: ends(rung) for name, rung in alone.items()} == {
+        "attached-mu": ("published", "published+attached-mu"),
+        "prior-variance": ("published", "published+prior-variance"),
+    }
+    # both corrections together are the corrected recipe, which is not trained twice
+    assert [ends(rung) for rung in chain.values()] == [
+        ("published", "published+attached-mu"),
+        ("published+attached-mu", "corrected"),
+    ]
+
+
+def test_other_training_rows_are_a_rung_of_their_own():
+    chain = rungs_of("dropout_fcn", CUMULATIVE)
+    assert list(chain) == ["cross-entropy", "shuffle", "train60k"]
+    assert ends(chain["train60k"]) == ("published+cross-entropy+shuffle", "corrected")
+
+
+def test_one_correction_is_shown_once():
+    assert not rungs_of("pyro_random_module", ALONE)
+    assert ends(rungs_of("pyro_random_module", CUMULATIVE)["kl-scale"]) == ("published", "corrected")
+
+
+def test_the_named_comparisons_are_there():
+    assert {"sigmoid-512", "initial-weights", "bayes"} <= set(rungs_of("linear_bbb", CONTROL))
+    assert {"normalised", "entropy-of-mean", "mean-of-probabilities"} <= set(rungs_of("linear_bbb", MEASURING))
+    assert {"constant-rate", "wide-start"} == set(rungs_of("linear_bbb", VARIANT))
+    assert {"dropout-off", "averaging"} <= set(rungs_of("dropout_fcn", MEASURING))
+    assert {"mean-of-probabilities", "upright-letters", "threshold-0.5"} <= set(
+        rungs_of("pyro_random_module", MEASURING)
+    )
+    assert {"scale-mixture", "moving-sigma"} == set(rungs_of("mxnet_bbb", VARIANT))
+    assert {"draws-not-mean", "pruning-used-95"} <= set(rungs_of("mxnet_bbb", MEASURING))
+
+
+MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[mlp]\nood = ['lettters']\n", "did you mean 'letters'"),
+        ("[mlp]\ncontrols = []\n", r"unknown keys \['controls'\]"),
+        ("[[mlp.control]]\nname = 'a'\n", "missing keys"),
+        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is no fit"),
+        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp publshed'\nafter='mlp published'\n", "unknown recipe"),
+        (f'{MEASURED}numbers.mnist.acuracy = ["common a/b", "common a/b"]\n', "did you mean 'accuracy'"),
+        (f'{MEASURED}numbers.mnst.accuracy = ["common a/b", "common a/b"]\n', "did you mean 'mnist'"),
+        (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "before and after"),
+        (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is no number"),
+        ("[mlp.answer]\nquestion = 'why'\n", "missing keys"),
+        ("[mlp\n", "cannot be read"),
+    ],
+)
+def test_a_bad_entry_is_one_line(tmp_path, text, message):
+    path = tmp_path / "ladders.toml"
+    path.write_text(text)
+    with pytest.raises(BenchError, match=message) as caught:
+        ladder("mlp", path)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_has_no_ladder_says_so():
+    with pytest.raises(ConfigError, match="toy_mlp is no classifier"):
+        ladder("toy_mlp")
+    with pytest.raises(ConfigError, match="uniform has no ladder"):
+        chosen(["uniform"])
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+
+
+def numbers_of(records, readings=()):
+    return Numbers(Results(records, manifests()), readings)
+
+
+def cell(approach, recipe, values, key="mnist/accuracy", **changes):
+    """Return records of the common protocol, one a seed, with this metric."""
+    return [
+        record(
+            approach, recipe, "common", seed=seed, fit_key=f"{approach}{recipe}{seed}", metrics={key: value}, **changes
+        )
+        for seed, value in values.items()
+    ]
+
+
+def effect_of(numbers, name, rung, what=("mnist", "accuracy"), kind=ALONE):
+    found = {(one.kind, one.name): changes for one, changes in effects(ladder(name), numbers)}
+    return found[kind, rung][what]
+
+
+def test_effects_are_differences_of_the_same_seeds():
+    numbers = numbers_of(
+        [
+            *cell("linear_bbb", "published", {0: 0.5, 1: 0.75, 2: 0.5, 3: 0.9}),
+            *cell("linear_bbb", "published+attached-mu", {2: 0.625, 1: 0.875, 0: 0.875}),
+        ]
+    )
+    found = effect_of(numbers, "linear_bbb", "attached-mu")
+    assert found.paired.seeds == (0, 1, 2)
+    assert found.paired.differences == (0.375, 0.125, 0.125)
+    assert not found.gaps
+
+
+def test_a_rung_without_records_gives_the_command():
+    numbers = numbers_of(cell("linear_bbb", "published", {0: 0.5}))
+    found = effect_of(numbers, "linear_bbb", "attached-mu")
+    asked = "python -m bench run linear_bbb --recipe published+attached-mu --protocol common --seeds 3"
+    assert found.paired is None
+    assert asked in found.gaps[0].reason
+    assert asked in markdown(ladder_table(ladder("linear_bbb"), [*effects(ladder("linear_bbb"), numbers)], numbers, ()))
+
+
+def test_seeds_without_a_common_one_are_not_paired():
+    numbers = numbers_of([*cell("mlp", "published", {0: 0.5}), *cell("mlp", "corrected", {1: 0.5})])
+    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
+    assert found.paired is None
+    assert "no seed has both" in found.gaps[0].reason
+
+
+def test_a_recipe_that_was_not_run_is_named_before_a_seed_that_diverged_on_the_other_side():
+    lost = record("mlp", "published", "common", seed=1, outcome="diverged", reason="loss is nan")
+    numbers = numbers_of([*cell("mlp", "published", {0: 0.5}), lost])
+    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
+    assert found.paired is None
+    assert [gap.code for gap in found.gaps] == ["not run", "diverged"]
+
+
+def test_a_diverged_seed_is_marked_and_named():
+    lost = record("mlp", "corrected", "common", seed=1, outcome="diverged", reason="loss is nan")
+    numbers = numbers_of(
+        [*cell("mlp", "published", {0: 0.5, 1: 0.5, 2: 0.75}), *cell("mlp", "corrected", {0: 0.5, 2: 0.875}), lost]
+    )
+    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
+    assert found.paired.seeds == (0, 2)
+    assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan"),)
+    text = markdown(ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ()))
+    # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
+    assert "+0.0625 ~[-0.7316, +0.8566]\\*" in text
+    assert "seed 1: loss is nan" in text
+
+
+def test_weights_are_read_from_the_first_tensor_row_by_row():
+    """Of [[1, 2], [3, 4]] the weight 2 is 3; its standard deviation here is a tenth of it."""
+    mean = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    first = Marginal(mean, mean / 10, torch.ones(2, 2, dtype=torch.bool))
+    other = Marginal(-mean, mean, torch.ones(2, 2, dtype=torch.bool))
+    keys = ("weights/mean@2", "weights/std@2")
+    network = SimpleNamespace(weights=lambda: {"first": first, "other": other})
+    assert read_keys(network, None, keys) == ({keys[0]: 3.0, keys[1]: pytest.approx(0.3)}, {})
+    plain = SimpleNamespace(weights=lambda: {"first": dataclasses.replace(first, std=None)})
+    assert read_keys(plain, None, keys) == ({}, dict.fromkeys(keys, "the network has no sigma"))
+    with pytest.raises(ConfigError, match="did you mean 'mean'"):
+        parse("weights/maen@2")
+
+
+def test_a_reading_counts_for_its_own_fit_only():
+    key = "mnist/geometric_accuracy"
+    records = cell("linear_bbb", "published", {0: 0.75, 1: 0.5})
+    mine = record("linear_bbb", "published", "reading", fit_key=records[0]["fit_key"], metrics={key: 0.5})
+    other = record("linear_bbb", "published", "reading", seed=1, fit_key="another fit", metrics={key: 0.25})
+    found = effect_of(numbers_of(records, [mine, other]), "linear_bbb", "mean-of-probabilities", kind=MEASURING)
+    assert (found.paired.seeds, found.paired.differences) == ((0,), (0.25,))
+    place = Place("linear_bbb", "published", "reading", key)
+    assert command(place) == "python -m bench ladder linear_bbb --run --seeds 3"
+
+
+def test_ties_are_shown_as_such():
+    numbers = numbers_of([*cell("mlp", "published", {0: 0.5, 1: 0.7}), *cell("mlp", "corrected", {0: 0.5, 1: 0.7})])
+    table = ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ())
+    (shown,) = [row["accuracy"] for _, row in table.frame.iterrows() if row["rung"] == "lr-decay"]
+    assert shown == "same"
+
+
+def test_csv_has_the_unrounded_numbers_of_every_rung():
+    numbers = numbers_of([*cell("mlp", "published", {0: 0.1}), *cell("mlp", "corrected", {0: 0.4})])
+    one = ladder("mlp")
+    found = effects(one, numbers)
+    lines = list(csv.DictReader(comma_separated(one, found).splitlines()))
+    assert len(lines) == len(as_lines(one, found)) == sum(len(rung.numbers) for rung in one.rungs)
+    line = next(line for line in lines if (line["rung"], line["quantity"]) == ("lr-decay", "accuracy"))
+    assert float(line["difference"]) == 0.4 - 0.1
+    assert (line["n"], line["low"], line["before"]) == ("1", "", "0.1")
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def noise(approach, recipe, bits, mean_bits=None):
+    """Return records with these entropies on noise, in bits, by seed: the document's, and of the mean probabilities."""
+    made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
+    for one, value in zip(made, mean_bits or bits, strict=True):
+        one["metrics"]["noise_gaussian/predictive_entropy"] = value * BITS
+    return made
+
+
+def found(*records):
+    one = ladder("linear_bbb")
+    return find(one.question, numbers_of([entry for made in records for entry in made]), CLAIMS)
+
+
+def all_steps():
+    return (
+        noise("mlp", "published", (0.25, 0.5, 0.75)),
+        noise("mlp", "published+sigmoid-512", (0.25, 0.5, 0.75)),
+        noise("mlp", "published+sigmoid-512-uniform-init", (1.0, 1.25, 1.5)),
+        noise("linear_bbb", "published+attached-mu", (2.0, 1.25, 0.5), (2.0, 2.25, 2.5)),
+        noise("linear_bbb", "published", (2.0, 2.25, 2.5), (3.0, 3.25, 3.5)),
+    )
+
+
+def test_the_answer_is_computed_from_the_records():
+    text = sentences(found(*all_steps()))
+    assert "linear_bbb published: reported 0.9909 bits, measured 2.250 (3 seeds)." in text
+    first, second = text.split("By the entropy of the mean probabilities: ")
+    assert "sigmoid-512 and its budget: nothing, all 3 seeds are equal" in first
+    assert "the width of its initial weights: +0.750 bits [+0.750, +0.750] (3 seeds)" in first
+    # differences 1, 0, -1: mean 0, sd 1, t(2, .975) / sqrt 3 = 2.484
+    assert "Bayes, with the mean attached: +0.000 bits [-2.484, +2.484]" in first
+    assert "raised by the width of its initial weights; not told from zero: " in first
+    # by the mean probabilities 0 + .75 + 1 + 1 = 2.75 bits from the baseline to the number
+    assert "raised by the width of its initial weights, Bayes, with the mean attached, the detached mean" in second
+    # 1 of 2.75; the first of equals
+    assert (
+        "The largest, 36% of the +2.750 bits of all steps, is Bayes, with the mean attached, not told from " in second
+    )
+    assert "from the detached mean: +0.000 bits [+0.000, +0.000] (3 seeds) ahead. The document's entropy" in second
+    instead = "The document's entropy instead of the entropy of the mean probabilities"
+    assert text.endswith(f"{instead}: -1.000 bits [-1.000, -1.000] (3 seeds).")
+
+
+def test_the_largest_step_is_compared_with_the_next_seed_by_seed():
+    steps = all_steps()
+    # the widths add .75 each; sigmoid-512 now .25, .5, .75: .25 less on average, seed by seed .5, .25, 0: sd .25,
+    # half-width t(2, .975) .25 / sqrt 3 = .621
+    near = (steps[0], noise("mlp", "published+sigmoid-512", (0.5, 1.0, 1.5)))
+    widths = noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.75, 2.25))
+    attached = noise("linear_bbb", "published+attached-mu", (1.25, 1.75, 2.25))
+    first, _ = conclusions(found(*near, widths, attached, noise("linear_bbb", "published", (1.25, 1.75, 2.25))))
+    assert "is the width of its initial weights, not told from sigmoid-512 and its budget: +0.250 bits " in first
+    assert first.endswith("[-0.371, +0.871] (3 seeds) ahead.")
+    # without a second step .75 against nothing, in every seed
+    alone = noise("linear_bbb", "published+attached-mu", (1.0, 1.25, 1.5))
+    first, _ = conclusions(found(*steps[:3], alone, noise("linear_bbb", "published", (1.0, 1.25, 1.5))))
+    assert "The largest, 100% of the +0.750 bits of all steps, is the width of its initial weights, ahead of " in first
+    assert first.endswith("by +0.750 bits [+0.750, +0.750] (3 seeds).")
+
+
+def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
+    # sigmoid-512 adds .9 on average, .25 over the three seeds that the widths have too, which add .5 there
+    published = noise("mlp", "published", (0.0,) * 5)
+    near = noise("mlp", "published+sigmoid-512", (0.25, 0.25, 0.25, 1.75, 2.0))
+    later = [
+        noise(approach, recipe, (0.75, 0.75, 0.75))
+        for approach, recipe in (
+            ("mlp", "published+sigmoid-512-uniform-init"),
+            ("linear_bbb", "published+attached-mu"),
+            ("linear_bbb", "published"),
+        )
+    ]
+    first, _ = conclusions(found(published, near, *later))
+    assert "is sigmoid-512 and its budget, not told from the width of its initial weights: -0.250 bits " in first
+    assert first.endswith("(3 seeds) ahead.")
+
+
+def test_steps_of_opposite_sign_have_no_share():
+    steps = all_steps()
+    back = noise("linear_bbb", "published+attached-mu", (0.5, 0.75, 1.0))
+    first, _ = conclusions(found(*steps[:3], back, noise("linear_bbb", "published", (0.5, 0.75, 1.0))))
+    assert "lowered by Bayes, with the mean attached; " in first
+    assert "The largest is the width of its initial weights, ahead of Bayes, with the mean attached by +0.250" in first
+
+
+def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
+    for walk in found(*all_steps()).walks:
+        added = sum(finding.added.paired.mean for finding in walk.findings)
+        assert added == pytest.approx(walk.levels[-1].mean - walk.levels[0].mean)
+
+
+def test_each_step_of_an_answer_is_a_fit_that_differs_from_the_one_before():
+    for one in chosen(()):
+        if one.question is not None:
+            fits = [(step.approach, step.recipe) for step in one.question.steps]
+            assert len(set(fits)) == len(fits)
+            claims = {claim.id: claim for claim in CLAIMS}
+            ends = (claims[one.question.baseline].approach, claims[one.question.claim].approach)
+            assert ends == (fits[0][0], fits[-1][0])
+
+
+def test_another_record_gives_another_answer():
+    text = sentences(
+        found(
+            noise("mlp", "published", (0.25, 0.5)),
+            noise("mlp", "published+sigmoid-512", (1.25, 1.5)),
+            noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.5)),
+            noise("linear_bbb", "published+attached-mu", (1.0, 1.25)),
+            noise("linear_bbb", "published", (1.0, 1.25)),
+        )
+    )
+    assert "raised by sigmoid-512 and its budget; lowered by Bayes, with the mean attached; " in text
+    assert "is sigmoid-512 and its budget, ahead of Bayes, with the mean attached by +0.750 bits " in text
+
+
+def test_what_is_not_measured_leaves_the_answer_open():
+    text = sentences(found(noise("mlp", "published", (0.25,)), noise("linear_bbb", "published", (1.0,))))
+    assert "--recipe published+sigmoid-512 " in text
+    assert text.count("open until all are measured.") == 2
+    text = sentences(found())
+    assert "linear_bbb published: reported 0.9909 bits, not measured (" in text
+
+
+def test_the_answer_as_a_table():
+    answers = found(*all_steps())
+    table = answer_table("linear_bbb", answers, Results([], manifests()))
+    text = markdown(table)
+    rows = [[entry.strip() for entry in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    steps = rows[1:]
+    assert [row[0] for row in steps[:-1]] == [step.name for step in answers.question.steps]
+    assert steps[0][2:] == ["0.500 +- 0.250 (3)", "-", "0.500 +- 0.250 (3)", "-"]
+    assert steps[3][3:] == ["+0.000 [-2.484, +2.484] (3)", "2.250 +- 0.250 (3)", "+1.000 [+1.000, +1.000] (3)"]
+    assert steps[-1][2:] == ["-", "-1.000 [-1.000, -1.000] (3)", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"step": [{"name": "one", "fit": "mlp published"}]}, "needs two steps or more"),
+        ({"estimator": []}, "needs an estimator"),
+        ({"estimator": [{"name": "x", "number": "entropy"}]}, "'entropy' is no number; give 'SOURCE KEY'"),
+        ({"causes": []}, "unknown keys ['causes']"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_named(change, said):
+    body = {**read_file()["linear_bbb"]["answer"], **change}
+    with pytest.raises(ConfigError) as error:
+        question(body, "answer of a test")
+    assert said in str(error.value)
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_shows_all_and_writes(tmp_path, capsys):
+    assert main(["ladder", "--all", "--results", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {one["approach"] for one in found} == set(read_file())
+    assert all(line["n"] == 0 and "python -m bench" in line["reason"] for one in found for line in one["rungs"])
+    assert main(["ladder", "mlp", "--results", str(tmp_path), "--write"]) == 0
+    assert (tmp_path / "tables" / "ladder_mlp.md").read_text().startswith("# Ladder of mlp")
+    assert (tmp_path / "tables" / "ladder_mlp.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either --all or names"),
+        (["--all", "mlp"], "give either --all or names"),
+        (["mpl"], "did you mean 'mlp'"),
+        (["mlp", "--data-set", "leters"], "did you mean 'letters'"),
+        (["mlp", "--profile", "ful"], "did you mean 'full'"),
+        (["toy_bbb"], "is no classifier"),
+    ],
+)
+def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
+    assert main(["ladder", *arguments, "--results", str(tmp_path)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

@@ -1,0 +1,116 @@
+"""Paired differences: a worked interval, its coverage by simulation, ties, and fractions near 1."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from bench.judge.stats.paired import pair
+from bench.judge.stats.prediction import half_width, leaves_unit_interval
+
+
+def test_a_worked_interval():
+    # differences 1, 2, 3: mean 2, standard deviation 1, t(2, .975) = 4.302653, so 4.302653 / sqrt(3) = 2.484138
+    found = pair({0: 1.0, 1: 1.0, 2: 1.0}, {0: 2.0, 1: 3.0, 2: 4.0})
+    assert found.mean == 2
+    assert found.interval == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-6)
+    assert not found.excludes_zero
+
+
+def test_only_seeds_that_both_have_are_paired():
+    found = pair({0: 1.0, 3: 5.0, 7: 2.0}, {7: 2.5, 3: 5.25, 9: 100.0})
+    assert found.seeds == (3, 7)
+    assert found.differences == (0.25, 0.5)
+    assert pair({0: 1.0}, {1: 1.0}) is None
+
+
+def test_one_seed_has_no_interval_and_tells_nothing():
+    found = pair({4: 0.5}, {4: 0.75})
+    assert (found.mean, found.interval, found.excludes_zero) == (0.25, None, False)
+
+
+def test_ties_are_no_difference_whatever_the_spread():
+    found = pair({0: 0.1, 1: 0.7}, {0: 0.1, 1: 0.7})
+    assert found.identical
+    assert found.interval == (0, 0)
+    assert not found.excludes_zero
+
+
+def test_pairing_removes_what_the_seed_moves():
+    # the same shift of every seed has no spread, however far the seeds are apart
+    found = pair({0: 0.0, 1: 100.0, 2: -50.0}, {0: 1.0, 1: 101.0, 2: -49.0})
+    assert found.interval == (1, 1)
+    assert found.excludes_zero
+
+
+@given(st.dictionaries(st.integers(0, 9), st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2))
+def test_the_other_direction_is_the_mirror_image(ends):
+    there = pair({seed: a for seed, (a, _) in ends.items()}, {seed: b for seed, (_, b) in ends.items()})
+    back = pair({seed: b for seed, (_, b) in ends.items()}, {seed: a for seed, (a, _) in ends.items()})
+    assert back.mean == pytest.approx(-there.mean)
+    assert back.half_width == pytest.approx(there.half_width)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=8, unique=True))
+def test_the_interval_is_that_of_the_t_test(values):
+    found = pair(dict.fromkeys(range(len(values)), 0.0), dict(enumerate(values)))
+    known = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert found.interval == pytest.approx((known.low, known.high), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_the_interval_covers_the_true_difference_in_95_of_100_cases(n):
+    # 4,000 ladders whose seeds move both ends by 10 times what the change adds: standard error of the share .0034
+    source = np.random.default_rng(n)
+    seeds, change = source.normal(0, 10, (4_000, n)), source.normal(1.0, 1.0, (4_000, n))
+    inside = 0
+    for start, step in zip(seeds, change, strict=True):
+        low, high = pair(dict(enumerate(start)), dict(enumerate(start + step))).interval
+        inside += low <= 1.0 <= high
+    assert abs(inside / 4_000 - 0.95) < 4 * 0.0034
+
+
+# --- fractions near 1 -----------------------------------------------------------------------------------------------
+
+
+def misses(p, n_images, k, n_cases=100_000):
+    """Return the shares of cases in which one more run lies below and above the prediction interval of k."""
+    runs = np.random.default_rng(5).binomial(n_images, p, (n_cases, k + 1)) / n_images
+    ours, report = runs[:, :k], runs[:, k]
+    mean, width = ours.mean(axis=1), ours.std(axis=1, ddof=1) * half_width(1.0, k)
+    slack = 1e-9  # of a count: rounding of the means
+    return np.mean(report < mean - width - slack), np.mean(report > mean + width + slack), mean, width
+
+
+def test_at_98_percent_of_10000_images_the_t_rule_holds_its_level_on_both_sides():
+    # standard errors of the shares: .05 is known to .0007, .025 to .0005; skewness moves .1 points to the lower side
+    below, above, mean, width = misses(0.98, 10_000, 5)
+    assert abs(below + above - 0.05) < 4 * 0.0007
+    assert abs(below - 0.025) < 0.003
+    assert abs(above - 0.025) < 0.003
+    assert not any(leaves_unit_interval(m, w) for m, w in zip(mean[:5_000], width[:5_000], strict=True))
+
+
+def test_at_98_percent_of_100_images_it_holds_in_all_but_not_on_both_sides_and_says_so():
+    below, above, mean, width = misses(0.98, 100, 5)
+    assert 0.035 < below + above < 0.055
+    assert below > 3 * above
+    rough = [leaves_unit_interval(m, w) for m, w in zip(mean[:5_000], width[:5_000], strict=True)]
+    assert np.mean(rough) > 0.9
+
+
+def test_no_spread_at_the_end_of_the_scale_is_rough():
+    assert leaves_unit_interval(1.0, 0.0)
+    assert not leaves_unit_interval(0.5, 0.0)
+    assert not leaves_unit_interval(0.5, 0.5)
+    assert leaves_unit_interval(0.5, math.nextafter(0.5, 1))
+
+
+def test_paired_fractions_that_reach_beyond_one_are_marked():
+    wide = pair({0: 0.97, 1: 0.98}, {0: 0.98, 1: 1.0})
+    assert wide.reaches_an_end()
+    assert not pair({0: 0.50, 1: 0.51}, {0: 0.52, 1: 0.53}).reaches_an_end()
+    assert not pair({0: 0.99}, {0: 1.0}).reaches_an_end()

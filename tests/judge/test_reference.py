@@ -1,0 +1,91 @@
+"""Reference distributions: what belongs to a stage, the order of its cost, and which files are committed."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.cli.options import INCOMPLETE, USAGE
+from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
+from bench.plan.cells import Estimate, Selection, cells
+from tests.run.test_runner import smoke
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def stage(name, **changes):
+    return cells_of_stage(STAGES[name], Selection(seeds=(), **changes))
+
+
+def test_stages_have_their_seeds_and_profiles():
+    for name, profile, n_seeds in (("epoch1", "epoch1", 8), ("full", "full", 5), ("ladder", "full", 3)):
+        found = stage(name)
+        assert {cell.profile for cell in found} == {profile}
+        assert {cell.seed for cell in found} == set(range(n_seeds))
+    assert {cell.seed for cell in cells_of_stage(STAGES["full"], Selection(seeds=(7,)))} == {7}
+
+
+def test_the_stages_are_all_cells_of_a_run_and_all_rungs():
+    def named(found):
+        return {(cell.approach, cell.recipe, cell.protocol) for cell in found}
+
+    assert named(stage("full")) == named(cells(Selection())) == named(stage("epoch1"))
+    rungs = named(stage("ladder"))
+    assert ("mlp", "published+sigmoid-512", "common") in rungs
+    assert ("dropout_fcn", "published+cross-entropy+shuffle", "common") in rungs
+    assert ("pyro_random_module", "published", "published") in rungs
+    assert not {name for name, _, _ in rungs} & {"toy_mlp", "toy_bbb", "uniform"}
+
+
+def test_a_cell_is_in_a_stage_once():
+    for name in STAGES:
+        keys = [cell.key for cell in stage(name)]
+        assert len(keys) == len(set(keys))
+
+
+def test_the_cheapest_comes_first_and_a_fit_is_paid_once():
+    chosen = cells(Selection(approaches=("mlp", "linear_bbb"), seeds=(0, 1)))
+    seconds = {("mlp", "published"): 50.0, ("mlp", "corrected"): 20.0, ("linear_bbb", "published"): 30.0}
+    costs = {cell.key: Estimate(seconds.get((cell.approach, cell.recipe)), 1.0, "made up") for cell in chosen}
+    found = in_cost_order(chosen, costs)
+    assert [recipe.title for recipe in found] == [
+        "mlp corrected",
+        "linear_bbb published",
+        "mlp published",
+        "linear_bbb corrected",  # of unknown cost
+    ]
+    # two seeds: 2 x 20 + 2 measurements; 2 x 30 and 2 x 50 with 2 protocols each
+    assert [recipe.seconds for recipe in found] == [42, 64, 104, None]
+
+
+def test_the_command_says_what_is_missing(tmp_path, capsys):
+    assert main(["reference", "full", "--seeds", "1", "--results", str(tmp_path), "--json"]) == INCOMPLETE
+    first, *recipes = json.loads(capsys.readouterr().out)
+    assert (first["stage"], first["to do"]) == ("full", 24)
+    assert sum(line["to do"] for line in recipes) == 24
+    expected = [line["expected_s"] for line in recipes if line["expected_s"] is not None]
+    assert expected == sorted(expected)
+
+
+def test_unknown_stages_are_one_line(tmp_path, capsys):
+    assert main(["reference", "ful", "--results", str(tmp_path)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "did you mean 'full'" in line
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="no clone of the repository")
+def test_records_of_all_seeds_are_committed_and_scores_of_one(tmp_path):
+    smoke(tmp_path, "uniform", seeds=(0, 11))
+    made = sorted(path.name for path in tmp_path.glob("records/uniform/*"))
+    assert len(made) == 4  # a record and its scores for each seed
+    names = [f"results/records/uniform/{name}" for name in made]
+    names += ["results/records/mlp/published+sigmoid-512__common__full__seed10__0123abcd.npz"]
+    asked = subprocess.run(
+        ["git", "check-ignore", "--no-index", *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    ignored = asked.stdout.split()
+    assert ignored == [name for name in names if name.endswith(".npz") and "__seed0__" not in name]
+    assert len(ignored) == 2

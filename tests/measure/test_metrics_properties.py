@@ -1,0 +1,192 @@
+"""What must hold of the metrics for any predictions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.measure.metrics import classification, draws, ood
+from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
+from bench.measure.metrics.evaluate import evaluate_classification
+from bench.measure.metrics.refusal import RefusalRule, risk_coverage
+
+settings.register_profile("metrics", max_examples=40, deadline=None, derandomize=True, database=None)
+quick = settings(settings.get_profile("metrics"))
+
+ROUNDING = 1e-10  # float64 sums of at most a few thousand terms of order 1
+
+
+@st.composite
+def predictions(draw: st.DrawFn, max_draws: int = 12) -> tuple[torch.Tensor, np.ndarray]:
+    """Log-probabilities float32 [S, B, K], from nearly uniform to nearly one-hot, and labels [B]."""
+    n_draws, n_rows, n_classes = draw(st.integers(1, max_draws)), draw(st.integers(1, 40)), draw(st.integers(2, 10))
+    source = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    scale = draw(st.sampled_from([0.01, 1.0, 10.0, 300.0]))
+    logits = scale * torch.randn(n_draws, n_rows, n_classes, generator=source)
+    labels = torch.randint(n_classes, (n_rows,), generator=source)
+    return torch.log_softmax(logits, dim=2), labels.numpy()
+
+
+def assert_same(left: DrawSummary, right: DrawSummary, tolerance: float = 0.0) -> None:
+    assert left.n_draws == right.n_draws
+    for name in ("log_mean_probs", "mean_log_probs", "expected_entropy", "votes"):
+        np.testing.assert_allclose(getattr(left, name), getattr(right, name), rtol=tolerance, atol=tolerance)
+    for q, values in left.quantile_probs.items():
+        np.testing.assert_allclose(values, right.quantile(q), rtol=tolerance, atol=tolerance)
+
+
+@quick
+@given(predictions(max_draws=35))
+def test_summary_equals_its_definition_in_numpy(data: tuple[torch.Tensor, np.ndarray]) -> None:
+    log_probs, _ = data
+    summary = reduce_draws(log_probs, quantiles=(0.0, 0.1, 0.37, 0.5, 1.0))
+    exact = log_probs.double().numpy()
+    probs = np.exp(exact)
+    np.testing.assert_allclose(summary.mean_probs, probs.mean(0), atol=1e-14)
+    np.testing.assert_allclose(summary.mean_log_probs, exact.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(summary.expected_entropy, -(probs * exact).sum(2).mean(0), atol=1e-13)
+    for q, values in summary.quantile_probs.items():
+        np.testing.assert_allclose(values, np.percentile(probs, 100 * q, axis=0), atol=1e-14)
+    classes = range(exact.shape[2])
+    votes = np.stack([(exact[:30].argmax(2) == k).sum(0) for k in classes], axis=1)
+    assert (summary.votes == votes).all()
+
+
+@quick
+@given(predictions(), st.integers(1, 40))
+def test_blocks_of_rows_do_not_matter(data: tuple[torch.Tensor, np.ndarray], size: int) -> None:
+    log_probs, labels = data
+    blocks = log_probs.split(size, dim=1)
+    assert_same(concatenate([reduce_draws(block) for block in blocks]), reduce_draws(log_probs), 1e-14)
+    hits = sum(draw_hits(block, part) for block, part in zip(blocks, torch.from_numpy(labels).split(size), strict=True))
+    assert (hits == draw_hits(log_probs, labels)).all()
+
+
+def test_chunks_inside_a_block_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    log_probs = torch.randn(7, 50, 3, generator=torch.Generator().manual_seed(1)).log_softmax(2)
+    at_once = reduce_draws(log_probs)
+    monkeypatch.setattr(draws, "_CHUNK_NUMBERS", 7 * 3 * 8)  # 8 rows at a time, the last of 2
+    assert_same(reduce_draws(log_probs), at_once, 1e-14)
+
+
+@quick
+@given(predictions(), st.randoms(use_true_random=False))
+def test_order_of_draws_does_not_matter(data: tuple[torch.Tensor, np.ndarray], random: object) -> None:
+    log_probs, labels = data
+    order = list(range(len(log_probs)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    assert_same(reduce_draws(log_probs[order]), reduce_draws(log_probs), 1e-12)
+    assert (draw_hits(log_probs[order], labels) == draw_hits(log_probs, labels)[order]).all()
+
+
+@quick
+@given(predictions(), st.randoms(use_true_random=False))
+def test_order_of_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], random: object) -> None:
+    log_probs, labels = data
+    order = list(range(len(labels)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    before = evaluate_classification(reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights")
+    shuffled = log_probs[:, order]
+    after = evaluate_classification(
+        reduce_draws(shuffled), labels[order], draw_hits(shuffled, labels[order]), "weights"
+    )
+    assert after[0] == pytest.approx(before[0], abs=ROUNDING)
+    assert after[1] == before[1]
+
+
+@quick
+@given(predictions(), st.integers(0, 2**31))
+def test_order_of_tied_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], seed: int) -> None:
+    # Every row five times with other labels: ties everywhere.
+    log_probs, _ = data
+    repeated = log_probs.repeat(1, 5, 1)
+    source = np.random.default_rng(seed)
+    labels = source.integers(0, repeated.shape[2], repeated.shape[1])
+    order = source.permutation(len(labels))
+    probs = reduce_draws(repeated).mean_probs
+    assert risk_coverage(probs[order], labels[order]).area == pytest.approx(
+        risk_coverage(probs, labels).area, abs=ROUNDING
+    )
+    for error in (classification.ece, classification.ece_equal_mass):
+        assert error(probs[order], labels[order]) == pytest.approx(error(probs, labels), abs=ROUNDING)
+
+
+@quick
+@given(predictions())
+def test_bounds(data: tuple[torch.Tensor, np.ndarray]) -> None:
+    log_probs, labels = data
+    summary = reduce_draws(log_probs)
+    most = math.log(log_probs.shape[2]) + 1e-6  # float32 probabilities sum to 1 within 1e-6
+    parts = classification.entropies(summary)
+    for values in parts.values():
+        assert values.min() >= 0
+        assert values.max() <= most
+    assert (parts["expected_entropy"] <= parts["predictive_entropy"] + ROUNDING).all()
+    values, _, _ = evaluate_classification(summary, labels, draw_hits(log_probs, labels), "weights")
+    for name in ("accuracy", "ece", "ece_equal_mass", "refusal_rate", "risk_coverage_area", "draw_accuracy_mean"):
+        assert 0 <= values[name] <= 1 + 1e-6, name
+    assert 0 <= values["brier"] <= 2 + 1e-6
+    assert values["nll"] >= -1e-6
+
+
+@quick
+@given(predictions())
+def test_mixture_nll_is_below_the_mean_nll_of_its_draws(data: tuple[torch.Tensor, np.ndarray]) -> None:
+    # Jensen: -log of a mean is at most the mean of -log; the mean log-probability is that mean
+    log_probs, labels = data
+    summary = reduce_draws(log_probs)
+    of_draws = [classification.nll(reduce_draws(one[None]).log_mean_probs, labels) for one in log_probs]
+    assert classification.nll(summary.log_mean_probs, labels) <= np.mean(of_draws) + ROUNDING
+    assert classification.nll(summary.mean_log_probs, labels) == pytest.approx(np.mean(of_draws))
+
+
+@quick
+@given(predictions())
+def test_equal_draws_add_nothing(data: tuple[torch.Tensor, np.ndarray]) -> None:
+    log_probs, _ = data
+    one = reduce_draws(log_probs[:1])
+    many = reduce_draws(log_probs[:1].repeat(9, 1, 1))
+    np.testing.assert_allclose(many.log_mean_probs, one.log_mean_probs, rtol=1e-12, atol=1e-14)
+    assert classification.entropies(many)["mutual_information"] == pytest.approx(0.0, abs=1e-13)
+    assert (classification.entropies(one)["mutual_information"] == 0).all()
+    assert ((many.votes > 0).sum(axis=1) == 1).all()
+    for q in many.quantile_probs:
+        np.testing.assert_allclose(many.quantile(q), one.mean_probs, rtol=1e-14)
+
+
+@quick
+@given(predictions(), st.floats(0, 1), st.floats(0, 1))
+def test_a_higher_threshold_refuses_more(data: tuple[torch.Tensor, np.ndarray], first: float, second: float) -> None:
+    summary = reduce_draws(data[0])
+    low, high = sorted((first, second))
+    assert not (RefusalRule(0.5, high).accepted(summary) & ~RefusalRule(0.5, low).accepted(summary)).any()
+    assert RefusalRule(0.1, low).refusal_rate(summary) >= RefusalRule(0.5, low).refusal_rate(summary)
+
+
+whole_scores = st.lists(st.integers(-5, 5), min_size=1, max_size=30).map(lambda x: np.array(x, dtype=np.float64))
+
+
+@quick
+@given(whole_scores, whole_scores)
+def test_detection_depends_on_the_order_of_scores_only(inside: np.ndarray, outside: np.ndarray) -> None:
+    for measure in (ood.auroc, ood.aupr, ood.fpr_at_tpr):
+        value = measure(inside, outside)
+        assert 0 <= value <= 1
+        assert measure(np.exp(inside) - 7, np.exp(outside) - 7) == value
+        assert measure(inside[::-1], outside[::-1]) == value
+    assert ood.auroc(outside, inside) == pytest.approx(1 - ood.auroc(inside, outside))
+    assert ood.auroc(-inside, -outside) == pytest.approx(1 - ood.auroc(inside, outside))
+
+
+@quick
+@given(whole_scores, whole_scores)
+def test_detection_equals_a_plain_loop(inside: np.ndarray, outside: np.ndarray) -> None:
+    wins = [1.0 if o > i else 0.5 if o == i else 0.0 for o in outside for i in inside]
+    assert ood.auroc(inside, outside) == pytest.approx(np.mean(wins))
+    rates = [np.mean(inside >= t) for t in outside if np.mean(outside >= t) >= 0.95]
+    assert ood.fpr_at_tpr(inside, outside) == min(rates)

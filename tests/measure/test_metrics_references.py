@@ -1,0 +1,148 @@
+"""Metrics against scikit-learn, torchmetrics and closed forms."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, brier_score_loss, log_loss, roc_auc_score, roc_curve
+
+from bench.core.errors import MissingFramework
+from bench.data.torchvision_shim import import_datasets
+from bench.measure.metrics import classification, ood
+from bench.measure.metrics.draws import draw_hits, reduce_draws
+from bench.measure.metrics.evaluate import evaluate_classification
+from bench.measure.metrics.refusal import risk_coverage
+
+SEEDS = range(3)
+
+
+def mixture(seed: int, n_classes: int = 10, n_rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """Log mean probabilities [N, K] of eight draws, and labels that they predict better than chance."""
+    source = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(8, n_rows, n_classes, generator=source) + 3 * torch.randn(
+        1, n_rows, n_classes, generator=source
+    )
+    log_mean = reduce_draws(logits.log_softmax(2)).log_mean_probs
+    return log_mean, torch.multinomial(torch.from_numpy(np.exp(log_mean)), 1, generator=source)[:, 0].numpy()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nll_is_sklearns_log_loss(seed: int) -> None:
+    log_probs, labels = mixture(seed)
+    probs = np.exp(log_probs)
+    probs /= probs.sum(1, keepdims=True)  # scikit-learn warns of float32 slack in the sums
+    assert classification.nll(log_probs, labels) == pytest.approx(log_loss(labels, probs), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_brier_is_twice_sklearns_for_two_classes(seed: int) -> None:
+    # scikit-learn counts the positive class only; both classes have the same squared error
+    log_probs, labels = mixture(seed, n_classes=2)
+    probs = np.exp(log_probs)
+    probs /= probs.sum(1, keepdims=True)
+    assert classification.brier(probs, labels) == pytest.approx(2 * brier_score_loss(labels, probs[:, 1]))
+
+
+@pytest.fixture(scope="module")
+def calibration_error() -> Callable[..., torch.Tensor]:
+    # torchmetrics imports torchvision where it is installed, which needs our help beside a CPU-only torch
+    with contextlib.suppress(MissingFramework):
+        import_datasets()
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
+    return multiclass_calibration_error
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ece_is_torchmetrics_calibration_error(seed: int, calibration_error: Callable[..., torch.Tensor]) -> None:
+    log_probs, labels = mixture(seed)
+    probs = np.exp(log_probs)
+    theirs = calibration_error(torch.from_numpy(probs), torch.from_numpy(labels), num_classes=10, n_bins=15, norm="l1")
+    # torchmetrics sums the bins in float32
+    assert classification.ece(probs, labels) == pytest.approx(float(theirs), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("decimals", [1, 12], ids=["many ties", "no ties"])
+def test_detection_is_sklearns(seed: int, decimals: int) -> None:
+    source = np.random.default_rng(seed)
+    inside, outside = source.normal(0, 1, 700).round(decimals), source.normal(1, 2, 300).round(decimals)
+    truth, scores = np.repeat([0, 1], [700, 300]), np.concatenate([inside, outside])
+    assert ood.auroc(inside, outside) == pytest.approx(roc_auc_score(truth, scores))
+    assert ood.aupr(inside, outside) == pytest.approx(average_precision_score(truth, scores))
+    fpr, tpr, _ = roc_curve(truth, scores, drop_intermediate=False)
+    assert ood.fpr_at_tpr(inside, outside) == pytest.approx(fpr[tpr >= 0.95].min())
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_a_blind_predictor_scores_log_k(n_classes: int) -> None:
+    log_probs = torch.full((4, 5 * n_classes, n_classes), -math.log(n_classes), dtype=torch.float64)
+    labels = np.arange(5 * n_classes) % n_classes
+    values, missing, _ = evaluate_classification(
+        reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights"
+    )
+    chance = 1 / n_classes
+    expected = {
+        "accuracy": chance,  # ties go to class 0, which every K-th row is
+        "nll": math.log(n_classes),
+        "brier": (1 - chance) ** 2 + (n_classes - 1) * chance**2,
+        "ece": 0.0,
+        "ece_equal_mass": 0.0,
+        "predictive_entropy": math.log(n_classes),
+        "expected_entropy": math.log(n_classes),
+        "mutual_information": 0.0,
+        "refusal_rate": float(chance <= 0.2),
+        "refusal_rate_strict": 1.0,
+        "risk_coverage_area": 1 - chance,
+        "disagreement_rate": 0.0,
+        "draw_accuracy_mean": chance,
+        "draw_accuracy_std": 0.0,
+    }
+    for name, value in expected.items():
+        assert values[name] == pytest.approx(value, abs=1e-12), name
+    assert "selective_accuracy_strict" in missing
+
+
+def test_a_perfect_predictor_scores_zero() -> None:
+    labels = np.arange(20) % 10
+    log_probs = torch.from_numpy(
+        np.log(np.eye(10)[labels], where=np.eye(10)[labels] > 0, out=np.full((20, 10), -np.inf))
+    )
+    draws = log_probs.repeat(3, 1, 1)
+    values, missing, _ = evaluate_classification(reduce_draws(draws), labels, draw_hits(draws, labels), "weights")
+    assert missing == {}
+    ones = {"accuracy", "selective_accuracy", "selective_accuracy_strict", "draw_accuracy_mean"}
+    assert values == pytest.approx({name: float(name in ones) for name in values}, abs=1e-15)
+
+
+def test_draws_that_are_sure_of_different_classes() -> None:
+    # K one-hot draws, one for each class: all uncertainty is mutual information, log K
+    n_classes = 5
+    log_probs = torch.full((n_classes, 1, n_classes), -2000.0)
+    log_probs[range(n_classes), 0, range(n_classes)] = 0.0
+    parts = classification.entropies(reduce_draws(log_probs))
+    assert parts["expected_entropy"] == pytest.approx([0.0], abs=1e-12)
+    assert parts["mutual_information"] == pytest.approx([math.log(n_classes)])
+
+
+def test_calibrated_labels_have_small_ece() -> None:
+    # Labels drawn from the predictions: each bin's gap is a mean of n_b independent errors of variance at most 1/4, so
+    # the sum over 15 bins of n_b/N |gap| is at most sqrt(15/N)/2 in expectation (Cauchy-Schwarz)
+    log_probs, labels = mixture(seed=7, n_rows=20_000)
+    assert classification.ece(np.exp(log_probs), labels) < math.sqrt(15 / 20_000) / 2
+    assert classification.ece_equal_mass(np.exp(log_probs), labels) < math.sqrt(15 / 20_000) / 2
+
+
+def test_risk_coverage_area_of_a_perfect_order() -> None:
+    # R right answers first, then W wrong ones: area = mean over i of max(0, i - R) / i
+    n_right, n_wrong = 70, 30
+    top = np.linspace(0.99, 0.6, n_right + n_wrong)
+    labels = np.repeat([0, 1], [n_right, n_wrong])
+    answered = np.arange(1, 101)
+    expected = np.mean(np.maximum(0, answered - n_right) / answered)
+    assert risk_coverage(np.stack([top, 1 - top], 1), labels).area == pytest.approx(expected)

@@ -1,0 +1,162 @@
+"""The table of metrics and the evaluators speak of the same names."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from bench.core.errors import ConfigError
+from bench.interface import Noise
+from bench.measure.metrics.draws import draw_hits, reduce_draws
+from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
+from bench.measure.metrics.table import _SPECS, METRICS, Need
+
+IN_DISTRIBUTION = {
+    *("accuracy", "nll", "brier", "ece", "ece_equal_mass"),
+    *("predictive_entropy", "expected_entropy", "mutual_information"),
+    *("refusal_rate", "selective_accuracy", "refusal_rate_strict", "selective_accuracy_strict"),
+    *("risk_coverage_area", "disagreement_rate", "draw_accuracy_mean", "draw_accuracy_std"),
+}
+MEAN_NETWORK = {"mean_network/accuracy", "mean_network/nll"}
+OUT_OF_DISTRIBUTION = {
+    *("predictive_entropy", "expected_entropy", "mutual_information", "geometric_entropy"),
+    *("refusal_rate", "refusal_rate_strict", "disagreement_rate"),
+    *("auroc_predictive_entropy", "auroc_mutual_information", "auroc_max_probability"),
+    *("aupr_predictive_entropy", "aupr_mutual_information", "aupr_max_probability"),
+    *("fpr95_predictive_entropy", "fpr95_mutual_information", "fpr95_max_probability"),
+}
+
+
+def predictions(n_draws: int, seed: int = 0, scale: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
+    source = torch.Generator().manual_seed(seed)
+    log_probs = (scale * torch.randn(n_draws, 60, 10, generator=source)).log_softmax(2)
+    return log_probs, torch.randint(10, (60,), generator=source)
+
+
+def classify(n_draws: int, noise: Noise) -> tuple[dict[str, float], dict[str, str]]:
+    log_probs, labels = predictions(n_draws)
+    values, missing, _ = evaluate_classification(reduce_draws(log_probs), labels, draw_hits(log_probs, labels), noise)
+    return values, missing
+
+
+@pytest.mark.parametrize("n_draws", [1, 5])
+def test_every_name_is_either_measured_or_missing_with_a_reason(n_draws: int) -> None:
+    summary, labels = reduce_draws(predictions(n_draws)[0]), predictions(n_draws)[1]
+    results = {
+        "in": classify(n_draws, "weights"),
+        "mean": evaluate_mean_network(summary, labels),
+        "out": evaluate_ood(summary, summary),
+    }
+    expected = {"in": IN_DISTRIBUTION, "mean": MEAN_NETWORK, "out": OUT_OF_DISTRIBUTION}
+    for kind, (values, missing) in results.items():
+        assert set(values) | set(missing) == expected[kind]
+        assert not set(values) & set(missing)
+        assert all(type(value) is float and math.isfinite(value) for value in values.values())
+        assert all(missing.values())
+    assert set().union(*expected.values()) == set(METRICS)
+
+
+def test_needs_say_who_measures_what() -> None:
+    for name, spec in METRICS.items():
+        assert ("ood" in spec.needs) == (name in OUT_OF_DISTRIBUTION - IN_DISTRIBUTION), name
+        assert ("mean_network" in spec.needs) == (name in MEAN_NETWORK), name
+        assert ("labels" in spec.needs) == (name not in OUT_OF_DISTRIBUTION), name
+
+
+def test_needs_agree_with_what_is_missing() -> None:
+    _, missing = classify(1, "none")
+    assert {name for name in IN_DISTRIBUTION if "draws" in METRICS[name].needs} <= set(missing)
+    several = classify(5, "row")[1]
+    assert {name for name in IN_DISTRIBUTION if "networks" in METRICS[name].needs} <= set(several)
+
+
+def test_specs_are_complete_and_unique() -> None:
+    assert len(_SPECS) == len(METRICS)
+    assert len({spec.definition for spec in _SPECS}) == len(_SPECS)
+    for name, spec in METRICS.items():
+        assert spec.name == name
+        assert spec.unit
+        assert spec.source
+        assert spec.better in ("higher", "lower", "none")
+        assert set(spec.needs) <= set(get_args(Need))
+
+
+def test_one_draw() -> None:
+    values, missing = classify(1, "none")
+    assert values["mutual_information"] == 0.0
+    assert values["predictive_entropy"] == values["expected_entropy"]
+    assert values["draw_accuracy_mean"] == values["accuracy"]
+    assert {"disagreement_rate", "draw_accuracy_std"} <= set(missing)
+    # a score that is the same for every row tells nothing
+    summary = reduce_draws(predictions(1)[0])
+    detection, lacking = evaluate_ood(summary, summary)
+    assert detection["auroc_mutual_information"] == 0.5
+    assert set(lacking) == {"disagreement_rate"}
+
+
+@pytest.mark.parametrize("noise", ["row", "shared"])
+def test_spread_of_accuracy_needs_whole_networks(noise: Noise) -> None:
+    _, missing = classify(5, noise)
+    assert "draw" in missing["draw_accuracy_std"]
+    values, _ = classify(5, "weights")
+    log_probs, labels = predictions(5)
+    accuracies = [(one.argmax(1) == labels).double().mean().item() for one in log_probs]
+    assert values["draw_accuracy_std"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert values["draw_accuracy_mean"] == pytest.approx(np.mean(accuracies))
+
+
+def test_nothing_accepted_is_missing_not_nan() -> None:
+    log_probs = torch.full((4, 3, 10), -math.log(10))
+    labels = torch.tensor([0, 1, 2])
+    values, missing, _ = evaluate_classification(
+        reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights"
+    )
+    assert values["refusal_rate"] == 1.0
+    assert missing == {
+        "selective_accuracy": "every row is refused",
+        "selective_accuracy_strict": "every row is refused",
+    }
+
+
+def test_infinite_nll_is_missing_with_a_reason() -> None:
+    log_probs = torch.tensor([[[0.0, -math.inf]]])
+    values, missing = evaluate_mean_network(reduce_draws(log_probs), torch.tensor([1]))
+    assert values == {"mean_network/accuracy": 0.0}
+    assert "probability exactly 0" in missing["mean_network/nll"]
+
+
+def test_arrays_are_json() -> None:
+    log_probs, labels = predictions(5)
+    values, _, arrays = evaluate_classification(
+        reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights"
+    )
+    assert json.loads(json.dumps(arrays, allow_nan=False)) == arrays
+    assert set(arrays) == {"risk_coverage", "reliability"}
+    assert arrays["risk_coverage"]["risk"][-1] == pytest.approx(1 - values["accuracy"])
+    assert sum(arrays["reliability"]["count"]) == 60
+
+
+def test_ood_rows_that_look_unlike_the_training_data_are_found() -> None:
+    sure, unsure = reduce_draws(predictions(5, scale=50.0)[0]), reduce_draws(predictions(5, 1, scale=0.01)[0])
+    values, _ = evaluate_ood(sure, unsure)
+    for score in ("predictive_entropy", "max_probability"):
+        assert values[f"auroc_{score}"] == values[f"aupr_{score}"] == 1.0
+        assert values[f"fpr95_{score}"] == 0.0
+    # but its draws agree, so the mutual information ranks it below
+    assert values["auroc_mutual_information"] < 0.1
+
+
+def test_faults() -> None:
+    log_probs, labels = predictions(5)
+    summary = reduce_draws(log_probs)
+    with pytest.raises(ConfigError, match="equal numbers of draws"):
+        evaluate_ood(summary, reduce_draws(log_probs[:2]))
+    with pytest.raises(ConfigError, match="hits of 4 draws"):
+        evaluate_classification(summary, labels, draw_hits(log_probs[:4], labels), "weights")
+    with pytest.raises(ConfigError, match="out-of-distribution"):
+        evaluate_classification(summary, torch.full((60,), -1), draw_hits(log_probs, labels), "weights")

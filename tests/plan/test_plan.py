@@ -1,0 +1,205 @@
+"""Selections, keys, manifests and recipes."""
+
+import dataclasses
+
+import pytest
+
+from bench.core.errors import ConfigError, MissingFramework
+from bench.plan.cells import CELLS, Selection, cells, estimate
+from bench.plan.recipes import PROFILES, build, recipe_names, resolve
+from bench.plan.registry import load_class, manifest, manifests, parse_manifest
+
+DOCUMENTED = [name for name, entry in manifests().items() if entry.document]
+
+
+def runnable(name):
+    try:
+        load_class(name)
+    except MissingFramework:
+        return False
+    return True
+
+
+def test_every_approach_of_the_documents_is_there():
+    wanted = {"dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb", "uniform"}
+    wanted |= {"toy_mlp", "toy_bbb"}
+    assert wanted <= set(manifests())
+
+
+def test_the_three_cells_and_the_variants_are_planned():
+    planned = {(cell.approach, cell.recipe, cell.protocol) for cell in cells(Selection())}
+    for name in DOCUMENTED:
+        for recipe, protocol in CELLS:
+            assert ((name, recipe, protocol) in planned) == (recipe in manifest(name).recipes)
+    assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
+    assert ("uniform", "published", "common") in planned
+    assert ("uniform", "published", "published") not in planned
+
+
+def test_both_protocols_share_a_fit():
+    published, common = cells(Selection(approaches=("mlp",), recipes=("published",)))
+    assert published.fit_key == common.fit_key
+    assert published.key != common.key
+
+
+@pytest.mark.parametrize("name", [name for name in manifests() if runnable(name)])
+def test_keys_tell_apart_whatever_changes_a_number(name):
+    keys = [cell.key for seed in (0, 1) for cell in cells(Selection(approaches=(name,), seeds=(seed,)))]
+    keys += [cell.key for cell in cells(Selection(approaches=(name,), profile="smoke"))]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", [name for name in manifests() if runnable(name)])
+def test_every_recipe_builds_and_changes_something(name):
+    entry = manifest(name)
+    published = build(entry, resolve(entry, "published"), PROFILES["full"])
+    for recipe in recipe_names(entry):
+        made = build(entry, resolve(entry, recipe), PROFILES["full"])
+        assert (made == published) == (recipe == "published")
+
+
+def test_a_single_correction_is_part_of_corrected():
+    entry = manifest("linear_bbb")
+    corrected = resolve(entry, "corrected")
+    assert set(corrected.changes) == {"attached-mu", "prior-variance"}
+    for change in corrected.changes:
+        single = resolve(entry, f"published+{change}")
+        assert single.changes == (change,)
+        assert single.values.items() <= corrected.values.items()
+
+
+def test_profiles_shorten_but_never_lengthen():
+    entry = manifest("mlp")
+    approach = build(entry, resolve(entry, "published"), PROFILES["epoch1"])
+    assert approach.epochs == 1
+    assert dataclasses.replace(approach, epochs=10) == build(entry, resolve(entry, "published"), PROFILES["full"])
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(approaches=("linear_bb",)), "did you mean 'linear_bbb'"),
+        (Selection(approaches=("mlp",), recipes=("publishd",)), "did you mean 'published'"),
+        (Selection(approaches=("mlp",), recipes=("published+lr-decy",)), "did you mean 'lr-decay'"),
+        (Selection(approaches=("mlp",), recipes=("published+lr-decay+lr-decay",)), "twice"),
+        (Selection(approaches=("mlp",), protocols=("comon",)), "did you mean 'common'"),
+        (Selection(approaches=("mlp",), profile="smok"), "did you mean 'smoke'"),
+        (Selection(approaches=("mlp",), seeds=(-1,)), "negative"),
+        (Selection(approaches=("mlp",), precision="bf61"), "did you mean 'bf16'"),
+        (Selection(approaches=("mlp",), precision="tf32"), "only CUDA devices have it"),
+        (Selection(approaches=("uniform",), protocols=("published",)), "no cell"),
+    ],
+)
+def test_nonsense_is_one_line(selection, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        cells(selection)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = ", "cannot be read"),
+        ('title = "x"', "missing keys"),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncolour="red"\n[recipes.published]\nsplit="train60k"',
+            "colour",
+        ),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]',
+            "unknown correction",
+        ),
+        (
+            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncapabilities=["fly"]\n[recipes.published]\nsplit="train60k"',
+            "unknown capability",
+        ),
+    ],
+)
+def test_a_broken_manifest_names_its_fault(tmp_path, text, message):
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        parse_manifest(path)
+
+
+MLP = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
+
+
+def measured(fit_s=3.0, measure_s=7.0, valid=True, provenance=None, **changes):
+    """Return a record of one epoch in `fit_s` seconds."""
+    return {
+        "outcome": "done",
+        "approach": "mlp",
+        "recipe": "published",
+        "protocol": "common",
+        "profile": "full",
+        "device": "cpu",
+        "precision": "float32",
+        "seed": 5,
+        "timings": {"epoch_with_measuring_s": fit_s, "measure_s": measure_s, "valid": valid},
+        "provenance": {"cpu": "x", "source_sha256": "today", **(provenance or {})},
+        **changes,
+    }
+
+
+def test_an_estimate_learns_from_records_of_other_seeds():
+    assert estimate(MLP, []).fit_s is None
+    found = estimate(MLP, [measured()])
+    assert found.fit_s == 3.0 * MLP.values["epochs"]
+    assert found.measure_s == 7.0
+    assert found.basis == "1 record(s) on x"
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        measured(90.0, 90.0, valid=False),
+        measured(90.0, 90.0, provenance={"source_sha256": "older"}),
+        measured(90.0, 90.0, recipe="corrected"),
+    ],
+    ids=["does not count", "older code", "other recipe"],
+)
+def test_a_worse_record_is_used_only_where_there_is_none_better(worse):
+    best = estimate(MLP, [worse, measured()], source="today")
+    assert (best.fit_s, best.measure_s) == (3.0 * MLP.values["epochs"], 7.0)
+    alone = estimate(MLP, [worse], source="today")
+    assert (alone.fit_s, alone.measure_s) == (90.0 * MLP.values["epochs"], 90.0)
+    assert alone.basis != best.basis
+
+
+def test_another_length_device_or_precision_says_nothing():
+    for change in ({"profile": "smoke"}, {"device": "cuda"}, {"precision": "bf16"}, {"outcome": "failed"}):
+        assert estimate(MLP, [measured(**change)]).fit_s is None
+    assert estimate(MLP, [measured(profile="epoch1")]).fit_s == 3.0 * MLP.values["epochs"]
+
+
+def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
+    """Made at 300 Gflop/s, to be run at 100: three times as long."""
+    known = measured(provenance={"matmul_rate": 3e11})
+    assert estimate(MLP, [known], rate=1e11).fit_s == pytest.approx(9.0 * MLP.values["epochs"])
+    assert estimate(MLP, [known], rate=1e11).measure_s == pytest.approx(21.0)
+    assert "times 3.00 for this machine's speed" in estimate(MLP, [known], rate=1e11).basis
+    assert estimate(MLP, [measured()], rate=1e11).measure_s == 7.0  # a record that does not know its rate
+
+
+def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
+    """Products a hundred times as slow as here: a third of the record's time is expected, and no hundredth."""
+    busy = {
+        "timings": {**measured()["timings"], "valid": False, "reason": "trained together; other load on the machine"}
+    }
+    for rate, factor in [(1e9, 1 / 3), (0.5e11, 0.5), (1e12, 3.0)]:
+        known = measured(provenance={"matmul_rate": rate}, **busy)
+        assert estimate(MLP, [known], rate=1e11).measure_s == pytest.approx(7.0 * factor)
+    quiet = measured(provenance={"matmul_rate": 1e9})
+    assert estimate(MLP, [quiet], rate=1e11).measure_s == pytest.approx(0.07)
+
+
+def test_what_trains_nothing_costs_nothing_to_train():
+    cell = cells(Selection(approaches=("uniform",)))[0]
+    found = estimate(cell, [measured(None, 2.0, approach="uniform")])
+    assert (found.fit_s, found.measure_s) == (0.0, 2.0)
+
+
+def test_a_record_names_the_kind_of_device_and_not_its_number():
+    cell = dataclasses.replace(MLP, device="cuda:1")
+    assert cell.naming()["device"] == "cuda"

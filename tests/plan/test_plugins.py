@@ -1,0 +1,241 @@
+"""Approaches from outside: by path and by entry point; a broken one is listed and harms no other."""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.cli.options import FAILED, INCOMPLETE, USAGE
+from bench.core.errors import BrokenApproach
+from bench.plan import plugins, registry
+from bench.plan.registry import broken, load_class, manifests, source_files
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _own_path(monkeypatch):
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    registry._look.cache_clear()
+    yield
+    registry._look.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the example under the name `mine`, on the path."""
+    place = tmp_path / "approaches"
+    place.mkdir()
+    for suffix in (".py", ".toml"):
+        shutil.copy(EXAMPLES / f"mc_dropout{suffix}", place / f"mine{suffix}")
+    monkeypatch.setenv(plugins.VARIABLE, str(place))
+    return place
+
+
+def put(folder, name, code="", manifest=None):
+    text = (EXAMPLES / "mc_dropout.toml").read_text() if manifest is None else manifest
+    (folder / f"{name}.toml").write_text(text)
+    (folder / f"{name}.py").write_text(textwrap.dedent(code))
+
+
+def test_an_approach_by_path_is_one_of_them(folder):
+    assert list(manifests())[-1] == "mine"
+    assert load_class("mine").__name__ == "McDropout"
+    assert source_files("mine") == [folder / "mine.py"]
+    assert not broken()
+
+
+def test_two_folders_may_have_files_of_one_name_beside_them(folder, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    for place, number in ((folder, 1), (other, 2)):
+        (place / "_helper.py").write_text(f"NUMBER = {number}\n")
+    code = "from ._helper import NUMBER\nfrom bench.interface import Approach\n"
+    code += "class McDropout(Approach): number = NUMBER\n"
+    put(folder, "one", code)
+    put(other, "two", code)
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(folder), str(other)]))
+    assert (load_class("one").number, load_class("two").number) == (1, 2)
+    assert source_files("two") == [other / "_helper.py", other / "two.py"]
+    assert "_helper" not in sys.modules
+
+
+BROKEN = {
+    "no_import": ("import no_such_module", None, "No module named 'no_such_module' (no_import.py:1)"),
+    "no_syntax": ("def", None, "no_syntax.py:1"),
+    "exits": ("raise SystemExit(3)", None, "SystemExit: 3"),
+    "no_class": ("class Other: ...", None, "lacks as a subclass of Approach"),
+    "no_toml": ("", "title = ", "cannot be read"),
+    "no_key": ("", 'title = "x"', "missing keys"),
+    "no_recipe": (
+        "",
+        'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.other]\nsplit="train60k"',
+        "published",
+    ),
+    "no_task": ("", 'title="x"\nclass="X"\ntask="cifar"\nnoise="row"\n[recipes.published]\nsplit="a"', "task"),
+    "no_split": ("", 'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]', "'split' is missing"),
+    "no_table": ("", 'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\nrecipes=3', "form"),
+    "linear_bbb": ("", None, "the name is taken by an approach of this suite"),
+    "no-name": ("", None, "no Python name"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_one_is_listed_with_its_error_and_harms_no_other(name, folder, capsys):
+    code, manifest, message = BROKEN[name]
+    put(folder, name, code, manifest)
+    assert main(["list"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name}: ")]
+    assert message in lines[-1]
+    assert "runs here: no: " in lines[-1]
+    assert main(["plan", "--all", "--profile", "smoke", "--results", str(folder)]) == 0
+    assert "mine published x common" in capsys.readouterr().out
+
+
+def test_asking_for_a_broken_one_says_why(folder, capsys):
+    put(folder, "bad", "", "title = ")
+    assert main(["plan", "bad", "--results", str(folder)]) == USAGE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "bad" in error
+    assert "cannot be read" in error
+    put(folder, "worse", "1 / 0")
+    registry._look.cache_clear()
+    with pytest.raises(BrokenApproach, match=r"ZeroDivisionError.*worse\.py:1"):
+        load_class("worse")
+
+
+def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(tmp_path / "empty"), str(tmp_path / "nowhere")]))
+    assert [each.name for each in broken()] == ["empty", "nowhere"]
+    assert main(["list", "--approach-path", str(tmp_path / "gone")]) == USAGE
+    assert "is not there" in capsys.readouterr().err
+
+
+def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
+    package = tmp_path / "their_package" / "approaches"
+    package.mkdir(parents=True)
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.write_text("")
+    for suffix in (".py", ".toml"):
+        shutil.copy(EXAMPLES / f"mc_dropout{suffix}", package / f"theirs{suffix}")
+    for name, code in {"their_bad": "1 / 0", "their_end": "raise SystemExit('all ends here')"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(code)
+    values = {"theirs": "their_package.approaches", "gone": "no_such_package", "bad": "their_bad.approaches"}
+    values["end"] = "their_end.approaches"
+    points = [metadata.EntryPoint(name, value, plugins.GROUP) for name, value in values.items()]
+    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: points if group == plugins.GROUP else [])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load_class("theirs").__module__ == "their_package.approaches.theirs"
+    assert source_files("theirs") == [package / "theirs.py"]
+    found = {each.name: each.error for each in broken()}
+    assert "no_such_package is no package" in found["gone"]
+    assert "ZeroDivisionError" in found["bad"]
+    assert "all ends here" in found["end"]
+
+
+def test_run_trains_it_in_a_process_of_its_own(folder, tmp_path, capsys, monkeypatch):
+    results = tmp_path / "results"
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    arguments = ["mine", "--approach-path", str(folder), "--profile", "smoke", "--results", str(results)]
+    assert main(["run", *arguments, "--threads", "1", "--quiet"]) == 0
+    assert main(["status", *arguments]) == 0
+    (record,) = (json.loads(path.read_text()) for path in (results / "records" / "mine").glob("*.json"))
+    assert record["outcome"] == "done"
+    (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# changed\n")
+    capsys.readouterr()
+    main(["status", *arguments])
+    assert "made by older code" in capsys.readouterr().out
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    assert main(["table", "accuracy", "--profile", "smoke", "--results", str(results)]) == 0  # its record stays
+
+
+def test_one_that_cannot_be_imported_ends_as_a_skipped_record(folder, tmp_path, capsys):
+    put(folder, "bad", "import no_such_module")
+    place = str(tmp_path / "results")
+    assert (
+        main(["run", "bad", "uniform", "--profile", "smoke", "--results", place, "--executor", "inline"]) == INCOMPLETE
+    )
+    captured = capsys.readouterr()
+    assert "skipped: bad" in captured.err
+    assert "1 of 2 cells done" in captured.out
+
+
+def test_the_example_passes_every_check(capsys):
+    assert main(["check-approach", str(EXAMPLES / "mc_dropout.py"), "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert {line["outcome"] for line in lines} <= {"passed", "not applicable", "not measured"}
+    assert {line["part"] for line in lines} == {"contract", "audit"}
+    assert all(line["detail"] for line in lines)
+
+
+def test_the_example_is_short():
+    assert len((EXAMPLES / "mc_dropout.py").read_text().splitlines()) < 100
+
+
+MISTAKES = {
+    "global generator": (
+        'order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch))',
+        "order = torch.randperm(len(train))",
+        {"seed-repeats", "global-state"},
+    ),
+    "no log-softmax": (
+        'return torch.log_softmax(hidden @ w["w2"] + w["b2"], 1)',
+        'return hidden @ w["w2"] + w["b2"]',
+        {"prediction-shape", "unnormalised-probabilities"},
+    ),
+    "noise named by place": (
+        "row_noise(self._seed, draw, rows,",
+        "row_noise(self._seed, draw, torch.arange(len(x)),",
+        {"blocks-do-not-matter"},
+    ),
+    "raises": (
+        "def arrays(self) -> Mapping[str, Tensor]:\n",
+        "def arrays(self) -> Mapping[str, Tensor]:\n        1 / 0\n",
+        {"rebuild"},
+    ),
+    "epoch not reported": ("ctx.epoch_end(epoch, trace,", "(lambda *given: None)(epoch, trace,", {"epochs-reported"}),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_found_and_explained(mistake, folder, capsys):
+    right, wrong, names = MISTAKES[mistake]
+    code = (folder / "mine.py").read_text()
+    assert right in code
+    (folder / "mine.py").write_text(code.replace(right, wrong))
+    assert main(["check-approach", "mine", "--json"]) == FAILED
+    failed = {line["name"]: line for line in json.loads(capsys.readouterr().out) if line["outcome"] == "failed"}
+    assert names <= set(failed)
+    assert all(line["remedy"] for line in failed.values())
+    if mistake == "raises":
+        assert "ZeroDivisionError" in failed["rebuild"]["detail"]
+        assert "mine.py:" in failed["rebuild"]["detail"]
+
+
+def test_a_fit_that_raises_is_one_failure_not_all(folder, capsys):
+    code = (folder / "mine.py").read_text()
+    right = "def fit(self, train: Split, task: Task, ctx: Context)"
+    assert right in code
+    head, rest = code.split(right, 1)
+    signature, body = rest.split(":\n", 1)
+    (folder / "mine.py").write_text(f"{head}{right}{signature}:\n        1 / 0\n{body}")
+    assert main(["check-approach", "mine", "--json"]) == FAILED
+    lines = json.loads(capsys.readouterr().out)
+    assert {(line["name"], line["outcome"]) for line in lines} == {("fit", "failed")}
+    assert "ZeroDivisionError" in lines[0]["detail"]
+
+
+@pytest.mark.parametrize("given", ["nonsense", "nowhere/none.py", "."])
+def test_nothing_to_check_is_one_line(given, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["check-approach", given]) == USAGE
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,31 @@
+"""What the documents say in numbers of the committed records is still so."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
+    """A plan of 10,000 fits within a seed's worth, and the mean time of a fit of seed 0 within a quarter."""
+    text = " ".join((TOP / "docs" / "cluster.md").read_text(encoding="utf-8").split())
+    n_seeds, n_fits = map(int, re.search(r"(\d+) seeds of its (\d+) fits, 10,000 fits", text).groups())
+    assert n_fits == len({cell.fit_key for cell in cells(Selection(profile="full", apart=True))})
+    assert abs(n_seeds * n_fits - 10_000) < n_fits
+    told = float(re.search(r"takes (\d+) s on two threads on average", text)[1])
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    planned = {(cell.approach, cell.recipe) for cell in cells(Selection(profile="full"))}
+    for record in Store(TOP / "results").all_records()[0]:
+        fit = (record["approach"], record["recipe"])
+        if record["profile"] == "full" and record["seed"] == 0 and record["precision"] == "float32" and fit in planned:
+            times = record["timings"]
+            seconds[fit] = [times["fit_s"], *seconds[fit][1:], times["measure_s"]]  # a fit counts once
+    assert seconds.keys() == planned
+    mean = sum(map(sum, seconds.values())) / len(seconds)
+    assert abs(told / mean - 1) < 0.25

@@ -1,0 +1,102 @@
+"""An approach under a Python of its own: planned there, fitted there, with the numbers that it has here."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bench.plan.registry
+from bench.cli.main import main
+from bench.core.errors import WorkerCrashed
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.plan.registry import manifests
+from bench.run.remote.child import in_child
+from bench.run.remote.interpreters import VARIABLE, interpreters, with_their_cells
+from bench.run.remote.jobs import plan_job
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ("--profile", "smoke", "--recipe", "published", "--quiet")
+
+
+def other(folder, *lines):
+    """Return another interpreter: this one, started after `lines` of shell."""
+    path = folder / "other-python"
+    path.write_text("\n".join(["#!/bin/sh", *lines, f'exec {sys.executable} "$@"', ""]))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def lacking(folder, *packages):
+    """Return an interpreter without some packages."""
+    text = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in packages)
+    (folder / "sitecustomize.py").write_text(text)
+    return other(folder, f'PYTHONPATH="{folder}:$PYTHONPATH"; export PYTHONPATH')
+
+
+def test_the_option_goes_before_the_variable(tmp_path):
+    program = other(tmp_path)
+    given = {VARIABLE: f"mlp=/bin/sh:uniform={program}"}
+    assert interpreters([f"mlp={program}"], given) == {"mlp": program, "uniform": program}
+    assert interpreters([], {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("mlp", "give one as NAME=/path/to/python"),
+        ("mlp=", "give one as NAME=/path/to/python"),
+        ("mlp=/no/such/python", "is no program"),
+        ("mlb=/bin/sh", "did you mean 'mlp'"),
+        ("mlp=/bin/false", "interpreter /bin/false of mlp: its process ended with exit code 1"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_used_is_one_line(given, words, tmp_path, capsys):
+    assert main(["run", "mlp", *PUBLISHED, "--results", str(tmp_path), "--interpreter", given]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, capsys):
+    """The same fit here and there; there although this process takes the framework for missing."""
+    arguments = ["run", "toy_mlp", *PUBLISHED, "--threads", "1", "--results"]
+    assert main([*arguments, str(tmp_path / "here"), "--executor", "inline"]) == 0
+    entry = manifests()["toy_mlp"]
+    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
+    assert main([*arguments, str(tmp_path / "skipped"), "--executor", "inline"]) == 3
+    monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")
+    assert main([*arguments, str(tmp_path / "there")]) == 0
+    here, there = (Store(tmp_path / name).all_records()[0] for name in ("here", "there"))
+    assert [(record["key"], record["metrics"]) for record in here] == [
+        (record["key"], record["metrics"]) for record in there
+    ]
+    assert "2 of 2 cells done" in capsys.readouterr().out
+
+
+def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):
+    selection = Selection(approaches=("uniform", "pyro_random_module"), recipes=("published",), profile="smoke")
+    python = lacking(tmp_path, "pyro")
+    found = with_their_cells(cells(selection), selection, {"pyro_random_module": python})
+    assert [cell.approach for cell in found] == [cell.approach for cell in cells(selection)]
+    assert [bool(cell.skip) for cell in found] == [cell.approach != "uniform" for cell in found]
+    assert "needs pyro" in found[-1].skip
+
+
+def test_an_interpreter_with_another_harness_is_refused():
+    job = {**plan_job(Selection(approaches=("uniform",))), "harness": "0"}
+    with pytest.raises(WorkerCrashed, match="another version"):
+        list(in_child(sys.executable, job))
+
+
+def test_what_a_framework_prints_does_not_get_between_the_lines():
+    text = (
+        "import os; from bench.run.remote.__main__ import _own_output; lines = _own_output();"
+        "print('noise', flush=True); os.system('echo noise'); lines.write('event'); lines.flush()"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout == "event"
+    assert found.stderr == "noise\nnoise\n"

@@ -1,0 +1,190 @@
+"""Real runs of real approaches with two steps an epoch: what is done twice, killed, broken or missing."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bench.core.store import Store
+from bench.data.manifest import data_hashes
+from bench.plan.cells import Selection, cells
+from bench.plan.registry import manifests
+from bench.run.runner import existing, is_final, is_stale, run
+from bench.run.worker import Options
+
+
+class Silent:
+    """A watcher that remembers the kinds of events."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def begin(self, groups, done):
+        self.groups, self.done = groups, done
+
+    def event(self, group, event):
+        self.kinds.append(event["kind"])
+
+    def finish(self):
+        pass
+
+
+def smoke(tmp_path, *names, executor="inline", **options):
+    selection = Selection(approaches=names, profile="smoke", **options)
+    watcher = Silent()
+    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path), threads=1), watcher, executor)
+    return results, watcher
+
+
+def test_a_second_call_does_nothing(tmp_path):
+    first, _ = smoke(tmp_path, "uniform", "toy_mlp")
+    assert [result.outcome for result in first] == ["done"] * 3
+    again, watcher = smoke(tmp_path, "uniform", "toy_mlp")
+    assert all(result.was_there for result in again)
+    assert watcher.kinds == []
+
+
+def test_a_record_has_what_a_reader_needs(tmp_path):
+    smoke(tmp_path, "mlp")
+    records, problems = Store(tmp_path).all_records()
+    assert problems == []
+    assert {(r["recipe"], r["protocol"]) for r in records} == {
+        ("published", "published"),
+        ("published", "common"),
+        ("corrected", "common"),
+    }
+    for record in records:
+        assert record["provenance"]["versions"]["torch"] != "absent"
+        assert record["provenance"]["data_sha256"] == data_hashes()
+        assert record["timings"]["valid"] is False  # two steps an epoch are no timing
+        assert record["epochs"][0]["seconds"] > 0
+        assert record["recipe_values"]["epochs"] == 1
+
+
+def test_process_and_inline_give_the_same_numbers(tmp_path):
+    smoke(tmp_path / "inline", "mlp", recipes=("published",))
+    smoke(tmp_path / "process", "mlp", recipes=("published",), executor="process")
+    inline, process = (Store(tmp_path / name).all_records()[0] for name in ("inline", "process"))
+    assert [record["metrics"] for record in inline] == [record["metrics"] for record in process]
+
+
+def test_protocols_share_one_fit(tmp_path):
+    _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
+    assert watcher.kinds.count("epoch") == 1
+    assert watcher.kinds.count("record") == 2
+
+
+def test_a_deleted_record_is_measured_again_without_training(tmp_path):
+    smoke(tmp_path, "mlp", recipes=("published",))
+    store = Store(tmp_path)
+    path = next(store.records.glob("mlp/published__common*.json"))
+    before = json.loads(path.read_text())["metrics"]
+    path.unlink()
+    _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
+    assert "epoch" not in watcher.kinds
+    assert json.loads(path.read_text())["metrics"] == before
+
+
+def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
+    smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
+    (path,) = tmp_path.glob("records/mlp/*.npz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    ((again,), watcher) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
+    assert (again.outcome, again.was_there) == ("done", False)
+    assert "epoch" not in watcher.kinds  # the fit was kept
+    with np.load(io.BytesIO(whole)) as before, np.load(path) as after:
+        np.testing.assert_equal(dict(after.items()), dict(before.items()))
+    assert [kept.read_bytes() for kept in tmp_path.glob("quarantine/*.npz")] == [whole[:100]]
+    assert len(list(tmp_path.glob("quarantine/*.json"))) == 1  # the record itself is intact, and kept too
+
+
+def test_a_failing_cell_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
+    import implementations.toy_mlp
+
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    monkeypatch.setattr(implementations.toy_mlp.ToyMlp, "fit", broken)
+    results, _ = smoke(tmp_path, "toy_mlp", "uniform")
+    assert [result.outcome for result in results] == ["failed", "failed", "done"]
+    record = existing(results[0].cell, Store(tmp_path))
+    assert "ZeroDivisionError: a planted fault" in record["reason"]
+    assert "Traceback" in record["detail"]
+    assert not is_final(record)  # the next call tries again
+
+
+def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path, monkeypatch):
+    import implementations.toy_mlp
+
+    original = implementations.toy_mlp.ToyMlp.fit
+
+    def diverging(self, train, task, ctx):
+        report = ctx.epoch_end
+        ctx.epoch_end = lambda epoch, trace, *rest: report(epoch, dict.fromkeys(trace, float("nan")), *rest)
+        return original(self, train, task, ctx)
+
+    monkeypatch.setattr(implementations.toy_mlp.ToyMlp, "fit", diverging)
+    results, _ = smoke(tmp_path, "toy_mlp")
+    assert {result.outcome for result in results} == {"diverged"}
+    assert is_final(existing(results[0].cell, Store(tmp_path)))
+
+
+def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch):
+    import bench.plan.registry
+
+    entry = manifests()["toy_mlp"]
+    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
+    results, _ = smoke(tmp_path, "toy_mlp", "uniform")
+    assert [result.outcome for result in results] == ["skipped", "skipped", "done"]
+    assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
+
+
+def test_a_changed_source_is_stale(tmp_path):
+    results, _ = smoke(tmp_path, "uniform")
+    record = existing(results[0].cell, Store(tmp_path))
+    assert not is_stale(record)
+    assert is_stale({**record, "provenance": {**record["provenance"], "source_sha256": "0" * 64}})
+
+
+def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
+    selection = Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), profile="epoch1")
+    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path)), Silent(), "process", time_limit_s=0.1)
+    assert [result.outcome for result in results] == ["out-of-time"]
+    assert "--time-limit" in results[0].reason
+
+
+def command(tmp_path, *arguments):
+    return [sys.executable, "-m", "bench", *arguments, "--results", str(tmp_path)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
+    """Kill a real run after its first checkpoint: the second call goes on from there and marks its timings."""
+    arguments = ("run", "mlp", "--recipe", "published", "--protocol", "published", "--quiet", "--threads", "1")
+    process = subprocess.Popen(command(tmp_path, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("fits/*/checkpoint.safetensors")):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    cell = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("published",)))[0]
+    store = Store(tmp_path)
+    _, info = store.read_tensors(store.fit_path(cell.fit_key, "checkpoint"))
+    trained = info["seeds"]["0"]["epochs"]
+    assert existing(cell, store) is None
+    subprocess.run(command(tmp_path, *arguments), check=True, stdout=subprocess.DEVNULL, timeout=200)
+    record = existing(cell, store)
+    assert len(record["epochs"]) == 10
+    assert [entry["seconds"] for entry in record["epochs"]][: len(trained)] == [entry["seconds"] for entry in trained]
+    assert not record["timings"]["valid"]
+    assert "interrupted and resumed" in record["timings"]["reason"]

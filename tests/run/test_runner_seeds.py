@@ -1,0 +1,505 @@
+"""Runs of several seeds: what is fitted together, what is not done twice, what one bad seed or a kill leaves."""
+
+import json
+import os
+import socket
+
+import pytest
+
+import implementations.toy_mlp
+from bench.cli.main import main
+from bench.core.errors import StoreError
+from bench.core.store import Store
+from bench.plan import batches
+from bench.plan.cells import Selection, cells, estimate
+from bench.run import contexts
+from bench.run.runner import existing, run
+from bench.run.worker import Options
+
+TIMES = ("seconds",)
+
+
+class Recorder:
+    """A watcher that keeps the groups and the events."""
+
+    def begin(self, groups, done):
+        self.groups, self.done, self.events = groups, done, []
+
+    def event(self, group, event):
+        self.events.append(event)
+
+    def finish(self):
+        pass
+
+    @property
+    def epochs(self):
+        return [event for event in self.events if event["kind"] == "epoch"]
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch):
+    """Let toy_mlp take 5 of the 5,000 steps of each of its six intervals."""
+    whole = implementations.toy_mlp.descend
+
+    def descend(layout, flat, x, y, n_steps, rate):
+        return whole(layout, flat, x, y, min(n_steps, 5), rate)
+
+    monkeypatch.setattr(implementations.toy_mlp, "descend", descend)
+
+
+def go(root, *names, executor="inline", **options):
+    selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
+    watcher = Recorder()
+    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
+    return results, watcher
+
+
+def records(root):
+    """Return the records by seed and protocol, and check that none is damaged."""
+    found, problems = Store(root).all_records()
+    assert problems == []
+    return {(record["approach"], record["seed"], record["protocol"]): record for record in found}
+
+
+def numbers(record):
+    """Return all that was measured, without times."""
+    epochs = [{key: value for key, value in epoch.items() if key not in TIMES} for epoch in record["epochs"]]
+    return record["metrics"], epochs
+
+
+def close(left, right):
+    (metrics, epochs), (other_metrics, other_epochs) = numbers(left), numbers(right)
+    assert metrics == pytest.approx(other_metrics, rel=1e-3, abs=1e-5)
+    assert len(epochs) == len(other_epochs)
+    for epoch, other in zip(epochs, other_epochs, strict=True):
+        assert epoch == pytest.approx(other, rel=1e-3, abs=1e-5)
+
+
+def interrupt(monkeypatch, owner, name, when):
+    """Make a function stop the run, as a key press would, at its call number `when`."""
+    original, calls = getattr(owner, name), []
+
+    def stopping(*arguments, **named):
+        calls.append(1)
+        if len(calls) == when:
+            raise KeyboardInterrupt
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, stopping)
+
+
+@pytest.mark.parametrize(
+    ("names", "protocols"),
+    [(("toy_mlp", "toy_bbb"), ("published", "common")), (("dropout_fcn", "mlp"), ("published",))],
+)
+def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protocols):
+    chosen = {"recipes": ("published",), "protocols": protocols}
+    results, watcher = go(tmp_path / "together", *names, **chosen)
+    assert {result.outcome for result in results} == {"done"}
+    assert [result.cell.seed for result in results[: len(protocols)]] == [0] * len(protocols)  # in the order given
+    assert [event["seeds"] for event in watcher.epochs] == [3] * len(names)
+    _, watcher = go(tmp_path / "apart", *names, **chosen, apart=True)
+    assert [event["seeds"] for event in watcher.epochs] == [1] * 3 * len(names)
+    together, apart = records(tmp_path / "together"), records(tmp_path / "apart")
+    assert together.keys() == apart.keys()
+    for key, record in together.items():
+        close(record, apart[key])
+        assert record["fit_key"] != apart[key]["fit_key"]
+        assert record["model"] == apart[key]["model"]
+
+
+def test_processes_and_a_split_of_each_seed(tmp_path):
+    chosen = {"recipes": ("published",), "protocols": ("published",), "seeds": (3, 1)}
+    results, watcher = go(tmp_path, "dropout_fcn", **chosen, executor="process")
+    assert {result.outcome for result in results} == {"done"}
+    assert len(watcher.epochs) == 1
+
+
+def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
+    go(tmp_path, "toy_mlp", profile="full")
+    found = list(records(tmp_path).values())
+    go(tmp_path / "alone", "toy_mlp", seeds=(0,), profile="full")
+    for record in found:
+        timings = record["timings"]
+        assert timings["batched"] == 3
+        assert not timings["valid"]
+        assert timings["reason"].startswith("trained together with 2 other seeds")
+        assert timings["fit_s"] == pytest.approx(sum(epoch["seconds"] for epoch in record["epochs"]))
+        assert timings["fit_s"] == found[0]["timings"]["fit_s"]  # equal shares
+    for record in records(tmp_path / "alone").values():
+        assert "batched" not in record["timings"]
+        assert "together" not in record["timings"]["reason"]
+
+
+def test_a_second_call_does_nothing_whichever_way_the_first_fitted(tmp_path):
+    first, _ = go(tmp_path, "toy_mlp")
+    for options in ({}, {"seeds": (1,)}, {"seeds": (2, 0)}):
+        again, watcher = go(tmp_path, "toy_mlp", **options)
+        assert all(result.was_there for result in again)
+        assert watcher.events == []
+    apart, watcher = go(tmp_path, "toy_mlp", apart=True)  # unless it asks for times that count
+    assert not any(result.was_there for result in apart)
+    assert len(watcher.epochs) == 3
+    assert len(list(tmp_path.glob("records/toy_mlp/*.json"))) == 2 * len(first)
+
+
+def test_only_missing_seeds_are_trained_and_one_missing_seed_alone(tmp_path):
+    go(tmp_path, "toy_mlp", seeds=(1,))
+    before = {path: path.read_bytes() for path in tmp_path.glob("records/*/*.json")}
+    results, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2))
+    assert [event["seeds"] for event in watcher.epochs] == [2]
+    assert [result.was_there for result in results] == [result.cell.seed == 1 for result in results]
+    assert all(path.read_bytes() == content for path, content in before.items())
+    _, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3))
+    assert [event["seeds"] for event in watcher.epochs] == [1]
+    found = records(tmp_path)
+    assert len(found) == 8
+    batched = {seed: "batched" in record["timings"] for (_, seed, _), record in found.items()}
+    assert batched == {0: True, 1: False, 2: True, 3: False}
+
+
+def test_a_deleted_record_is_measured_again_without_training(tmp_path):
+    go(tmp_path, "toy_mlp")
+    path = next(tmp_path.glob("records/toy_mlp/published__common__smoke__seed1__*.json"))
+    before = json.loads(path.read_text())["metrics"]
+    path.unlink()
+    _, watcher = go(tmp_path, "toy_mlp")
+    assert watcher.epochs == []
+    assert [event["kind"] for event in watcher.events] == ["start", "measure", "record"]
+    assert json.loads(path.read_text())["metrics"] == before
+
+
+def test_large_requests_are_split(tmp_path):
+    size = batches.LARGEST["cpu"]
+    for n_seeds, expected in ((size, [size]), (size + 1, [size, 1]), (2 * size + 3, [size, size, 3])):
+        chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(n_seeds))))
+        groups = batches.arrange(chosen, Store(tmp_path))
+        assert [len(batches.fit_keys(group)) for group in groups] == expected
+        assert [group[0].batched for group in groups] == [n > 1 for n in expected]
+        assert [cell.identity for group in groups for cell in group] == [cell.identity for cell in chosen]
+
+
+def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
+    chosen = cells(Selection(approaches=("uniform",), seeds=(0, 1)))
+    assert batches.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
+
+
+def ill_seed(monkeypatch, *seeds):
+    original = implementations.toy_mlp.Seeds.epoch
+
+    def epoch(self, number):
+        traces = original(self, number)
+        here = [context.seed for context in self._contexts]
+        return [dict.fromkeys(t, float("nan")) if s in seeds else t for s, t in zip(here, traces, strict=True)]
+
+    def init(self, recipe, train, rows, task, contexts):
+        self._contexts = contexts
+        original_init(self, recipe, train, rows, task, contexts)
+
+    original_init = implementations.toy_mlp.Seeds.__init__
+    monkeypatch.setattr(implementations.toy_mlp.Seeds, "__init__", init)
+    monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", epoch)
+
+
+def test_a_diverging_seed_takes_no_other_along(tmp_path, monkeypatch):
+    go(tmp_path / "healthy", "toy_mlp")
+    healthy = records(tmp_path / "healthy")
+    ill_seed(monkeypatch, 1)
+    results, _ = go(tmp_path, "toy_mlp")
+    assert {(result.cell.seed, result.outcome) for result in results} == {(0, "done"), (1, "diverged"), (2, "done")}
+    assert all("nan in epoch 1" in result.reason for result in results if result.cell.seed == 1)
+    for key, record in records(tmp_path).items():
+        if key[1] != 1:
+            assert numbers(record) == numbers(healthy[key])
+    again, watcher = go(tmp_path, "toy_mlp")
+    assert all(result.was_there for result in again)
+    assert watcher.events == []
+
+
+def test_all_seeds_diverge(tmp_path, monkeypatch):
+    ill_seed(monkeypatch, 0, 1, 2)
+    results, watcher = go(tmp_path, "toy_mlp", profile="full")
+    assert {result.outcome for result in results} == {"diverged"}
+    assert watcher.epochs == []  # nothing is trained for nobody
+
+
+def test_a_fault_is_a_record_of_every_seed(tmp_path, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", broken)
+    results, _ = go(tmp_path, "toy_mlp")
+    assert {result.outcome for result in results} == {"failed"}
+    record = existing(results[-1].cell, Store(tmp_path))
+    assert "ZeroDivisionError: a planted fault" in record["reason"]
+    assert "in broken" in record["detail"]
+
+
+@pytest.mark.parametrize("diverged", [(), (1,)])
+def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkeypatch, diverged):
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    ill_seed(monkeypatch, *diverged)
+    go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
+    # stopped while seed 2 reports epoch 4, which the other two have reported already
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when=3 * 4)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    assert records(tmp_path) == {}
+    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
+    tensors, info = Store(tmp_path).read_tensors(path)
+    assert info["epoch"] == 3
+    healthy = [name for name in "012" if int(name) not in diverged]
+    assert {len(info["seeds"][name]["epochs"]) for name in healthy} == {3}
+    assert {name.split("/")[0] for name in tensors} == {"0", "1", "2"}
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    assert [event["epoch"] for event in watcher.epochs] == [4, 5, 6]
+    assert not path.exists()
+    whole, resumed = records(tmp_path / "whole"), records(tmp_path)
+    for key, record in resumed.items():
+        assert record["outcome"] == ("diverged" if key[1] in diverged else "done")
+        assert numbers(record) == numbers(whole[key])
+        if record["outcome"] == "done":
+            assert "interrupted and resumed" in record["timings"]["reason"]
+
+
+def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        n_checkpoints = 5  # after epochs 1 to 5 of 6
+        interrupt(patch, Store, "write_tensors", when=n_checkpoints + 2)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    assert len(list(tmp_path.glob("fits/*/posterior.safetensors"))) == 1
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    assert [(event["epoch"], event["seeds"]) for event in watcher.epochs] == [(6, 2)]
+    go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
+    whole = records(tmp_path / "whole")
+    for key, record in records(tmp_path).items():
+        close(record, whole[key])
+
+
+def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
+    """What a batch of another composition left is no start for this one."""
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when=7)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1))
+    assert [event["epoch"] for event in watcher.epochs] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when=4)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1, 2))
+    assert [(event["seeds"], event["epoch"]) for event in watcher.epochs] == [(1, 4), (1, 5), (1, 6)] + [
+        (2, epoch) for epoch in range(1, 7)
+    ]
+
+
+def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
+    """A batch waits for a single fit of one of its seeds, then leaves that seed out."""
+    alone = cells(Selection(approaches=("toy_mlp",), seeds=(1,), profile="smoke"))
+    lock = Store(tmp_path).lock(alone[0].lock_key)
+    lock.acquire()
+
+    def wait(_):
+        lock.release()
+        go(tmp_path, "toy_mlp", seeds=(1,))
+
+    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
+    results, watcher = go(tmp_path, "toy_mlp")
+    assert {result.outcome for result in results} == {"done"}
+    assert watcher.events[0]["kind"] == "waiting"
+    assert [event["seeds"] for event in watcher.epochs] == [2]
+    assert {key: "batched" in record["timings"] for key, record in records(tmp_path).items()} == {
+        ("toy_mlp", seed, protocol): seed != 1 for seed in range(3) for protocol in ("published", "common")
+    }
+
+
+def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys):
+    place = ("--results", str(tmp_path), "--json")
+    go(tmp_path, "toy_mlp", seeds=(3,), profile="full")
+
+    def rows(command, *options):
+        main([command, "toy_mlp", "--seeds", "4", *options, *place])
+        return json.loads(capsys.readouterr().out)
+
+    planned = rows("plan")["cells"]
+    assert [row["seeds together"] for row in planned] == [3] * 6 + [0] * 2
+    assert [row["state"] for row in planned] == ["to do"] * 6 + ["done"] * 2
+    assert all((row["training"] > 0) == ("x published" in row["cell"]) for row in planned[:6])
+    assert [row["seeds together"] for row in rows("plan", "--apart")["cells"]] == [1] * 6 + [0] * 2
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when=7)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
+    assert [row["state"] for row in rows("status")] == ["interrupted, will resume"] * 6 + ["done"] * 2
+    with Store(tmp_path).lock(cells(Selection(approaches=("toy_mlp",)))[0].lock_key):
+        assert [row["state"] for row in rows("status")][:3] == ["running", "running", "interrupted, will resume"]
+    go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
+    assert {row["state"] for row in rows("status")} == {"done"}
+    assert {row["state"] for row in rows("plan")["cells"]} == {"done"}
+
+
+def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
+    cell = cells(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
+    common = {"outcome": "done", "profile": "full", "device": "cpu", "precision": "float32", "provenance": {"cpu": "x"}}
+    common |= {"approach": "toy_mlp", "recipe": "published", "protocol": "common"}
+    alone = {**common, "timings": {"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True}}
+    share = {**common, "timings": {"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16}}
+    epochs = cell.values["epochs"]
+    assert estimate(cell, [share]).fit_s is None
+    assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
+    assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
+    assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
+    assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"
+
+
+# Faults of files and of other processes
+
+
+def interrupted(tmp_path, monkeypatch, when=4):
+    """Stop a fit of one seed while it reports epoch `when`, and return its checkpoint."""
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, contexts.RunContext, "take", when)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
+    return path
+
+
+def goes_on_from(tmp_path, epoch):
+    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    return [event["epoch"] for event in watcher.epochs] == list(range(epoch, 7))
+
+
+def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
+    foreign = interrupted(tmp_path / "other", monkeypatch)
+    store = Store(tmp_path / "other")
+    tensors, info = store.read_tensors(foreign)
+    assert set(info["fit_keys"]) == {"0"}
+    place = tmp_path / foreign.relative_to(tmp_path / "other")
+    Store(tmp_path).write_tensors(place, tensors, {**info, "fit_keys": {"0": "e" * 64}})
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*.safetensors"))) == 1
+
+
+def test_a_checkpoint_of_older_code_is_set_aside(tmp_path, monkeypatch):
+    """Half a fit by each of two codes would be a fit by neither."""
+    path = interrupted(tmp_path, monkeypatch)
+    store = Store(tmp_path)
+    tensors, info = store.read_tensors(path)
+    store.write_tensors(path, tensors, {**info, "source_sha256": "0" * 64})
+    assert goes_on_from(tmp_path, 1)
+    assert "of other code" in (tmp_path / "quarantine" / "reasons.txt").read_text()
+
+
+def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, monkeypatch):
+    path = interrupted(tmp_path, monkeypatch)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
+
+
+def test_a_posterior_of_another_fit_is_set_aside_and_trained(tmp_path):
+    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
+    store = Store(tmp_path)
+    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
+    tensors, info = store.read_tensors(path)
+    store.write_tensors(path, tensors, {**info, "fit_key": "e" * 64})
+    for record in tmp_path.glob("records/*/*"):
+        record.unlink()
+    assert goes_on_from(tmp_path, 1)
+    assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == 1
+
+
+def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+
+    def full(self, path, tensors, info):
+        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
+
+    monkeypatch.setattr(Store, "write_tensors", full)
+    results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    assert {result.outcome for result in results} == {"done"}
+    warnings = [event["message"] for event in watcher.events if event["kind"] == "warning"]
+    assert len(warnings) == 5 + 1  # after epochs 1 to 5 of 6, and the posterior
+    assert all("No space left" in warning for warning in warnings)
+
+
+def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path, monkeypatch):
+    write = Store.write
+
+    def full(self, record, scores=None):
+        if record["protocol"] == "published" and record["outcome"] == "done":
+            raise StoreError("cannot write it: No space left on device; free space or choose another folder")
+        return write(self, record, scores)
+
+    monkeypatch.setattr(Store, "write", full)
+    results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert {(each.cell.protocol, each.outcome) for each in results} == {("published", "failed"), ("common", "done")}
+    record = existing(results[0].cell, Store(tmp_path))
+    assert "No space left" in record["reason"]
+
+
+def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
+    go(tmp_path, "toy_mlp", seeds=(0,))
+    monkeypatch.setattr("bench.run.worker.environment.source_hash", lambda files: "f" * 64)
+    _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert watcher.events == []
+
+    def again():
+        watcher = Recorder()
+        chosen = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
+        results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), watcher, "inline", stale=True)
+        return results, watcher
+
+    results, watcher = again()
+    assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
+    assert [event["epoch"] for event in watcher.epochs] == [1]
+    assert {record["provenance"]["source_sha256"] for record in records(tmp_path).values()} == {"f" * 64}
+    results, _ = again()
+    assert all(each.was_there for each in results)
+
+
+def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):
+    """The other run ends while this one waits for the lock."""
+    ill_seed(monkeypatch, 0)
+    alone = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
+    lock = Store(tmp_path).lock(alone[0].lock_key)
+    lock.acquire()
+
+    def wait(_):
+        lock.release()
+        go(tmp_path, "toy_mlp", seeds=(0,))
+
+    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
+    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
+    assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
+    assert watcher.epochs == []
+
+
+def test_status_says_who_works_on_what(tmp_path, capsys):
+    (first, *_) = cells(Selection(approaches=("toy_mlp",), profile="smoke"))
+    with Store(tmp_path).hold([first.lock_key]):
+        main(["status", "toy_mlp", "--profile", "smoke", "--json", "--results", str(tmp_path)])
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["state"] for row in rows} == {"running"}
+    assert all(row["by"].startswith(f"process {os.getpid()} on {socket.gethostname()} since 20") for row in rows)
+
+
+def test_events_for_machines_are_lines_of_json(tmp_path, capsys):
+    place = ("--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--json")
+    assert main(["run", "toy_mlp", *place]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = ["begin", "start", "epoch", "measure", "record", "start", "measure", "record", "finish"]
+    assert [event["kind"] for event in events] == kinds
+    assert events[1]["cell"] == "toy_mlp published x published, seed 0"

@@ -1,0 +1,75 @@
+"""What a worker does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.run import contexts, worker
+
+MLP = cells(Selection(approaches=("mlp",), profile="smoke"))[0]
+
+
+def on(device):
+    return dataclasses.replace(MLP, device=device)
+
+
+def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
+    train, rows, task = worker._load_train([on("meta")], worker.Options("unused"))
+    assert rows is None
+    assert (train.x.device.type, train.y.device.type, train.rows.device.type) == ("meta", "meta", "cpu")
+    assert len(train) == task.n_train == 60_000
+
+
+def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
+    """The GPU is busy until second 5 with the epoch and until second 7 with its measuring, the host done at once."""
+    clock = {"now": 0.0}
+    busy_until = iter([5.0, 7.0])
+    monkeypatch.setattr(contexts.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: clock.update(now=next(busy_until)))
+    measures = [lambda posterior, epoch: {}]
+    fitting = contexts.Fitting([on("cuda")], Store(tmp_path), tmp_path / "none", measures, lambda event: None)
+    (context,) = fitting.contexts
+    context.epoch_end(1, {"loss": 1.0}, lambda: None, dict)
+    assert context.epochs[0]["seconds"] == 5.0
+    assert context.epochs[0]["with_measuring_s"] == 7.0
+
+
+def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
+    store, cell = Store(tmp_path), on("meta")
+    fitting = contexts.Fitting([cell], store, tmp_path / "none", [lambda posterior, epoch: {}], lambda event: None)
+    (context,) = fitting.contexts
+    kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
+    info = {"epoch": 4, "seeds": {context.name: {"epochs": [], "diverged": ""}}}
+    monkeypatch.setattr(store, "read_tensors", lambda *_: (kept, info))
+    epoch, state = context.restore()
+    assert epoch == 4
+    assert {name: (tuple(t.shape), t.device.type) for name, t in state.items()} == {
+        "weights": ((2,), "meta"),
+        "step": ((), "meta"),
+    }
+
+
+def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**20)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", forgotten.append)
+    for device, peak in ((torch.device("cuda"), {"peak_device_memory_mib": 3.0}), (torch.device("cpu"), {})):
+        worker._forget_peak_memory(device)
+        assert worker._peak_device_memory(device) == peak
+    assert forgotten == [torch.device("cuda")]
+
+
+@pytest.mark.parametrize("name", ["mlp", "dropout_fcn", "uniform"])
+def test_a_rebuilt_posterior_predicts_where_its_inputs_are(name):
+    """Arrays are stored on the CPU; "meta" inputs stand for a GPU's."""
+    from bench.judge.contract import Subject
+
+    subject = Subject(name)
+    posterior = subject.fit()
+    rebuilt = subject.approach().rebuild(posterior.arrays(), subject.task, 0)
+    answer = rebuilt.predict(subject.x.to("meta"), range(1), subject.rows)
+    assert answer.log_probs.device.type == "meta"
+    assert answer.log_probs.shape == (1, len(subject.x), 10)

@@ -1,0 +1,203 @@
+"""What figures compute from records, against worked numbers, closed forms and the metrics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from bench.judge.claims import Sample, load_claims
+from bench.judge.stats.verdicts import CONSISTENT, Verdict
+from bench.measure.metrics.ood import auroc
+from bench.plan.registry import ORDER
+from bench.show.figures import draw_counts, forest
+from bench.show.figures.detection import LOWEST_RATE, roc, thinned
+from bench.show.figures.layout import mosaic, spread
+from bench.show.figures.style import COLOURS, look
+from bench.show.figures.training import quantity
+from bench.show.figures.uncertainty import _pooled, _wilson
+from bench.show.figures.votes import Example
+from bench.show.figures.waterfall import Rung, waterfall
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=30).map(np.array)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12), st.floats(0.01, 2))
+def test_spread_labels_keep_their_order_their_distance_and_their_mean(values, gap):
+    placed = spread(values, gap)
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(np.array(placed)[order]) >= gap - 1e-9).all()
+    assert np.mean(placed) == pytest.approx(np.mean(values), abs=1e-9)  # every block stays around its mean
+    if len(values) == 1 or np.diff(np.sort(values)).min() >= gap:
+        assert placed == pytest.approx(values)
+
+
+def test_two_labels_at_one_place_part_evenly():
+    assert spread([1.0, 1.0], 0.5) == pytest.approx([0.75, 1.25])
+
+
+@given(scores, scores)
+def test_area_under_the_drawn_curve_is_the_metric(inside, outside):
+    false, true = roc(inside, outside)
+    assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+    # Ties are flagged together, so that the straight lines between thresholds give them one half: the trapezoid rule.
+    area = float(((true[1:] + true[:-1]) / 2 * np.diff(false)).sum())
+    assert area == pytest.approx(auroc(inside, outside))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.floats(-2, 2))
+def test_a_thinned_curve_is_the_same_to_a_cell(seed, cells, shift):
+    generator = np.random.default_rng(seed)
+    false, true = roc(generator.normal(size=3000), generator.normal(shift, size=400))
+    few, high = thinned(false, true, cells)
+    assert (few[-1], high[-1]) == (1, 1)
+    assert len(few) <= 4 * cells + 2  # a rising curve crosses at most 2 cells - 1 of them, two points in each
+    wide = np.log(1 / LOWEST_RATE) / cells
+    for x, y in zip(false[false >= LOWEST_RATE], true[false >= LOWEST_RATE], strict=True):
+        assert np.any((np.abs(np.log(few / x)) <= wide * 1.000001) & (np.abs(high - y) <= 1.000001 / cells))
+    assert set(zip(few, high, strict=True)) <= set(zip(false, true, strict=True))
+
+
+def test_one_network_has_no_mutual_information_and_many_of_one_mind_neither():
+    probs = np.tile([[0.7, 0.2, 0.1]], (100, 2, 1))
+    numbers = draw_counts.numbers(np.log(probs))
+    entropy = -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))
+    assert [size for size, _ in numbers["entropy"]] == [1, 2, 3, 5, 10, 20, 30, 50, 100]
+    assert all(value == pytest.approx(entropy) for _, value in numbers["entropy"])
+    assert all(value == pytest.approx(0, abs=1e-12) for _, value in numbers["information"])
+    assert all(value == 0 for _, value in numbers["refused"])  # 0.7 is above the threshold
+
+
+def test_networks_that_answer_in_turn_disagree_more_the_more_there_are():
+    # Draw s puts all on class s mod 5. Blocks of 5 hold each class once: entropy ln 5, all of it mutual information;
+    # a block of one is sure of one class. The median over 5 or more is 0 for every class: refused.
+    log_probs = np.log(np.maximum(np.eye(5)[np.arange(10) % 5], 1e-30))[:, None, :]
+    numbers = {name: dict(values) for name, values in draw_counts.numbers(log_probs).items()}
+    assert numbers["information"][1] == pytest.approx(0, abs=1e-9)
+    assert numbers["information"][5] == pytest.approx(math.log(5))
+    assert numbers["entropy"][10] == pytest.approx(math.log(5))
+    assert (numbers["refused"][1], numbers["refused"][5]) == (0.0, 1.0)
+
+
+def test_mosaic_puts_images_row_by_row():
+    images = np.stack([np.zeros((28, 28)), np.ones((28, 28)), np.full((28, 28), 0.25)])
+    paper, places = mosaic(images, 2, (4, 6))
+    assert paper.shape == (2 * 32, 2 * 34 - 6)
+    assert paper[0, 0] == 1  # no ink: white
+    assert paper[0, 34] == 0  # the second image begins after the first and the gap
+    assert paper[32, 0] == 0.75
+    assert paper[40, 40] == 1  # there is no fourth
+    assert places == [(13.5, 27.5), (47.5, 27.5), (13.5, 59.5)]
+
+
+@given(st.integers(1, 400), st.data())
+def test_wilson_interval_is_scipys(count, data):
+    right = data.draw(st.integers(0, count))
+    low, high = _wilson(np.array([right / count]), np.array([float(count)]))
+    known = binomtest(right, count).proportion_ci(method="wilson")
+    assert (low[0], high[0]) == pytest.approx((known.low, known.high), abs=1e-6)
+
+
+def test_seeds_are_pooled_by_their_images():
+    def record(accuracy, count):
+        bins = {"accuracy": [accuracy, None], "confidence": [0.5, None], "count": [count, 0]}
+        return {"arrays": {"mnist/reliability": {**bins, "lower": [0, 0.5], "upper": [0.5, 1]}}}
+
+    confidence, accuracy, count, edges = _pooled([record(1.0, 30), record(0.5, 10)])
+    assert accuracy[0] == pytest.approx(0.875)  # (30 x 1 + 10 x .5) / 40
+    assert count.tolist() == [40, 0]
+    assert confidence[0] == 0.5
+    assert edges.tolist() == [0, 0.5, 1]
+
+
+def test_a_claim_is_drawn_in_margins():
+    claim = CLAIMS["feldman2018.mlp.noise_entropy"]
+    verdict = Verdict(
+        claim,
+        CONSISTENT,
+        "",
+        Sample((1.0,)),
+        difference=0.5 * claim.margin,
+        distance=0.0,
+        half_width=0.25 * claim.margin,
+    )
+    (block,) = forest.blocks([verdict])
+    assert block.label == "mlp noise entropy"
+    assert block.lines[0].middle == pytest.approx(0.5)
+    assert block.lines[0].half == pytest.approx(0.25)
+
+
+def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
+    claim = CLAIMS["feldman2018.worked_example.new_rho"]
+    assert claim.margin == 0
+    half = claim.precision / 2
+    (block,) = forest.blocks([Verdict(claim, "reproduced (exact)", "", Sample((1.0,)), difference=half / 4)])
+    assert block.lines[0].middle == pytest.approx(0.25)
+
+
+def test_epochs_of_a_curve_are_one_block():
+    epochs = [claim for claim in CLAIMS.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
+    found = forest.blocks([Verdict(claim, CONSISTENT, "", Sample((1.0,)), difference=0.0) for claim in epochs])
+    assert [len(block.lines) for block in found] == [10, 10]
+    assert {block.label.split("\n")[1] for block in found} == {"test loss", "test accuracy"}
+
+
+def test_losses_are_named_by_what_they_are_of():
+    names = {quantity(claim) for claim in CLAIMS.values() if claim.stage.startswith("epoch")}
+    assert names == {
+        "training loss",
+        "training accuracy",
+        "test loss",
+        "test accuracy",
+        "training loss, moving average",
+    }
+
+
+def test_a_class_is_chosen_by_the_median_over_networks():
+    probs = np.array([[0.9, 0.05, 0.05], [0.3, 0.35, 0.35], [0.1, 0.45, 0.45]])  # medians .3, .35, .35
+    example = Example("", np.zeros((28, 28)), np.log(probs), label=1)
+    assert example.chosen == [0, 1, 2]
+    assert example.verdict == "answers 1, right"
+    turned = np.log(np.maximum(np.eye(3), 1e-9))  # each network another class: every median is 0
+    undecided = example._replace(draws=turned)
+    assert (undecided.chosen, undecided.verdict) == ([], "undecided")
+
+
+def test_looks_are_fixed_and_newcomers_change_no_other():
+    approaches = [name for name in ORDER if not name.startswith("toy")]
+    assert len({look(name) for name in approaches}) == len(approaches)
+    assert look("toy_mlp") == look("mlp")
+    everything = (*ORDER, "zebra", "apple")
+    assert look("apple", everything) not in {look(name) for name in ORDER}
+    assert look("apple", everything) != look("zebra", everything)
+    assert look("zebra", everything).colour in COLOURS
+
+
+def test_the_waterfall_ends_where_the_effects_add_up_to():
+    rungs = [
+        Rung("up", 0.3, 0.1, 0.5, 5),
+        Rung("down", -0.1, -0.2, 0.0, 5),
+        Rung("once", 0.05, None, None, 1),
+        Rung("other", -0.2, -0.3, -0.1, 5, 1.1),
+    ]
+    drawing = waterfall(rungs, start=1.0, unit="fraction", first="published", last="corrected")
+    (axes,) = drawing.axes
+    texts = [text.get_text() for text in axes.texts]
+    assert texts[0] == "1"
+    assert texts[4] == "1.25"  # 1 + .3 - .1 + .05; the one with a base of its own is not on the way
+    assert texts[3] == "+0.05, n = 1"
+    bars = np.array([(bar.get_x(), bar.get_width()) for bar in axes.patches])
+    assert bars == pytest.approx(np.array([(1.0, 0.3), (1.3, -0.1), (1.2, 0.05), (1.1, -0.2)]))
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "published",
+        "up",
+        "down",
+        "once",
+        "corrected",
+        "other",
+    ]

@@ -1,0 +1,196 @@
+"""Figures from a made-up results folder: all are drawn, alike from alike records, and what is missing has a reason."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.core.store import Store, seal
+from bench.judge.ladder.readings import VERSION, folder
+from bench.show.figures import catalogue, votes
+from bench.show.figures.figure import FIELD
+from bench.show.figures.source import Source
+from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
+from tests.figure_records import fill, filled
+
+DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
+GUIDE = Path(__file__).parents[2] / "docs" / "figures.md"
+CHEAP = ("accuracy", "rabanser2017-weight-density", "rabanser2017-accuracy")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def found(root):
+    return catalogue.figures(root)
+
+
+def test_full_records_make_every_figure(root, found):
+    assert catalogue.missing(root) == {}
+    assert len({figure.name for figure in found}) == len(found)
+    for figure in found:
+        assert figure.group in (*DOCUMENTS, FIELD)
+        assert (figure.group == FIELD) or figure.name.startswith(figure.group)
+        assert figure.title
+        assert re.search(r"Profile full, cpu, float32, seed 0\.$|From the data set alone\.$", figure.caption)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize("form", catalogue.FORMATS)
+def test_equal_records_make_equal_files(root, found, tmp_path, name, form):
+    again = tmp_path / "copy"
+    shutil.copytree(root, again)
+    first = next(figure for figure in found if figure.name == name)
+    second = next(figure for figure in catalogue.figures(again) if figure.name == name)
+    assert catalogue.render(first, form) == catalogue.render(second, form)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize("form", catalogue.FORMATS)
+def test_a_layout_made_once_is_that_which_matplotlib_makes(found, name, form):
+    figure = next(figure for figure in found if figure.name == name)
+    plain = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "png": {"Software": None}}[form]
+    with style():
+        drawing = figure.draw()
+        place_empty_labels(drawing)
+        drawing.savefig(plain, format=form, metadata=metadata)
+    assert catalogue.render(figure, form) == plain.getvalue()
+
+
+def test_a_drawing_printed_twice_is_laid_out_for_each_format(found):
+    figure = next(figure for figure in found if figure.name == "accuracy")
+    with style():
+        drawing = figure.draw()
+        engine = drawing.get_layout_engine()
+        printed(drawing, "svg")
+        assert drawing.get_layout_engine() is engine  # so that the next format, of other sizes of text, uses it
+        printed(drawing, "png")
+        assert drawing.get_layout_engine() is engine
+
+
+def test_png_has_the_resolution_of_print(found):
+    content = catalogue.render(found[0], "png")
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, _ = struct.unpack(">II", content[16:24])
+    assert width == round(150 * WIDTH)
+
+
+def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, tmp_path):
+    reasons = catalogue.missing(tmp_path)
+    assert {figure.name for figure in catalogue.figures(tmp_path)} == {"alsibahi2019-digits"}
+    assert {*reasons, "alsibahi2019-digits"} == {figure.name for figure in found}
+    assert all(re.search("no finished record|no change is measured", reason) for reason in reasons.values())
+
+
+def test_without_data_the_pictures_have_a_reason(root, tmp_path, monkeypatch):
+    for manifest in (GUIDE.parent.parent / "datasets").glob("*.toml"):
+        shutil.copy(manifest, tmp_path)
+    monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
+    reasons = catalogue.missing(root)
+    pictures = {"alsibahi2019-digits", "alsibahi2019-uncertain-dropout_fcn", "chopra2018-votes"}
+    assert pictures <= set(reasons)
+    assert all("is not there" in reasons[name] for name in pictures)
+
+
+def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
+    fill(tmp_path)
+    for path in tmp_path.glob("records/*/*.npz"):
+        path.unlink()
+    expected = {"roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "rabanser2017-weight-density"}
+    assert set(catalogue.missing(tmp_path)) == expected
+
+
+def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
+    fill(tmp_path, profile="smoke")
+    reasons = catalogue.missing(tmp_path, profile="smoke")
+    assert "cuts every epoch short" in reasons["feldman2018-training-mlp"]
+    assert catalogue.missing(tmp_path)["accuracy"].startswith("there is no finished record")
+
+
+def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root, tmp_path):
+    fill(tmp_path)
+    store, name = Store(tmp_path), "rabanser2017-weight-density"
+    assert "git keeps no fits" in catalogue.missing(tmp_path)[name]
+    cell = ("mxnet_bbb", "published", "common")
+    record = next(one for one in store.all_records()[0] if (one["approach"], one["recipe"], one["protocol"]) == cell)
+    metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
+    reading = {**record, "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
+    path = folder(store) / "mxnet_bbb" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(seal(reading)))
+    figure = next(one for one in catalogue.figures(tmp_path) if one.name == name)
+    assert figure.draw.mu.tolist() == [-0.1, 0.2]
+    assert figure.draw.sigma.tolist() == [0.05, 0.04]
+
+
+def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
+    def with_others(self, record, scores=Source.scores):
+        found = scores(self, record)
+        return {**found, **{f"notmnist459/{what}": found[f"letters/{what}"] for what in ("draws", "label")}}
+
+    def pictures(name, seed, images=votes.images):
+        return "there are none" if name == "notmnist459" else images(name, seed)
+
+    monkeypatch.setattr(Source, "scores", with_others)
+    monkeypatch.setattr(votes, "images", pictures)
+    (figure,) = votes.make(Source(root, "full", "cpu", "float32"))
+    assert [example.kind for example in figure.draw.examples].count("letter") == votes.COLUMNS
+    monkeypatch.setattr(votes, "images", lambda name, seed: "there are none")
+    (absent,) = votes.make(Source(root, "full", "cpu", "float32"))
+    assert absent.reason == "there are none"
+
+
+def test_large_figures_are_written_as_png(found):
+    from dataclasses import replace
+
+    assert catalogue.forms(found[0], ("svg", "png")) == ["svg", "png"]
+    assert catalogue.forms(replace(found[0], vector=False), ("svg", "png")) == ["png"]
+
+
+def test_command_writes_one_figure(root, tmp_path, capsys):
+    assert main(["figures", "accuracy", "--results", str(root), "--to", str(tmp_path), "--format", "svg,png"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accuracy.png", "accuracy.svg"]
+    assert capsys.readouterr().out.split() == [str(tmp_path / "accuracy.svg"), str(tmp_path / "accuracy.png")]
+
+
+def test_figures_of_another_profile_have_their_own_folder(tmp_path, capsys):
+    assert main(["figures", "alsibahi2019-digits", "--results", str(tmp_path), "--profile", "epoch1"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "figures" / "epoch1" / "alsibahi2019-digits.svg")
+
+
+def test_command_lists_figures_and_reasons(tmp_path, capsys):
+    assert main(["figures", "--list", "--results", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("alsibahi2019   alsibahi2019-digits: ") for line in lines)
+    assert any(line.startswith("field          roc: not drawn: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reliabilty"], "unknown figure 'reliabilty'"),
+        (["--format", "gif"], "unknown format 'gif'"),
+        (["roc"], "figure 'roc' cannot be drawn: there is no finished record"),
+    ],
+)
+def test_command_refuses_in_one_line(tmp_path, capsys, arguments, message):
+    assert main(["figures", *arguments, "--results", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_guide_names_every_figure(found):
+    named = re.findall(r"^\| `([^`]+)` \|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert named == [figure.name for figure in found]

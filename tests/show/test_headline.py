@@ -1,0 +1,82 @@
+"""The README's first table: every quoted number is a claim, and its interval is that of one more run."""
+
+import dataclasses
+
+import pytest
+
+from bench.core.errors import ConfigError
+from bench.judge.claims import ClaimRow, Sample, load_claims
+from bench.judge.results import Results
+from bench.judge.stats.verdicts import judge
+from bench.show.tables.headline import headline_table, load_quoted
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+
+
+def lines(claim, values):
+    """Return the table of one claim with these seeds, as lists of text."""
+    table = headline_table(Results([], {}), judge([ClaimRow(claim, Sample(tuple(values), None))]))
+    return [list(row) for row in table.frame.itertuples(index=False, name=None)]
+
+
+def test_every_quoted_number_is_a_claim_and_named_once():
+    quoted = [number.claim for number in load_quoted()]
+    assert set(quoted) <= set(CLAIMS)
+    assert len(set(quoted)) == len(quoted)
+    assert {CLAIMS[claim].source for claim in quoted} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
+
+
+def test_the_interval_is_that_of_one_more_run():
+    # mean 1.0; squares of .1 (-2, -1, 0, 1, 2) add up to .1, over 4: sd .158114; half-width 3.0414 of it = .48088
+    claim = CLAIMS["feldman2018.bbb.noise_entropy"]
+    (line,) = lines(claim, [0.8, 0.9, 1.0, 1.1, 1.2])
+    assert line[1:5] == ["feldman2018", "0.9909", "1.000 [0.5191, 1.481]", "5"]
+
+
+def test_a_share_stays_between_0_and_1_and_long_prints_are_rounded():
+    # sd .05, mean .95: the interval would end at 1.10
+    (line,) = lines(CLAIMS["feldman2018.mlp.epoch10.test_accuracy"], [0.9, 0.95, 1.0])
+    assert line[2:5] == ["0.9800", "0.9500 [0.7016, 1.0000]", "3"]  # t(2, .975) = 4.3027: .9500 - .05 * 4.9683
+
+
+def test_one_seed_has_no_interval_and_none_is_a_dash():
+    claim = CLAIMS["feldman2018.mlp.noise_entropy"]
+    assert lines(claim, [0.14])[0][3:5] == ["0.1400", "1"]
+    assert lines(dataclasses.replace(claim), [])[0][3:5] == ["-", "0"]
+
+
+def test_the_caption_speaks_of_the_interval_that_is_shown():
+    made = {"approach": "mlp", "recipe": "published", "protocol": "published", "profile": "full", "device": "cpu"}
+    results = Results([{**made, "precision": "float32", "seed": seed} for seed in (0, 1)], {})
+    assert headline_table(results, []).caption.endswith(" Profile full, cpu, float32, seeds 0, 1.")
+
+
+def test_curves_are_counted_apart_and_the_outcomes_explained():
+    claims = [
+        CLAIMS["feldman2018.bbb.noise_entropy"],
+        CLAIMS["feldman2018.mlp.epoch09.test_accuracy"],
+        CLAIMS["feldman2018.mlp.epoch10.test_accuracy"],
+        CLAIMS["feldman2018.worked_example.w"],
+        CLAIMS["chopra2018.random_module.forced_accuracy"],
+    ]
+    rows = [ClaimRow(claim, Sample((claim.value,) * 5, None)) for claim in claims]
+    table = headline_table(Results([], {}), judge([rows[0], rows[1], rows[2], rows[3]]))
+    assert (
+        "All 4 reported numbers: 1 reproduced (exact), 3 reproduced (within margin). Of these, 1 measured after "
+        "training: 1 reproduced (within margin); 2 points of training curves with their last ones: 2 reproduced "
+        "(within margin); 1 computed and not trained: 1 reproduced (exact)."
+    ) in table.caption
+    assert [note.partition(":")[0] for note in table.notes] == ["reproduced (within margin)"]
+    # .8 to .98 round about .89: the interval of one more run ends above 1
+    wide = ClaimRow(claims[4], Sample((0.8, 0.85, 0.9, 0.95, 0.98), None))
+    notes = headline_table(Results([], {}), judge([wide])).notes
+    assert [note.partition(":")[0] for note in notes[:2]] == ["unresolvable", "chopra2018 truncates"]
+    assert "is cut there" in notes[2]
+
+
+@pytest.mark.parametrize("text", ["", "[[number]]\nclaim = 3", "[[number]]\nclaim = 'a'\nasks = 'b'\nmore = 1", "= ="])
+def test_a_broken_file_is_named(text, tmp_path):
+    path = tmp_path / "headline.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"headline\.toml is no list of quoted numbers"):
+        load_quoted(path)

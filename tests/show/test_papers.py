@@ -1,0 +1,51 @@
+"""Numbers of papers: the file's schema, and a table that marks what nobody has checked."""
+
+import pytest
+
+from bench.core.errors import ConfigError
+from bench.show.tables.papers import COLUMNS, OBTAINED, load_papers, papers_table
+from bench.show.tables.render import markdown
+
+GOOD = ["p.one", "A paper", "SGD", "784-10", "error", "mnist", "fraction", "0.02", "", "read", "a note"]
+
+
+def write(path, *rows):
+    path.write_text("\n".join(",".join(row) for row in (COLUMNS, *rows)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_file_is_read_and_every_number_says_how_it_was_obtained():
+    papers = load_papers()
+    assert {paper.obtained for paper in papers} == set(OBTAINED)
+    assert len({paper.id for paper in papers}) == len(papers) > 20
+
+
+def test_unchecked_numbers_are_marked_and_the_others_are_not():
+    papers = load_papers()
+    table = papers_table(papers)
+    marked = [row["obtained"] == "UNCHECKED" for _, row in table.frame.iterrows()]
+    assert marked == [paper.obtained == "unchecked" for paper in papers]
+    assert f"not checked against the source ({sum(marked)})" in markdown(table)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("id", ""), ("value", "1.2"), ("value", "two"), ("obtained", "guessed"), ("n_runs", "0"), ("n_runs", "some")],
+)
+def test_a_bad_value_names_row_and_column(tmp_path, column, value):
+    bad = ["p.two", *GOOD[1:]]
+    bad[COLUMNS.index(column)] = value
+    with pytest.raises(ConfigError, match=f"row 3, column {column}"):
+        load_papers(write(tmp_path / "papers.csv", GOOD, bad))
+
+
+def test_files_of_another_shape_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there twice"):
+        load_papers(write(tmp_path / "papers.csv", GOOD, GOOD))
+    with pytest.raises(ConfigError, match="3 columns instead of 11"):
+        load_papers(write(tmp_path / "papers.csv", GOOD[:3]))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_papers(tmp_path / "absent.csv")
+    (tmp_path / "other.csv").write_text("a,b\n")
+    with pytest.raises(ConfigError, match="the first row must name"):
+        load_papers(tmp_path / "other.csv")

@@ -1,0 +1,372 @@
+"""Any picture to MNIST's conventions: what must not matter does not, what was made of MNIST comes back, faults."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from bench.core.errors import UnusableImage
+from bench.data.splits import load_split
+from bench.show.predict import reading
+from bench.show.predict.normalise import EDGE, centred, fit_box, from_picture, normalise
+from bench.show.predict.reading import Picture, read
+from tests.drawings import fur, strokes
+
+SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
+SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
+BYTE = 1 / 255
+# A crisp shape has ink 0 and 1 only, so that its box and pieces are found exactly. Colours are rounded to bytes, which
+# moves a pixel by half a byte of the colour, once for the ink and once for the paper: with a contrast of c, an amount
+# of ink by BYTE / c; the background's fit is exact to 1e-4 of colour (its smallest residual), and the result is
+# rounded to bytes once more.
+LEAST_CONTRAST = 0.4
+TOLERANCE = (BYTE + 2e-4) / LEAST_CONTRAST + BYTE
+
+
+def coloured(shape, ink, paper):
+    """Return the shape in one colour on another, [H, W, 3]."""
+    return shape[..., None] * np.array(ink) + (1 - shape[..., None]) * np.array(paper)
+
+
+def picture(pixels):
+    """Return decoded pixels [H, W, 3], rounded to bytes as a file would."""
+    rounded = (np.clip(pixels, 0, 1) * 255).round() / 255
+    return Picture("made", (pixels.shape[1], pixels.shape[0]), rounded.astype(np.float32))
+
+
+def on_page(shape, page, corner):
+    placed = np.zeros(page)
+    placed[corner[0] : corner[0] + shape.shape[0], corner[1] : corner[1] + shape.shape[1]] = shape
+    return placed
+
+
+def seen(pixels):
+    return from_picture(picture(pixels)).pixels
+
+
+PLAIN = seen(coloured(SHAPE, (0, 0, 0), (1, 1, 1)))
+
+
+def close(pixels, tolerance=TOLERANCE):
+    return np.abs(pixels - PLAIN).max() <= tolerance
+
+
+def test_the_shape_is_one_that_no_rounding_moves():
+    """The place is a rounded number of pixels; that of the shape used here is not near a tie."""
+    ink = fit_box(SHAPE.astype(np.float32))
+    for axis in (0, 1):
+        mass = ink.sum(axis=1 - axis)
+        middle = (mass * np.arange(len(mass))).sum() / mass.sum()
+        assert abs((14 - middle) % 1 - 0.5) > 0.05
+
+
+# what must not matter
+
+
+colours = st.tuples(*[st.floats(0, 1)] * 3)
+
+
+@given(colours, colours)
+def test_colours_do_not_matter_dark_on_light_or_light_on_dark(ink, paper):
+    # Which of the two is the ink is told by there being less of it; how different they are, by their distance.
+    assume(np.linalg.norm(np.subtract(ink, paper)) >= LEAST_CONTRAST)
+    assert close(seen(coloured(SHAPE, ink, paper)))
+
+
+@given(st.integers(0, 140), st.integers(0, 240))
+def test_its_place_on_the_page_does_not_matter(down, across):
+    assert close(seen(coloured(on_page(SHAPE, (340, 400), (down, across)), (0.1, 0.1, 0.3), (0.9, 0.9, 0.8))))
+
+
+@pytest.mark.parametrize("factor", [2, 3, 5])
+def test_its_size_does_not_matter(factor):
+    # Whole pixels made larger: every area has the same mean.
+    assert close(seen(coloured(np.kron(SHAPE, np.ones((factor, factor))), (0, 0, 0), (1, 1, 1))))
+
+
+@given(st.floats(-0.25, 0.25), st.floats(-0.25, 0.25), st.floats(-0.15, 0.15))
+def test_light_that_falls_unevenly_does_not_matter(down, across, bend):
+    y, x = np.meshgrid(np.linspace(-1, 1, 200), np.linspace(-1, 1, 160), indexing="ij")
+    light = 0.7 + (down * y + across * x + bend * y * x - abs(bend) * x * x) * 0.5
+    # Ink swallows 3/4 of the light. Dividing by the light, at least 0.7 - 0.25 - 0.25 / 2 - 0.15 = 0.2 here, makes an
+    # error of a byte in 3/4 of it at most BYTE / 0.15 of ink; the ink's level has it as well.
+    assert close(seen((light * (1 - 0.75 * SHAPE))[..., None].repeat(3, axis=2)), 2 * (BYTE + 2e-4) / 0.15 + BYTE)
+
+
+def test_noise_and_dirt_do_not_matter(tmp_path):
+    rng = np.random.default_rng(0)
+    page = coloured(on_page(SHAPE, (400, 400), (100, 120)), (0.2, 0.2, 0.2), (0.85, 0.85, 0.8))
+    page[20:23, 30:33] = 0.1  # 9 pixels; a hundredth of the strokes' is far more
+    found = seen(page + rng.normal(0, 0.03, page.shape[:2])[..., None])
+    # A pixel of the result is the mean of 7.5 x 7.5 of the page's, whose noise is 0.03 / 0.65 of ink: a standard
+    # deviation of 0.0062, and 5 of them 0.03. Inside of the strokes noise is cut off at 1, which costs its mean
+    # positive part, 0.4 x 0.046 = 0.02, and a pixel at the edge of the box may be in or out: the box moves by a pixel
+    # of the page at most at either end, 2 / 7.5 of one of ours.
+    assert close(found, 0.03 + 0.02 + 2 / 7.5)
+    assert np.abs(found - PLAIN).mean() < 0.02
+
+
+# how it is stored
+
+
+def stored(tmp_path, image, name="it.png", **options):
+    image.save(tmp_path / name, **options)
+    return normalise(tmp_path / name)
+
+
+GREY = ((1 - SHAPE) * 255).astype(np.uint8)
+WHITE_INK = np.dstack([np.full((*SHAPE.shape, 3), 255), SHAPE * 255]).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image.fromarray(GREY),
+        Image.fromarray(255 - GREY),
+        Image.fromarray(GREY).convert("1"),
+        Image.fromarray(GREY).convert("LA"),
+        Image.fromarray(GREY).convert("P"),
+        Image.fromarray(GREY).convert("RGB").quantize(4),
+        Image.fromarray(((1 - SHAPE) * 65535).astype(np.uint16)),
+        Image.fromarray(((1 - SHAPE) * 20000 + 20000).astype(np.uint16)),
+        Image.fromarray(WHITE_INK),
+        Image.fromarray(WHITE_INK).convert("LA"),
+        Image.fromarray(np.dstack([np.zeros((*SHAPE.shape, 3)), SHAPE * 255]).astype(np.uint8)),
+        Image.fromarray(np.dstack([np.zeros((*SHAPE.shape, 3)), SHAPE * 128]).astype(np.uint8)),
+    ],
+    ids=lambda image: image.mode,
+)
+def test_how_a_png_stores_it_does_not_matter(image, tmp_path):
+    assert close(stored(tmp_path, image).pixels)
+
+
+def test_a_page_that_is_cut_out_stays_a_page(tmp_path):
+    pixels = np.dstack([GREY, GREY, GREY, np.full_like(GREY, 255)])
+    pixels[:20, :20, 3] = 0  # a corner that is not there, black underneath
+    pixels[:20, :20, :3] = 0
+    assert close(stored(tmp_path, Image.fromarray(pixels)).pixels)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_jpeg(mode, tmp_path):
+    # At quality 95 the steps of a block's frequencies are at most 10 of 255, so that rounding errs by 5 in each; of
+    # independent errors of this size, 64 make a root mean square of 5 / sqrt(3) = 3 bytes a pixel, of which a pixel of
+    # the result averages 56: 5 sigmas of one pixel are 0.06.
+    assert close(stored(tmp_path, Image.fromarray(GREY).convert(mode), "it.jpg", quality=95).pixels, 0.06)
+
+
+@pytest.mark.parametrize(("tag", "turn"), [(3, Image.Transpose.ROTATE_180), (6, Image.Transpose.ROTATE_90)])
+def test_a_turned_camera_is_turned_back(tag, turn, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = tag
+    found = stored(tmp_path, Image.fromarray(GREY).transpose(turn), "it.jpg", quality=95, exif=exif)
+    assert found.size == (160, 200)
+    assert close(found.pixels, 0.06)
+
+
+def test_a_large_photograph_is_averaged_and_keeps_its_size_in_words(tmp_path):
+    large = Image.fromarray(GREY).resize((160 * 21, 200 * 21), Image.Resampling.NEAREST)
+    found = stored(tmp_path, large)
+    assert found.size == (3360, 4200)
+    # Twice as small: an edge that lies between two pixels makes one of half the ink, and the box is off by at most
+    # half a pixel of 2100 / 1.33, which is nothing.
+    assert close(found.pixels, TOLERANCE + 0.01)
+    assert max(read(tmp_path / "it.png").colours.shape) <= 2 * reading.WORK_SIDE
+
+
+# MNIST's conventions
+
+
+def test_worked_boxes():
+    # 60 x 30 pixels: 20 x 10 of ink and a border of one pixel on each side without any.
+    ink = fit_box(np.ones((60, 30), np.float32))
+    assert ink.shape == (22, 12)
+    np.testing.assert_array_equal(ink[1:-1, 1:-1], 1)
+    assert ink.sum() == 200
+    # The middle of rows 0..21 is 10.5: the corner goes to round(3.5) = 4; of columns 0..11, 5.5: to round(8.5) = 8.
+    page = centred(ink)
+    assert page[5:25, 9:19].sum() == page.sum() == 200
+    # A quarter of what a pixel covers is ink: it is a quarter.
+    corner = np.zeros((40, 40), np.float32)
+    corner[0, 0] = corner[-1, -1] = 1
+    assert fit_box(corner)[1, 1] == fit_box(corner)[20, 20] == 0.25
+
+
+def test_nothing_is_cut_off_however_one_sided_it_is():
+    ink = np.full((22, 22), 0.01, np.float32)
+    ink[1, 1] = 1000  # the centre of mass is here; in pixel (14, 14), the box of 20 would end at 34
+    page = centred(ink)
+    assert (page > 0).sum() == 21 * 21  # the border is cut off below and on the right
+    assert page[8, 8] == 1
+
+
+def mnist(count, off_centre):
+    images = load_split("test10k", 0).x[:count].numpy().reshape(-1, 28, 28).astype(np.float64)
+    return [image for image in images if _is_steady(image, off_centre)]
+
+
+def _is_steady(image, off_centre):
+    """Say if neither faint pixels, which are left out, nor rounding decide where a digit's box and centre are."""
+    strong = image >= EDGE + 0.05
+    y, x = np.nonzero(image)
+    same_box = strong.any(axis=1).sum() == np.ptp(y) + 1 and strong.any(axis=0).sum() == np.ptp(x) + 1
+    middles = [(image.sum(axis=1 - axis) * np.arange(28)).sum() / image.sum() for axis in (0, 1)]
+    return same_box and all(abs(middle - 14) < off_centre for middle in middles)
+
+
+def test_digits_of_mnist_come_back_from_a_page():
+    """Drawn dark on light, ten times as large: the same pixels in the same place, which MNIST's makers gave them."""
+    digits = mnist(150, 0.35)
+    assert len(digits) >= 10
+    for digit in digits:
+        page = on_page(np.kron(digit, np.ones((10, 10))), (400, 520), (30, 170))
+        found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))
+        # Left out: what is fainter than 0.15 of full ink. Full ink is the median of the strong pixels, here at least
+        # 0.9, so that a pixel is made brighter by at most 1 - 0.9; and the bytes of the page.
+        assert np.abs(found - digit).max() <= 0.15 + TOLERANCE
+
+
+def test_digits_that_are_blurred_in_enlarging_come_back_in_place_and_size():
+    """Blurring can take a row of faint pixels from the box, which makes a digit larger and can move it by a pixel."""
+    unmoved = []
+    for digit in mnist(300, 0.2):
+        smooth = Image.fromarray(digit.astype(np.float32)).resize((336, 336), Image.Resampling.BICUBIC)
+        page = on_page(np.asarray(smooth).clip(0, 1), (400, 520), (30, 170))
+        found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))
+        moved = [np.roll(digit, (down, across), (0, 1)) for down in (-1, 0, 1) for across in (-1, 0, 1)]
+        errors = [((found - other) ** 2).sum() for other in moved]
+        assert min(errors) < 0.25 * (digit**2).sum()
+        unmoved.append(np.argmin(errors) == 4)
+    assert np.mean(unmoved) > 0.8  # by chance, 1/9
+
+
+@st.composite
+def drawings(draw):
+    points = draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=3, max_size=6, unique=True))
+    assume(np.ptp(np.array(points), axis=0).max() > 0.3)
+    size = draw(st.tuples(st.integers(20, 90), st.integers(20, 90)))
+    return strokes(points, size=size, page=(150, 160), corner=(30, 30), width=draw(st.integers(3, 12)))
+
+
+@settings(max_examples=25)
+@given(drawings(), st.booleans())
+def test_whatever_is_drawn_has_the_conventions(drawing, inverted):
+    pixels = seen(coloured(drawing, *([(1, 1, 1), (0, 0, 0)] if inverted else [(0, 0, 0), (1, 1, 1)])))
+    assert pixels.shape == (28, 28)
+    assert pixels.dtype == np.float32
+    assert 0 <= pixels.min() <= pixels.max() <= 1
+    sides = [np.flatnonzero((pixels > 0).any(axis=axis)) for axis in (1, 0)]
+    assert 20 <= max(np.ptp(side) + 1 for side in sides) <= 22  # with the rim, which has a pixel at each end
+    for axis, side in zip((1, 0), sides, strict=True):
+        middle = (pixels.sum(axis=axis) * np.arange(28)).sum() / pixels.sum()
+        # Half a pixel of rounding, and what the rounding of the values to bytes moves; or as far as the page allows.
+        assert abs(middle - 14) <= 0.51 or side[0] <= 1 or side[-1] >= 26
+
+
+# what cannot be used
+
+
+def png_of(width, height):
+    """Return the beginning of a PNG that claims to be so large."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    data = zlib.compress(b"\0" * 100)
+    data = struct.pack(">I", len(data)) + b"IDAT" + data + struct.pack(">I", zlib.crc32(b"IDAT" + data))
+    return b"\x89PNG\r\n\x1a\n" + chunk + data
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "there is no such file"),
+        (b"", "neither PNG nor JPEG"),
+        (b"GIF89a\x01\x00\x01\x00", "neither PNG nor JPEG"),
+        (b"a digit", "neither PNG nor JPEG"),
+        (png_of(9000, 9000), "9000 x 9000 pixels; allowed are 50 million"),
+        (png_of(60000, 60000), "far more pixels; allowed are 50 million"),
+        (png_of(0, 10), "cannot be read|neither PNG"),
+        (png_of(100, 100), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
+    path = tmp_path / "it.png"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UnusableImage, match=reason) as caught:
+        normalise(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_folder_is_no_picture(tmp_path):
+    with pytest.raises(UnusableImage, match="is no file"):
+        normalise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.ones((50, 60)),
+        np.zeros((50, 60)),
+        np.full((1, 1), 0.5),
+        np.linspace(0.3, 0.9, 3000).reshape(50, 60),  # light that falls unevenly on nothing
+        np.random.default_rng(0).normal(0.8, 0.02, (200, 200)),  # grain
+        on_page(np.ones((2, 2)), (50, 50), (20, 20)),  # a dot
+    ],
+)
+def test_blank_pages_are_blank(pixels):
+    with pytest.raises(UnusableImage, match="blank"):
+        seen(np.repeat(pixels[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
+    """Ink with soft edges: what is nearly white is no hole in a black page."""
+    paper = Image.fromarray(GREY).convert(mode)
+    key = 255 if mode == "L" else (255, 255, 255)
+    plain = stored(tmp_path, paper, "plain.png")
+    keyed = stored(tmp_path, paper, "keyed.png", transparency=key)
+    with Image.open(tmp_path / "keyed.png") as image:
+        assert image.info["transparency"] == key
+    np.testing.assert_array_equal(plain.pixels, keyed.pixels)
+
+
+def test_transparent_all_over_is_blank(tmp_path):
+    with pytest.raises(UnusableImage, match="blank"):
+        stored(tmp_path, Image.new("RGBA", (40, 40), (0, 0, 0, 0)))
+
+
+def encoded(kind):
+    out = io.BytesIO()
+    image = Image.fromarray((fur(np.random.default_rng(1), (48, 40), 300) * 255).astype(np.uint8))
+    image.save(out, kind, exif=Image.Exif())
+    return out.getvalue()
+
+
+FILES = {kind: encoded(kind) for kind in ("PNG", "JPEG")}
+
+
+@settings(max_examples=250)
+@given(
+    st.sampled_from(sorted(FILES)),
+    st.integers(0, 100_000),
+    st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 255)), max_size=4),
+)
+def test_damaged_files_are_answered_or_named(tmp_path_factory, kind, end, changes):
+    content = bytearray(FILES[kind])
+    for place, value in changes:
+        content[place % len(content)] = value
+    path = tmp_path_factory.getbasetemp() / f"damaged.{kind.lower()}"
+    path.write_bytes(content[: end % (2 * len(content))])
+    reason = ""
+    try:
+        assert normalise(path).pixels.shape == (28, 28)
+    except UnusableImage as error:
+        reason = str(error)
+    assert "\n" not in reason
+    assert reason == "" or str(path) in reason

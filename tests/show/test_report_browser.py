@@ -1,0 +1,215 @@
+"""The report in a real browser: no error, no request, sorting and filters by mouse and keyboard, no overflow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report_folder import HOSTILE, write_records
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
+
+from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
+
+from bench.show.page.build import write_report  # noqa: E402
+from bench.show.page.content import collect  # noqa: E402
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    write_records(root, reason=HOSTILE)
+    path = root / "report" / "index.html"
+    write_report(collect(root, with_figures=False), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Any]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no Chromium with its chromedriver is installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for option in [*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def opened(browser, page) -> Any:
+    show(browser, 1280)
+    browser.get("about:blank")
+    drain(browser)
+    browser.get(page.as_uri())
+    return browser
+
+
+def show(browser: Any, width: int, **features: str) -> None:
+    """Set the width of the window in CSS pixels, and what the page is told of the reader's wishes."""
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wishes = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wishes})
+
+
+def drain(browser: Any) -> None:
+    browser.get_log("browser")
+    browser.get_log("performance")
+
+
+def requested(browser: Any) -> list[str]:
+    """Return the addresses asked for by the page, without data in the page and the browser's own pages."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [url for url in sent if not url.startswith(("data:", "chrome:", "about:"))]
+
+
+def column(browser: Any, table: str, place: int) -> list[str]:
+    """Return the texts of a column's visible rows."""
+    script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].filter((row) => !row.hidden)
+        .map((row) => row.cells[arguments[1]].textContent.trim())"""
+    texts: list[str] = browser.execute_script(script, table, place)
+    return texts
+
+
+def test_it_opens_without_an_error_or_a_request(opened, page):
+    assert requested(opened) == [page.as_uri()]
+    assert opened.get_log("browser") == []
+    assert opened.execute_script("return document.querySelectorAll('h1').length") == 1
+
+
+def test_a_script_that_was_smuggled_in_would_not_run(opened):
+    script = (
+        "const s = document.createElement('script'); s.textContent = 'window.smuggled = 1'; document.body.append(s)"
+    )
+    opened.execute_script(script)
+    assert opened.execute_script("return window.smuggled") is None
+    assert "Content Security Policy" in opened.get_log("browser")[0]["message"]
+
+
+def test_a_name_of_a_column_sorts_up_down_and_back(opened):
+    before = column(opened, "table-accuracy", 5)
+    button = opened.find_element("css selector", "#table-accuracy th:nth-child(6) button")
+    head = opened.find_element("css selector", "#table-accuracy th:nth-child(6)")
+
+    def numbers(texts: list[str]) -> list[float]:
+        return [float(text.split()[0].replace("\u2212", "-")) for text in texts if any(map(str.isdigit, text))]
+
+    assert head.get_attribute("aria-sort") == "none"
+    button.send_keys(Keys.ENTER)
+    up = column(opened, "table-accuracy", 5)
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert numbers(up) == sorted(numbers(before))
+    assert len(numbers(up)) > 3
+    assert up[-1] == "\N{EN DASH}"  # what is no number stays last
+    button.send_keys(Keys.SPACE)
+    down = column(opened, "table-accuracy", 5)
+    assert head.get_attribute("aria-sort") == "descending"
+    assert numbers(down) == sorted(numbers(before), reverse=True)
+    assert down[-1] == "\N{EN DASH}"
+    button.click()
+    assert column(opened, "table-accuracy", 5) == before
+
+
+def test_a_column_with_a_word_among_its_numbers_sorts_by_the_numbers(opened):
+    heads = opened.find_elements("css selector", "#table-verdicts-feldman2018 th")
+    place = [head.text.split()[0] for head in heads].index("margin")
+    before = column(opened, "table-verdicts-feldman2018", place)
+    assert "digits" in before  # the margin of what is computed
+    heads[place].find_element("css selector", "button").send_keys(Keys.ENTER)
+    after = column(opened, "table-verdicts-feldman2018", place)
+    n_numbers = sum(text[0].isdigit() for text in before)
+    assert [float(text) for text in after[:n_numbers]] == sorted(float(text) for text in before if text[0].isdigit())
+    assert not any(text[0].isdigit() for text in after[n_numbers:])
+
+
+def test_the_filter_keeps_the_rows_with_all_words(opened):
+    field = opened.find_element("css selector", "#table-detection input")
+    assert "Out-of-distribution detection" in field.accessible_name
+    everything = column(opened, "table-detection", 0)
+    field.send_keys("linear_bbb corrected letters")
+    left = column(opened, "table-detection", 0)
+    assert set(left) == {"linear_bbb"}
+    assert 0 < len(left) < len(everything)
+    said = opened.find_element("css selector", "#table-detection output").text
+    assert said == f"{len(left)} of {len(everything)} rows"
+    field.clear()
+    field.send_keys("x", Keys.BACKSPACE)
+    assert column(opened, "table-detection", 0) == everything
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
+    script = "return document.activeElement.className + '|' + getComputedStyle(document.activeElement).outlineStyle"
+    opened.find_element("tag name", "body").send_keys(Keys.TAB)
+    assert opened.execute_script(script) == "skip|solid"
+    assert opened.switch_to.active_element.rect["x"] >= 0  # the hidden link comes into sight
+    opened.switch_to.active_element.send_keys(Keys.ENTER)
+    assert opened.switch_to.active_element.get_attribute("id") == "content"
+    script = "return [...document.querySelectorAll('.scroll')].every((box) => box.tabIndex === 0)"
+    assert opened.execute_script(script)
+
+
+def test_a_verdict_opens_its_reasoning(opened):
+    link = opened.find_element("css selector", "#table-headlines .pill")
+    link.send_keys(Keys.ENTER)
+    target = opened.find_element("id", opened.current_url.partition("#")[2])
+    assert target.is_displayed()  # the closed box around it has opened
+    assert "measured" in target.text
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(opened):
+    def paper() -> str:
+        colour: str = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return colour
+
+    light = paper()
+    show(opened, 1280, prefers_color_scheme="dark")
+    dark = paper()
+    assert dark != light
+    opened.find_element("id", "theme").click()  # auto, then light
+    assert paper() == light
+    opened.find_element("id", "theme").click()
+    show(opened, 1280, prefers_color_scheme="light")
+    assert paper() == dark
+    opened.find_element("id", "theme").click()
+    assert paper() == light
+
+
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_nothing_overflows(opened, width):
+    show(opened, width)
+    opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
+    script = """return [...document.querySelectorAll('main *')]
+        .filter((node) => !node.closest('.scroll *, .unseen') && node.getBoundingClientRect().right > innerWidth + 1)
+        .map((node) => node.outerHTML)"""
+    assert opened.execute_script(script) == []
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_the_contents_fold_at_phone_width(opened):
+    show(opened, 360)
+    opened.refresh()
+    button = opened.find_element("id", "menu")
+    contents = opened.find_element("id", "toc")
+    assert not contents.is_displayed()
+    button.send_keys(Keys.ENTER)
+    assert contents.is_displayed()
+    assert button.get_attribute("aria-expanded") == "true"
+    contents.find_element("link text", "Calibration").click()
+    assert not contents.is_displayed()

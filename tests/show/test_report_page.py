@@ -1,0 +1,295 @@
+"""The page of the report: escaping, links, files, and that it depends on the records alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.cli.main import main
+from bench.cli.options import USAGE
+from bench.core.errors import ConfigError
+from bench.judge.claims import Sample, load_claims
+from bench.judge.stats.verdicts import INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, Verdict
+from bench.show.figures.figure import Figure
+from bench.show.page.answer import Strip, strip
+from bench.show.page.build import all_tables, render_page, write_report
+from bench.show.page.content import Content, collect, load_documents
+from bench.show.page.grid import HUES, breakable, tone, typeset
+from bench.show.page.images import embed
+from bench.show.page.links import anchor, web_address
+from bench.show.page.parts import audit_tables, fault_tables, ladder_tables
+from bench.show.tables.cells import make_table
+from tests.report_folder import HOSTILE, write_records
+
+MOST_BYTES = 5_000_000
+
+
+class Page(HTMLParser):
+    """Ids, addresses and tags of a page, and the text outside of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.said = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self.ids += [str(found["id"])] if "id" in found else []
+        self.addresses += [str(found["href"])] if tag == "a" else []
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] not in ("script", "style"):
+            self.said += data
+
+    def tag(self, name: str) -> list[dict[str, str | None]]:
+        return [found for tag, found in self.tags if tag == name]
+
+
+def drawn(name: str = "made-up", group: str = "feldman2018") -> Figure:
+    def draw() -> Any:
+        from matplotlib.figure import Figure as Drawing
+
+        drawing = Drawing(figsize=(2, 1))
+        drawing.subplots().plot([0, 1], [0.123456789, 1])
+        return drawing
+
+    return Figure(name, HOSTILE, HOSTILE, group, draw)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory) -> Content:
+    root = tmp_path_factory.mktemp("results")
+    write_records(root, reason=HOSTILE)
+    (root / "records" / "mlp" / "broken.json").write_text("{")
+    return dataclasses.replace(collect(root, with_figures=False), figures=[drawn(), drawn("other", "field")])
+
+
+@pytest.fixture(scope="module")
+def written(content, tmp_path_factory) -> tuple[Path, list[Path]]:
+    page = tmp_path_factory.mktemp("report") / "index.html"
+    return page, write_report(content, page)
+
+
+@pytest.fixture(scope="module")
+def page(written) -> Page:
+    return Page(written[0].read_text(encoding="utf-8"))
+
+
+def test_what_records_and_figures_say_is_never_markup(written, page):
+    text = written[0].read_text(encoding="utf-8")
+    # The page's own script is the only one; the text is shown letter by letter, and no template runs in it.
+    assert text.count("<script") == 1
+    assert HOSTILE in page.said
+    assert "49" not in HOSTILE
+    assert HOSTILE in str(page.tag("img")[0]["alt"])
+
+
+def test_nothing_is_asked_of_another_host(written, page):
+    for tag, found in page.tags:
+        for name in ("src", "srcset", "action", "data", "poster"):
+            assert str(found.get(name, "data:")).startswith("data:"), (tag, found)
+    assert [found["href"] for found in page.tag("link")] == ["data:,"]
+    style = re.search(r"<style>(.*?)</style>", written[0].read_text(encoding="utf-8"), re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+    (policy,) = [found["content"] for found in page.tag("meta") if found.get("http-equiv")]
+    assert str(policy).startswith("default-src 'none'; img-src data:")
+    assert "unsafe" not in str(policy)
+
+
+def test_every_link_leads_somewhere(written, page):
+    assert len(page.ids) == len(set(page.ids))
+    assert len(page.addresses) > 1000
+    for address in set(page.addresses):
+        if address.startswith("#"):
+            assert address[1:] in page.ids, address
+        elif not address.startswith("https://"):
+            assert (written[0].parent / unquote(address)).is_file(), address
+
+
+def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_number(written):
+    text = written[0].read_text(encoding="utf-8")
+    table = text[text.index('id="table-accuracy"') :]
+    cells = re.findall(r'<td class="n">(.*?)</td>', table[: table.index("</section>")])
+    numbers = [cell for cell in cells if re.search(r"\d", cell)]
+    assert len(numbers) > 20
+    assert all(re.match(r'<a href="#(cell|record|claim)-', cell) for cell in numbers)
+
+
+def test_every_verdict_has_its_reasoning(page):
+    for claim in load_claims():
+        assert f"#{anchor('claim', claim.id)}" in page.addresses
+    assert "half-width h =" in page.said
+
+
+def test_records_of_other_places_are_facts_beside_links(content, written, page):
+    files = [address for address in page.addresses if address.endswith(".json")]
+    assert len(files) == len(content.results.records)
+    assert all((written[0].parent / unquote(file)).is_file() for file in files)
+
+
+def test_a_file_that_cannot_be_trusted_is_named(page):
+    assert "broken.json" in page.said
+
+
+def test_sections_come_in_the_order_of_the_questions(page):
+    order = "question answer main documents calibration ood refusal pruning speed further faults definitions"
+    wanted = [*order.split(), "provenance", "evidence"]
+    assert [name for name in page.ids if name in wanted] == wanted
+
+
+def test_all_forms_hold_the_same_tables(written):
+    _, files = written
+    names = {form: {path.stem for path in files if path.suffix == f".{form}"} for form in ("md", "csv", "tex")}
+    assert names["md"] == names["csv"] == names["tex"]
+    assert {"accuracy", "verdicts", "headlines", "definitions", "provenance", "unfinished"} <= names["md"]
+
+
+def test_equal_records_make_an_equal_page(content, written, tmp_path):
+    again = render_page(content, written[0].parent, ("md", "csv", "tex"))
+    assert again == written[0].read_text(encoding="utf-8")
+    assert "measured 2026-01-01" in again  # the records' date, not today's
+
+
+def test_the_page_is_small(written):
+    assert written[0].stat().st_size < MOST_BYTES
+
+
+def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
+    empty = collect(tmp_path / "nothing", with_figures=False)
+    found = Page(render_page(empty, tmp_path, ()))
+    assert "No records." in found.said
+    assert all(address[1:] in found.ids for address in found.addresses if address.startswith("#"))
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+def test_ids_are_plain_and_as_different_as_the_names(one, other):
+    assert re.fullmatch(r"claim-[A-Za-z0-9._~-]+", anchor("claim", one))
+    assert (anchor("claim", one) == anchor("claim", other)) == (one == other)
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", " https://x", "data:text/html,x", "//host", "ftp://x", ""])
+def test_only_links_to_the_web_are_links(link):
+    assert web_address(link) == ""
+    assert web_address("https://x/y") == "https://x/y"
+
+
+def test_numbers_are_set_with_the_signs_of_print():
+    assert typeset("-0.0018") == "\u22120.0018"
+    assert typeset("0.9726 +- 0.0008 (5)") == "0.9726 \u00b1 0.0008 (5)"
+    assert typeset("1.2e-05") == "1.2e-05"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a2019.fcn.epoch01.loss", "a2019.<wbr>fcn.<wbr>epoch01.<wbr>loss"),
+        ("a.<b>.c", "a.<wbr>&lt;b&gt;.<wbr>c"),
+        ("0.25", "0.25"),
+        ("one word. two. three", "one word. two. three"),
+    ],
+)
+def test_long_names_may_break_after_a_dot_and_stay_text(text, shown):
+    assert str(breakable(text)) == shown
+
+
+def verdict(difference: float, margin: float, half_width: float | None = None) -> Verdict:
+    claim = dataclasses.replace(load_claims()[0], margin=margin)
+    return Verdict(claim, INCONCLUSIVE, "", Sample((0.5,)), difference, abs(difference), half_width)
+
+
+def test_every_verdict_has_a_colour_of_its_own_that_means_what_it_says():
+    """Good ones are shades of one colour, only what did not reproduce has the other; a new verdict must choose."""
+    assert tuple(HUES) == OUTCOMES
+    css = (files("bench.show.page") / "templates" / "page.css").read_text()
+    colours = {
+        outcome: re.search(rf"^\.{hue} {{ fill: var\(--([a-z0-9-]+)\); background: var\(--\1\); }}$", css, re.M)
+        for outcome, hue in HUES.items()
+    }
+    names = {outcome: match[1] for outcome, match in colours.items()}
+    assert len(set(names.values())) == len(OUTCOMES)
+    for outcome, name in names.items():
+        family = "good" if outcome.startswith("reproduced") else "bad" if outcome == NOT_REPRODUCED else "open"
+        assert (name.split("-")[0], tone(outcome)) == (family, family)
+
+
+def test_a_strip_is_drawn_in_margins():
+    # 3 margins to either side of 50: a margin is 50/3 = 16.67 wide. 1.5 margins lie at 75; +- 0.75 at 62.5 to 87.5.
+    made = strip(verdict(0.03, 0.02, 0.015))
+    assert made == Strip((33.33, 33.34), (62.5, 25.0), 75.0, "", made.text if made else "")
+    assert made is not None
+    assert "+1.50 margins" in made.text
+    assert "+0.75 to +2.25" in made.text
+    far = strip(verdict(-0.2, 0.02))  # 10 margins below
+    assert far is not None
+    assert (far.mean, far.outside, far.interval) == (0.0, "below", None)
+    assert strip(verdict(0.1, 0.0)) is None  # no margin is declared where digits decide
+
+
+def test_drawings_are_data_without_ids_of_the_page():
+    (image,) = embed([drawn()])
+    assert image.address.startswith("data:image/svg+xml,")
+    assert not set('"<>#&\n') & set(image.address)
+    svg = unquote(image.address.partition(",")[2])
+    assert svg.startswith("<?xml")
+    assert (image.width, image.height) == (192, 96)  # 2 x 1 inches of 96 pixels
+    paths = re.findall(r' d="([^"]+)"', svg)
+    assert paths
+    assert not any(re.search(r"\.\d{3}", path) for path in paths)  # 0.01 of a point is enough
+
+
+def test_a_list_of_documents_that_cannot_be_read_is_one_line(tmp_path):
+    path = tmp_path / "sources.toml"
+    path.write_text("[")
+    with pytest.raises(ConfigError, match=r"sources\.toml cannot be read"):
+        load_documents(path)
+
+
+def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path):
+    finding = {"rule": "kl-scale", "severity": "major", "title": "Title", "subject": "feldman2018", "outcome": "fails"}
+    finding |= {"detail": HOSTILE, "effect": "", "remedy": "mend it"}
+    ladder = make_table("ladder_mlp", "Ladder of mlp", "Caption", ["rung"], [["first"]], [])
+    more = dataclasses.replace(
+        content,
+        figures=(),
+        audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "rule-not-shown"}]),
+        ladders=ladder_tables({"mlp": [ladder]}, content.results.manifests),
+        faults=fault_tables({"kills": ["kills: 50 of 50 survived"], "soak": []}),
+    )
+    text = render_page(more, tmp_path)
+    found = Page(text)
+    assert HOSTILE in found.said
+    assert "rule-not-shown" not in found.said
+    assert "50 of 50 survived" in found.said
+    places = [text.index(f'id="{name}"') for name in ("document-feldman2018", "table-audit_feldman2018")]
+    places += [
+        text.index(f'id="{name}"') for name in ("table-ladder_mlp", "document-rabanser2017", "table-fault_tests")
+    ]
+    assert places == sorted(places)
+    assert {"audit_feldman2018", "ladder_mlp", "fault_tests"} <= set(all_tables(more))
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [(".", "is a folder; give the page's file, as .*index.html"), ("file/index.html", "cannot write .*; free space")],
+)
+def test_a_place_that_cannot_be_written_is_told_before_the_work(output, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("bench.show.page.content.collect", lambda *_, **__: pytest.fail("the work has begun"))
+    assert main(["report", "--results", str(tmp_path), "--output", str(tmp_path / output)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line)

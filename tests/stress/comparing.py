@@ -1,0 +1,60 @@
+"""What a results folder holds, without times, so that two folders can be compared to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.core import quarantine
+from bench.core.canonical import canonical
+from bench.core.sealed import PART
+from bench.core.store import Store, tensor_hash
+
+NUMBERS = ("metrics", "missing", "arrays", "model", "recipe_values", "scores_sha256", "outcome")
+RESUMED = "interrupted and resumed"
+
+Contents = dict[str, str]
+"""What was measured or fitted, by name, as text that differs if a bit differs."""
+
+
+def contents(root: Path) -> Contents:
+    """Return all numbers of a results folder: every record with its curve and scores, and every fitted posterior."""
+    store = Store(root)
+    found = {}
+    for record in store.all_records()[0]:
+        epochs = [{name: value for name, value in epoch.items() if name != "seconds"} for epoch in record["epochs"]]
+        found[record["key"]] = canonical([{name: record.get(name) for name in NUMBERS}, epochs])
+    for path in sorted(root.glob("fits/*/posterior.safetensors")):
+        read = store.read_tensors(path)
+        if read is not None:
+            found[path.parent.name] = tensor_hash(read[0], "")
+    return found
+
+
+def faults(root: Path) -> Iterator[str]:
+    """Yield what is wrong with a results folder after a kill: whatever cannot be trusted."""
+    store = Store(root)
+    yield from (problem.reason for problem in store.all_records()[1])
+    for path in root.glob("fits/*/*.safetensors"):
+        store.read_tensors(path)
+    for record in store.all_records()[0]:
+        store.scores(record)
+    if quarantine.count(root):
+        yield f"{quarantine.count(root)} files in {root / quarantine.FOLDER}"
+
+
+def unfinished(root: Path) -> set[Path]:
+    """Return the files that killed processes were just writing."""
+    return set(root.rglob(f".*{PART}"))
+
+
+def differences(left: Contents, right: Contents) -> list[str]:
+    """Return the names of all that is not in both folders, or differs."""
+    return sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))
+
+
+def resumed(root: Path) -> set[str]:
+    """Return the fit keys of the records that say that their fit was interrupted."""
+    records: list[dict[str, Any]] = Store(root).all_records()[0]
+    return {record["fit_key"] for record in records if RESUMED in record["timings"].get("reason", "")}

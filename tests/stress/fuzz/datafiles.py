@@ -1,0 +1,124 @@
+"""Targets among the data sets: IDX files, archives of letters, PNG images, and the manifests of both."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import random
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from bench.data import notmnist
+from bench.data.idx import decode_idx
+from bench.data.manifest import DataFile, Manifest, datasets_folder, read_manifest
+from tests.stress.fuzz.engine import Reader, Target
+
+SHAPE = (3, 28, 28)
+N_LETTERS = len(notmnist.LETTERS)
+
+
+def data_targets(folder: Path) -> list[Target]:
+    """Return the targets that read data sets."""
+    return [
+        Target("IDX files", _idx_files(), _read_idx, (b"\x1f\x8b\x08", struct.pack(">HBB", 0, 8, 3)), share=4.0),
+        Target("archives", _archives(), _read_archive, (b"PK\x03\x04", b"PK\x01\x02", b"../A/x.png"), share=1.5),
+        Target("images", _pngs(), _read_png, (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"IEND"), share=4.0),
+        Target("manifests of data", _manifests(), _manifest_reader(folder), (b"[files.x]\n", b'kind = "idx"\n')),
+    ]
+
+
+def _pixels() -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    return np.random.default_rng(0).integers(0, 256, (N_LETTERS, 28, 28), dtype=np.uint8)
+
+
+def _idx_files() -> list[bytes]:
+    images = struct.pack(">HBB3I", 0, 8, 3, *SHAPE) + _pixels()[: SHAPE[0]].tobytes()
+    labels = struct.pack(">HBBI", 0, 8, 1, 4) + bytes(4)
+    return [images, gzip.compress(images, mtime=0), labels, gzip.compress(labels, mtime=0)]
+
+
+IMAGES_SHA256 = hashlib.sha256(_idx_files()[0]).hexdigest()
+
+
+def _read_idx(data: bytes, rng: random.Random) -> None:
+    how = rng.randrange(3)
+    shape = None if how == 0 else SHAPE
+    found = decode_idx(data, "fuzzed", shape, IMAGES_SHA256 if how == 2 else None)
+    if how == 2 and found.tobytes() != _idx_files()[0][16:]:
+        raise AssertionError("other bytes than the known ones were accepted")
+
+
+def _pngs() -> list[bytes]:
+    from PIL import Image
+
+    found = []
+    for mode in ("L", "RGB", "P", "LA", "1"):
+        file = io.BytesIO()
+        Image.fromarray(_pixels()[0]).convert(mode).save(file, "PNG")
+        found.append(file.getvalue())
+    return found
+
+
+def _read_png(data: bytes, rng: random.Random) -> None:
+    del rng
+    if len(notmnist.pixels(data, "fuzzed", "HOW")) != 28 * 28:
+        raise AssertionError("an image of another size was accepted")
+
+
+def _archives() -> list[bytes]:
+    from PIL import Image
+
+    letters = {}
+    for letter, pixels in zip(notmnist.LETTERS, _pixels(), strict=True):
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        letters[f"top/not-mnist/{letter}/x.png"] = file.getvalue()
+    arrays = io.BytesIO()
+    np.savez(arrays, images=_pixels(), labels=np.arange(N_LETTERS, dtype=np.uint8))
+    return [_zip(letters, zipfile.ZIP_DEFLATED), _zip(letters, zipfile.ZIP_STORED), arrays.getvalue()]
+
+
+def _zip(members: dict[str, bytes], compression: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as made:
+        for name, content in members.items():
+            made.writestr(zipfile.ZipInfo(name), content, compression)
+    return file.getvalue()
+
+
+def _letters() -> Manifest:
+    labels = bytes(range(N_LETTERS))
+    files = (
+        DataFile("images", "", (N_LETTERS, 28, 28), hashlib.sha256(_pixels().tobytes()).hexdigest()),
+        DataFile("labels", "", (N_LETTERS,), hashlib.sha256(labels).hexdigest()),
+    )
+    return Manifest("ten", "ten", "", "", True, "png-archive", "HOW", N_LETTERS, files, "", "")
+
+
+LETTERS = _letters()
+
+
+def _read_archive(data: bytes, rng: random.Random) -> None:
+    del rng
+    images, _ = notmnist.load_archive(data, "fuzzed", LETTERS)
+    if images.tobytes() != _pixels().tobytes():
+        raise AssertionError("other pixels than the known ones were accepted")
+
+
+def _manifests() -> list[bytes]:
+    return [path.read_bytes() for path in sorted(datasets_folder().glob("*.toml"))]
+
+
+def _manifest_reader(folder: Path) -> Reader:
+    path = folder / "data.toml"
+
+    def read(data: bytes, rng: random.Random) -> None:
+        del rng
+        path.write_bytes(data)
+        read_manifest(path)
+
+    return read

@@ -1,0 +1,64 @@
+"""Targets among the texts of the repository: the reported numbers, the manifests of approaches, the README's blocks."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from bench.core.errors import ConfigError
+from bench.judge.claims import PUBLISHED, load_claims, measured_key, print_interval
+from bench.plan.registry import manifest_folder, parse_manifest
+from tests.stress.fuzz.engine import Reader, Target
+
+ROWS = 6  # of published.csv in one input; all of them are read the same way
+
+
+def text_targets(folder: Path) -> list[Target]:
+    """Return the targets that read texts."""
+    return [
+        Target("published.csv", _claims(), _claims_reader(folder / "published.csv"), _CLAIM_WORDS, share=3.0),
+        Target("manifests of approaches", _manifests(), _manifest_reader(folder / "approach.toml"), _MANIFEST_WORDS),
+    ]
+
+
+_CLAIM_WORDS = (b",", b'"', b"\n", b"epoch:1", b"step:5000", b"1e999", b"1e-999999999999999999999", b"nan", b"1_0")
+_MANIFEST_WORDS = (
+    b"[recipes]\n",
+    b"recipes = 3\n",
+    b"corrections = [[]]\n",
+    b"[corrections.x]\n",
+    b"capabilities = [1]\n",
+)
+
+
+def _claims() -> list[bytes]:
+    header, *rows = PUBLISHED.read_bytes().splitlines(keepends=True)
+    return [b"".join([header, *rows[start : start + ROWS]]) for start in range(0, len(rows), 10 * ROWS)]
+
+
+def _claims_reader(path: Path) -> Reader:
+    def read(data: bytes, rng: random.Random) -> None:
+        del rng
+        path.write_bytes(data)
+        for claim in load_claims(path):
+            interval = print_interval(claim)
+            if interval.low > interval.high:
+                raise AssertionError("the numbers that print as reported are none")
+            measured_key(claim)
+
+    return read
+
+
+def _manifests() -> list[bytes]:
+    return [path.read_bytes() for path in sorted(manifest_folder().glob("*.toml"))]
+
+
+def _manifest_reader(path: Path) -> Reader:
+    def read(data: bytes, rng: random.Random) -> None:
+        del rng
+        path.write_bytes(data)
+        found = parse_manifest(path)
+        if not found.recipes:
+            raise ConfigError(f"manifest {path.name} has no recipe")
+
+    return read

@@ -1,0 +1,191 @@
+"""Killing real runs at random moments: what survives, what is lost, and whether the numbers are those of a calm run."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.cli.main import make_parser
+from bench.cli.options import select
+from bench.core.errors import BenchError
+from bench.core.store import Store
+from bench.plan.batches import fit_keys
+from bench.run.progress import Progress
+from bench.run.runner import run
+from bench.run.worker import Options
+from tests.stress import comparing
+from tests.stress.processes import PATIENCE_S, Run
+
+APPROACHES = ("mlp", "toy_bbb")
+OPTIONS = (
+    "--recipe",
+    "published",
+    "--seeds",
+    "3",
+    "--apart",
+    "--profile",
+    "faults",
+    "--threads",
+    "1",
+    "--checkpoint-every",
+    "0",
+)
+VICTIMS = ("worker", "worker", "worker", "worker", "run", "worker", "worker", "all")  # in turn
+MOMENTS = ("any", "any", "any", "write")  # any moment of a fit; or as soon as a file is being written
+WATCH_S = 0.0005  # between two looks for a file that is being written
+LONGER = 1.15  # than the mean: a few kills come late in the longest fits or after a fit's last record
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Kills:
+    """The figures of a campaign."""
+
+    kills: int = 0
+    of_workers: int = 0
+    in_training: int = 0
+    in_measuring: int = 0
+    while_writing: int = 0  # that left an unfinished file
+    rounds: int = 0  # results folders that were completed, each after several kills
+    identical: int = 0  # of them, with every number as in the calm run, to the bit
+    finished_epochs_lost: int = 0  # most by any kill, of epochs that the run had reported
+    longest_orphan_s: float = 0.0  # most time for which a worker outlived its run
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures for a file."""
+        return asdict(self)
+
+
+def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str] = APPROACHES) -> Kills:
+    """Kill runs `n_kills` times and complete what they began; the faults say what did not survive."""
+    found, rng, begin = Kills(), random.Random(f"kills/{seed}"), time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="bench-kills-") as folder:
+        calm = Path(folder) / "calm"
+        mean_s = _calm_run(approaches, calm)
+        expected = comparing.contents(calm)
+        while found.kills < n_kills:
+            campaign = _Round(approaches, Path(folder) / f"round{found.rounds}", mean_s, rng, found)
+            campaign.complete(n_kills)
+            found.rounds += 1
+            wrong = comparing.differences(expected, comparing.contents(campaign.root))
+            found.identical += not wrong
+            found.faults += [f"round {found.rounds}: {name} differs from the calm run" for name in wrong]
+            say(f"{found.kills} kills, {found.rounds} rounds, {len(found.faults)} faults")
+    if found.finished_epochs_lost > 1:  # the last epoch has no checkpoint: its posterior follows in a moment
+        found.faults.append(f"a kill cost {found.finished_epochs_lost} finished epochs")
+    found.seconds = time.perf_counter() - begin
+    return found
+
+
+def command(approaches: Sequence[str], root: Path) -> list[str]:
+    """Return the arguments of the run that is killed, as a user would give them."""
+    return ["-m", "bench", "run", *approaches, *OPTIONS, "--json", "--results", str(root)]
+
+
+def _calm_run(approaches: Sequence[str], root: Path) -> float:
+    """Run undisturbed, in this process, and return the mean seconds of a fit and its measuring."""
+    arguments = make_parser().parse_args(["run", *approaches, *OPTIONS, "--results", str(root)])
+    chosen, begin = select(arguments), time.perf_counter()
+    options = Options(str(root), threads=arguments.threads, checkpoint_every_s=arguments.checkpoint_every)
+    results = run(chosen, Store(root), options, Progress({}, quiet=True), "inline")
+    for result in results:
+        if result.outcome != "done":
+            raise BenchError(f"{result.cell.title()} does not even run without kills: {result.reason}")
+    return (time.perf_counter() - begin) / len(fit_keys(chosen))
+
+
+class _Round:
+    """One results folder that is completed in spite of kills."""
+
+    def __init__(self, approaches: Sequence[str], root: Path, mean_s: float, rng: random.Random, found: Kills) -> None:
+        self.root, self._approaches, self._mean_s, self._rng, self._found = root, approaches, mean_s, rng, found
+        self._interrupted: set[str] = set()  # fits that a kill left a checkpoint of
+
+    def complete(self, n_kills: int) -> None:
+        """Run until every cell is done, killing while kills are left."""
+        code = -1
+        while code:
+            with Run(command(self._approaches, self.root)) as run:
+                place: int | None = 0
+                while place is not None and self._found.kills < n_kills:
+                    place = run.wait_for(_starts, place)
+                    if place is not None:
+                        place = self._kill(run)
+                code = run.wait()
+                if "Traceback" in run.errors():
+                    self._found.faults.append(f"a traceback: {run.errors()[-300:]}")
+                if code > 0 and not any(_is_of_killed(event) for event in run.events):
+                    raise BenchError(f"a run that nobody killed ended with code {code}: {run.errors()[-500:]}")
+            self._found.faults += comparing.faults(self.root)
+        self._check_marks()
+
+    def _kill(self, run: Run) -> int | None:
+        """Kill at a random moment; return from which event on the run's next fit begins, None if the run has ended."""
+        found = self._found
+        victim = VICTIMS[found.kills % len(VICTIMS)]
+        before = comparing.unfinished(self.root)
+        self._wait_for_the_moment(run)
+        n_before, last = len(run.events), run.events[-1]
+        if not run.kill(victim):
+            return n_before  # the worker had just ended, or everything
+        found.kills += 1
+        found.of_workers += victim == "worker"
+        found.in_measuring += last["kind"] == "measure"
+        found.in_training += last["kind"] in ("start", "epoch")
+        if victim == "worker":
+            after = run.wait_for(lambda event: event["kind"] in ("start", "finish"), n_before)
+            fits = {event["fit"] for event in run.events[n_before:] if _is_of_killed(event)}
+        else:
+            after = None
+            run.process.wait(PATIENCE_S)
+            found.longest_orphan_s = max(found.longest_orphan_s, run.outlived_s())
+            run.wait()
+            fits = {event["fit"] for event in run.events if "fit" in event}
+        found.while_writing += bool(comparing.unfinished(self.root) - before)
+        for fit in fits:
+            self._count_lost(run, fit)
+        return after
+
+    def _wait_for_the_moment(self, run: Run) -> None:
+        end = time.monotonic() + self._rng.uniform(0, LONGER * self._mean_s)
+        writing = self._rng.choice(MOMENTS) == "write"
+        known = comparing.unfinished(self.root)
+        while time.monotonic() < end and run.process.poll() is None:
+            if writing and comparing.unfinished(self.root) - known:
+                return
+            time.sleep(WATCH_S if writing else max(0.0, min(0.05, end - time.monotonic())))
+
+    def _count_lost(self, run: Run, fit: str) -> None:
+        """Compare the epochs that the run has told of with those that a resumed fit need not train again."""
+        store = Store(self.root)
+        reported = max((e["epoch"] for e in run.events if e["kind"] == "epoch" and e["fit"] == fit), default=0)
+        checkpoint = store.read_tensors(store.fit_path(fit, "checkpoint"))
+        if store.fit_path(fit, "posterior").exists():
+            return
+        kept = 0 if checkpoint is None else checkpoint[1]["epoch"]
+        if checkpoint is not None:
+            self._interrupted.add(fit)
+        self._found.finished_epochs_lost = max(self._found.finished_epochs_lost, reported - kept)
+
+    def _check_marks(self) -> None:
+        marked = comparing.resumed(self.root)
+        for fit in self._interrupted - marked:
+            self._found.faults.append(f"fit {fit[:8]} was resumed, and its times do not say so")
+        for fit in marked - self._interrupted:
+            self._found.faults.append(f"fit {fit[:8]} was not resumed, but its times say so")
+
+
+def _starts(event: Mapping[str, Any]) -> bool:
+    return bool(event["kind"] == "start")
+
+
+def _is_of_killed(event: Mapping[str, Any]) -> bool:
+    return bool(event["kind"] == "record" and "SIGKILL" in event["reason"])

@@ -1,0 +1,200 @@
+"""A real run in a process of its own, as a user starts it: its events, its workers, its end. Needs Linux's /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import BenchError, ConfigError
+
+PACKAGE = Path(__file__).resolve().parents[2]  # the folder that `bench` is imported from
+ORPHAN_S = 60.0  # for which a worker without its run is waited for
+PATIENCE_S = 900.0  # for anything that a run is waited for; a machine may be busy
+
+
+def check_system() -> None:
+    """Raise ConfigError where processes cannot be looked at."""
+    if not Path("/proc/self/status").exists():
+        raise ConfigError("this command looks at processes in /proc, which this system lacks; run it on Linux")
+
+
+def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
+    """Return MiB of a process (VmHWM: largest resident, VmRSS: resident, VmSize: addresses); 0 if it is gone."""
+    return _mib(Path(f"/proc/{pid}/status"), field)
+
+
+def proportional_mib(pid: int) -> float:
+    """Return MiB of a process, counting of a page that n processes share an n-th (proportional set size); 0 if gone."""
+    return _mib(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def _mib(path: Path, field: str) -> float:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return 0.0
+
+
+def worked_s(pid: int) -> float:
+    """Return the processor seconds of a process and of the children that it has waited for; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime: proc(5)
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and that still live."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                if int(parent) == pid and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def workers(pid: int) -> list[int]:
+    """Return the workers of a run: the children of its fork server."""
+    return [worker for server in children(pid) for worker in children(server)]
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants that still live."""
+    found = [pid]
+    for member in found:
+        found += children(member)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process still runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Run:
+    """A process of this package that writes events as lines of JSON; in a process group of its own."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        limit: str = "",
+        path: Sequence[Path] = (),
+        folder: Path | None = None,
+    ) -> None:
+        """Start `python ARGUMENTS` in `folder`, under a limit of `ulimit`, `path` first among its modules."""
+        modules = os.pathsep.join(map(str, [*path, PACKAGE]))
+        limited = ["/bin/sh", "-c", f'ulimit {limit} && exec "$@"', "sh"] if limit else []
+        self.process = subprocess.Popen(
+            [*limited, sys.executable, *arguments],
+            stdin=subprocess.PIPE,  # ends when this process does, however it ends: see looping
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": modules},
+            cwd=folder,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+        self.pid = self.process.pid
+        self.events: list[dict[str, Any]] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._errors: list[str] = []
+        self._workers: list[int] = []  # those that lived when this was killed
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors.extend(self.process.stderr)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with contextlib.suppress(ValueError), self._news:  # a line that a kill cut short
+                self.events.append({"at": time.monotonic(), **json.loads(line)})
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def wait_for(self, good: Callable[[Mapping[str, Any]], bool], start: int = 0) -> int | None:
+        """Return the place of the first good event from number `start`, or None if the run ended without one."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self._news:
+            while True:
+                for place in range(start, len(self.events)):
+                    if good(self.events[place]):
+                        return place
+                if self._ended:
+                    return None
+                if not self._news.wait(max(0.0, deadline - time.monotonic())):
+                    raise BenchError(f"the run {self.pid} said nothing for {PATIENCE_S:.0f} s: {self.errors()[-500:]}")
+
+    def kill(self, victim: str) -> bool:
+        """End the `worker`, the `run` itself or `all` processes with SIGKILL; return whether one was there to end."""
+        self._workers = workers(self.pid)
+        found = {"worker": self._workers[:1], "run": [self.pid], "all": [-self.pid]}[victim]
+        killed = False
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+        return killed
+
+    def wait(self) -> int:
+        """Wait for the end and return the exit code."""
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"the run {self.pid} did not end within {PATIENCE_S:.0f} s") from None
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        for reader, pipe in zip(self._readers, (self.process.stdout, self.process.stderr), strict=True):
+            reader.join(PATIENCE_S)
+            if pipe is not None and not reader.is_alive():
+                pipe.close()
+        return code
+
+    def outlived_s(self) -> float:
+        """Return for how long workers go on after their run was killed, at most `ORPHAN_S`."""
+        start = time.monotonic()
+        while any(map(is_alive, self._workers)) and time.monotonic() - start < ORPHAN_S:
+            time.sleep(0.01)
+        return time.monotonic() - start
+
+    def errors(self) -> str:
+        """Return what the run has written on stderr so far."""
+        return "".join(self._errors)
+
+    def close(self) -> None:
+        """End what is left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

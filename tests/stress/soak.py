@@ -1,0 +1,119 @@
+"""The soak: the same cells in a loop with a kill a minute; nothing may be lost, nothing may grow."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import BenchError
+from tests.stress import comparing
+from tests.stress.processes import Run
+
+KILL_EVERY_S = 60.0  # on average
+VICTIMS = ("worker", "worker", "all")
+WARM_ROUNDS = 2  # of a process, before its memory counts
+GROWTH_MIB = 64.0  # from which memory is not flat: far less than one results folder in memory, and more than noise
+LOOK_S = 0.5
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Soak:
+    """The figures of a soak."""
+
+    approaches: list[str] = field(default_factory=list)
+    profile: str = ""
+    seconds: float = 0.0
+    rounds: int = 0
+    cells: int = 0
+    kills: int = 0
+    of_workers: int = 0
+    run_mib: list[float] = field(default_factory=list)  # resident memory of the run after each round
+    servers_mib: list[float] = field(default_factory=list)  # of the processes that start its workers
+    growth_mib: float = 0.0  # most that one process's run grew from its warm rounds to its last
+    unfinished: int = 0  # files that kills left half written
+    faults: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures for a file."""
+        return asdict(self)
+
+
+def soak(seconds: float, approaches: Sequence[str], profile: str, seed: int, say: Say) -> Soak:
+    """Loop for so many seconds; the faults say what was lost, what differs between rounds and what grew."""
+    found, rng, begin = Soak(list(approaches), profile), random.Random(f"soak/{seed}"), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bench-soak-") as name:
+        watched = _Watched(Path(name), found, rng, say)
+        while time.monotonic() - begin < seconds:
+            watched.live(begin + seconds)
+        found.unfinished = len(comparing.unfinished(Path(name)))
+    if found.rounds == 0:
+        found.faults.append("not one round was completed; give more seconds or fewer approaches")
+    if found.growth_mib > GROWTH_MIB:
+        found.faults.append(f"a run's memory grew by {found.growth_mib:.0f} MiB")
+    found.seconds = time.monotonic() - begin
+    return found
+
+
+class _Watched:
+    """The looping process, started anew whenever it was killed, and what its rounds left."""
+
+    def __init__(self, folder: Path, found: Soak, rng: random.Random, say: Say) -> None:
+        self._folder, self._found, self._rng, self._say = folder, found, rng, say
+        self._first: comparing.Contents | None = None
+
+    def live(self, deadline: float) -> None:
+        """Watch one life of the process, to its killing or the deadline."""
+        found = self._found
+        arguments = ["-m", "tests.stress.looping", str(self._folder), found.profile, *found.approaches]
+        memory: list[float] = []
+        with Run(arguments) as run:
+            next_kill = time.monotonic() + self._pause()
+            seen = 0
+            while time.monotonic() < deadline:
+                if run.process.poll() is not None:
+                    raise BenchError(f"the loop ended by itself: {run.errors()[-500:]}")
+                for event in run.events[seen:]:
+                    seen += 1
+                    self._take(event, memory)
+                if time.monotonic() > next_kill:
+                    victim = self._rng.choice(VICTIMS)
+                    if run.kill(victim):
+                        found.kills += 1
+                        found.of_workers += victim == "worker"
+                        next_kill = time.monotonic() + self._pause()
+                        if victim == "all":
+                            break
+                time.sleep(LOOK_S)
+            if "Traceback" in run.errors():
+                found.faults.append(f"a traceback: {run.errors()[-300:]}")
+        found.growth_mib = max([found.growth_mib, *(mib - memory[WARM_ROUNDS] for mib in memory[WARM_ROUNDS + 1 :])])
+
+    def _pause(self) -> float:
+        return KILL_EVERY_S * self._rng.uniform(0.5, 1.5)
+
+    def _take(self, event: dict[str, Any], memory: list[float]) -> None:
+        found = self._found
+        if event["kind"] != "round":
+            return
+        root = self._folder / str(event["round"])
+        found.rounds += 1
+        found.cells += event["cells"]
+        found.run_mib.append(round(event["run_mib"], 1))
+        found.servers_mib.append(round(event["servers_mib"], 1))
+        memory.append(event["run_mib"] + event["servers_mib"])
+        found.faults += comparing.faults(root)
+        now = comparing.contents(root)
+        self._first = self._first or now
+        different = comparing.differences(self._first, now)
+        found.faults += [f"round {event['round']}: {name} differs from the first round" for name in different]
+        if event["round"]:
+            shutil.rmtree(self._folder / str(event["round"] - 1), ignore_errors=True)
+        self._say(f"round {found.rounds}: {found.kills} kills, {event['run_mib']:.0f} MiB, {len(found.faults)} faults")
