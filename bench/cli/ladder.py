@@ -22,13 +22,13 @@ ALL = "all"
 
 def add(commands: Any) -> None:
     """Declare the commands of this file."""
-    from bench.cli.training import add_training
+    from bench.cli.training import add_training_on_request
 
     parser = commands.add_parser("ladder", help="from published to corrected, one change at a time")
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
     add_place(parser)
-    add_training(parser)
+    add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)")
     parser.add_argument("--data-set", help=f"shown besides mnist, or {ALL} (default: the approach's first)")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -57,14 +57,14 @@ def _ladder(arguments: argparse.Namespace) -> int:
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.cli.training import train
+    from bench.cli.training import train_on_request
     from bench.judge.ladder.selection import cells_of
     from bench.judge.ladder.taking import read_missing
     from bench.plan.cells import Selection
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
-    code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
+    code = train_on_request(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
     numbers, _ = _numbers(arguments)
     records = [record for record in numbers.results.records if record["seed"] in arguments.seeds]
     store = Store(arguments.results)

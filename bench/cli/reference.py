@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
-from bench.cli.training import add_training, train
+from bench.cli.training import add_training_on_request, estimates, train_on_request
 from bench.core.errors import unknown_name
 from bench.core.store import Store
 from bench.core.text import duration
+from bench.run.remote.opening import is_pool, threads_of_a_fit
 
 if TYPE_CHECKING:
     from bench.judge.reference import Recipe
@@ -27,7 +28,7 @@ def add(commands: Any) -> None:
     """Declare the commands of this file."""
     parser = commands.add_parser("reference", help="the seeds that verdicts, gate and ladders compare with")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
-    add_training(parser)
+    add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
@@ -39,7 +40,8 @@ def _reference(arguments: argparse.Namespace) -> int:
     for name in arguments.stages:
         if name not in NAMES:
             raise unknown_name("stage", name, NAMES)
-    check_device(arguments.device)
+    if not is_pool(arguments.executor):
+        check_device(arguments.device)
     code, lines = 0, []
     for name in arguments.stages or NAMES:
         chosen, left = _left(name, arguments)
@@ -47,7 +49,7 @@ def _reference(arguments: argparse.Namespace) -> int:
             lines += _lines(name, chosen, left)
         elif left:
             print(f"stage {name}: {_how_long(left, arguments.workers or 1)}", file=sys.stderr)
-            code = train([cell for recipe in left for cell in recipe.cells], arguments) or code
+            code = train_on_request([cell for recipe in left for cell in recipe.cells], arguments) or code
     if arguments.run:
         return code
     print(json.dumps(lines, indent=1) if arguments.json else _text(lines))
@@ -56,10 +58,8 @@ def _reference(arguments: argparse.Namespace) -> int:
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Recipe]]:
     """Return all cells of a stage, and those to do in the order of their cost."""
-    from bench.cli.run import estimates
     from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
     from bench.plan.cells import Selection
-    from bench.run.remote.opening import threads_of_a_fit
     from bench.run.runner import existing, is_final
 
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))

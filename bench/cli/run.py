@@ -3,68 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
 from bench.cli.ending import ending, screen
-from bench.cli.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
+from bench.cli.options import INCOMPLETE, add_selection, count, select, threads
 from bench.cli.table import print_tables
-from bench.core import environment
-from bench.core.errors import ConfigError
-from bench.core.project import RESULTS
+from bench.cli.training import add_training, check_training, estimates, train
 from bench.core.store import Store
-from bench.core.text import duration
-from bench.plan.cells import Cell, Estimate, estimate, time_for
-from bench.plan.registry import source_files
-from bench.run.progress import JsonLines, Progress
+from bench.core.text import duration, printable
+from bench.plan.cells import Cell, time_for
+from bench.run.progress import console_of
+from bench.run.remote.opening import threads_of_a_fit
 
 
 def add(commands: Any) -> None:
     """Declare the commands of this file."""
     run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
     add_selection(run)
-    run.add_argument(
-        "--threads",
-        type=threads,
-        help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
-    )
-    run.add_argument(
-        "--executor",
-        default="process",
-        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
-        "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
-    )
-    run.add_argument(
-        "--workers",
-        type=count,
-        metavar="N",
-        help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
-    )
-    run.add_argument(
-        "--slurm",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
-    )
-    run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
-    run.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
-    run.add_argument(
-        "--checkpoint-every",
-        type=seconds,
-        metavar="SECONDS",
-        help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
-    )
+    add_training(run)
     run.add_argument("--stale", action="store_true", help="also run again what older code made")
-    run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     how = run.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
@@ -84,83 +47,19 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from bench.run.remote.interpreters import interpreters
-    from bench.run.remote.opening import open_executor, threads_of_a_fit
-    from bench.run.runner import run
-    from bench.run.worker import Options
-
-    if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
-        raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
-    if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(f"--data-dir {arguments.data_dir} is no folder; give one with the data sets, or none")
+    check_training(arguments)
     chosen = select(arguments)
-    store = Store(arguments.results)
-    records, problems = store.all_records()
-    a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
-    costs = estimates(chosen, records, a_fits_threads)
-    del records  # a hundred MiB that the run has no use for
-    options = Options(
-        root=str(arguments.results.resolve()),
-        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
-        threads=a_fits_threads,
-        interpreters=interpreters(arguments.interpreter),
-        checkpoint_every_s=arguments.checkpoint_every,
-        memory_mib=arguments.memory_limit,
-        at_once=arguments.workers or 1,
-    )
-    executor = open_executor(
-        arguments.executor,
-        arguments.results,
-        arguments.device,
-        arguments.threads,
-        arguments.workers,
-        arguments.slurm,
-    )
     started = time.monotonic()
-    with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
-        at_once = 1 if isinstance(executor, str) else executor.width()
-        watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
-        try:
-            results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
-        finally:
-            if isinstance(watcher, Progress):
-                watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
-    for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
-    is_complete = all(result.outcome == "done" for result in results)
+    results = train(chosen, arguments, arguments.stale, arguments.json)
     if not arguments.json:
         width, rows = screen()
         last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
+        store = Store(arguments.results)
         print_tables(arguments, store, write=True, width=width, rows=None if rows is None else rows - len(last) - 1)
-        print("\n" + "\n".join(last))
-    return 0 if is_complete else INCOMPLETE
-
-
-def estimates(
-    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
-) -> dict[str, Estimate]:
-    """Return by key what cells, fitted either way, are expected to cost here.
-
-    By a folder's own records where they tell; else also by those that come with the repository.
-    """
-    import torch
-
-    from bench.core.timing import matmul_rate
-
-    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
-    device = torch.device(chosen[0].device)
-    rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
-    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
-    committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
-
-    def expected(cell: Cell) -> Estimate:
-        own = estimate(cell, records, rate, sources[cell.approach])
-        if None not in (own.fit_s, own.measure_s):
-            return own
-        return estimate(cell, [*records, *committed()], rate, sources[cell.approach])
-
-    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: expected(cell) for cell in both}
+        console = console_of(sys.stdout)
+        for line in ["", *last]:
+            console.print(line)
+    return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
@@ -172,14 +71,8 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
-def _committed() -> list[dict[str, Any]]:
-    """Return the records that come with the repository, to learn costs from where a results folder tells none."""
-    return Store(RESULTS).all_records()[0]
-
-
 def _plan(arguments: argparse.Namespace) -> int:
     from bench.plan.batches import fit_keys
-    from bench.run.remote.opening import threads_of_a_fit
 
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -249,7 +142,7 @@ def _status(arguments: argparse.Namespace) -> int:
                 "by": by,
                 "made": record["provenance"].get("started", "") if record else "",
                 "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
-                "reason": record["reason"] if record else cell.skip,
+                "reason": printable(record["reason"] if record else cell.skip),
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))

@@ -1,17 +1,14 @@
 """Who works on which fit: one lock a fit, which the system releases however its process ends, and a note of the holder.
 
-A fit's worker ends with the run that asked for it (`die_with_parent`), so that a lock which is free again means that
-nobody works on its fit any more.
+A fit's worker ends with the run that asked for it, so that nobody works any more on a fit whose lock is free.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ from bench.core.errors import StoreError
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
-ORPHANED = 1  # exit code
 
 
 class Busy(Exception):
@@ -86,19 +82,6 @@ def holder(root: Path, key: str) -> dict[str, Any]:
         return {}
     known = {"pid": int, "host": str, "since": str}
     return {name: found[name] for name in known if isinstance(found, dict) and isinstance(found.get(name), known[name])}
-
-
-def die_with_parent() -> None:
-    """End this process, a worker, as soon as the process that started it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(ORPHANED)
-
-    threading.Thread(target=watch, daemon=True, name="die with parent").start()
 
 
 def _path(root: Path, key: str) -> Path:

@@ -1,4 +1,4 @@
-"""Numbers and durations as people write them."""
+"""Numbers, durations and texts as people are shown them."""
 
 from __future__ import annotations
 
@@ -50,3 +50,8 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def printable(text: str) -> str:
+    """Return text with control characters as escapes, so that what is shown cannot redraw the terminal."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)

@@ -10,15 +10,17 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.core.errors import OutOfTime, StoreError, WorkerEnded
 from bench.core.locks import Busy
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
-from bench.run.executors import Processes, run_group
-from bench.run.remote.pool import Pool, run_queue
-from bench.run.worker import Options, empty_record, is_of_older_code, write_or_say_why
+from bench.run.events import Event, Recorded, Waiting
+from bench.run.executors import Processes, run_group, run_queue
+from bench.run.options import Options
+from bench.run.remote.pool import Pool
+from bench.run.worker import empty_record, is_of_older_code, write_or_say_why
 
 BUSY_WAIT_S = 1.0
 FINAL = ("done", "diverged")  # outcomes that a second call does not try again
@@ -40,7 +42,7 @@ class Watcher(Protocol):
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         """Announce what is to be done, and how many cells are done already."""
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """Show an event of a worker."""
 
     def finish(self) -> None:
@@ -95,7 +97,7 @@ def run(
             with store.hold([cell.lock_key for cell in group]):
                 return _run_group(group, store, options, watcher, executor, time_limit_s)
         except Busy:  # another process works on it; come back later
-            watcher.event(group, {"kind": "waiting"})
+            watcher.event(group, Waiting())
             time.sleep(BUSY_WAIT_S)
             return None
         except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
@@ -134,7 +136,7 @@ class _OneAtATime:
         """See `Watcher`."""
         self._watcher.begin(groups, done)
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
         with self._lock:
             self._watcher.event(group, event)
@@ -174,29 +176,25 @@ def _run_group(
         record = existing(cell, store)
         if record is not None and _answers(record, options.renew):
             results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
-            known = {"outcome": record["outcome"], "reason": record["reason"]}
-            watcher.event(group, {"kind": "record", "key": cell.key, **known, "was_there": True})
+            watcher.event(group, Recorded(cell.key, record["outcome"], record["reason"], was_there=True))
             del open_cells[cell.key]
     if not open_cells:
         return results
     todo = list(open_cells.values())
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
-    outcome, reason = "failed", ""
+    outcome, reason, printed = "failed", "", ""
     try:
         with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
             for event in events:
-                if event["kind"] == "error":
-                    raise WorkerCrashed(event["message"])
-                if event["kind"] == "record":
-                    cell = open_cells.pop(event["key"])
-                    results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
+                if isinstance(event, Recorded):
+                    cell = open_cells.pop(event.key)
+                    results.append(Result(cell, event.outcome, event.reason, was_there=False))
                 watcher.event(todo, event)
-    except WorkerCrashed as error:
-        reason = str(error)
-    except OutOfTime as error:
-        outcome, reason = "out-of-time", str(error)
+    except WorkerEnded as error:
+        outcome = "out-of-time" if isinstance(error, OutOfTime) else "failed"
+        reason, printed = str(error), error.printed
     for cell in open_cells.values():
-        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason))
+        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, printed))
         watcher.event(todo, event)
         results.append(Result(cell, outcome, reason, was_there=False))
     return results

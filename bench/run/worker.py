@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import statistics
 import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.core import environment, locks, timing
+from bench.core import environment, timing
 from bench.core.errors import BenchError, Diverged, StoreError, Unsupported
-from bench.core.heap import tidying
 from bench.core.load import OtherLoad
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
 from bench.core.store import SCHEMA, Store
@@ -30,28 +28,14 @@ from bench.data.splits import load_shared, load_split, toy_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.measuring import Measurement
 from bench.measure.published_protocols import protocol_of
-from bench.plan import plugins
 from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, source_files
-from bench.run.contexts import Fitting, Measure, OrphanedError, RunContext, Send
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a worker runs, whatever the cell."""
-
-    root: str
-    data_dir: str | None = None
-    threads: int | None = None
-    retain: bool = True  # keep the fitted posterior for further protocols and for predict
-    approaches: str = field(default_factory=plugins.path)  # where those from outside are found
-    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
-    checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
-    renew: bool = False  # train again what older code trained
-    memory_mib: float | None = None  # most address space of a worker
-    at_once: int = 1  # fits on this machine, this one and those beside it
+from bench.run import output
+from bench.run.contexts import Fitting, Measure, OrphanedError, RunContext
+from bench.run.events import Measuring, Recorded, Send, Started, Warned
+from bench.run.options import Options
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
@@ -119,7 +103,7 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
     try:
         store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
     except StoreError as error:
-        send({"kind": "warning", "message": f"{error}; the fit is measured, but not kept"})
+        send(Warned(f"{error}; the fit is measured, but not kept"))
         return False
     return True
 
@@ -342,7 +326,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     device = torch.device(cells[0].device)
     fits: Mapping[str, Fit | Exception] = {}
     for cell in cells:
-        send({"kind": "start", "key": cell.key})
+        send(Started(cell.key))
         try:
             if cell.skip:
                 raise Unsupported(cell.skip)
@@ -353,7 +337,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             fitted = fits[cell.fit_key]
             if isinstance(fitted, Exception):
                 raise fitted
-            send({"kind": "measure", "key": cell.key})
+            send(Measuring(cell.key))
             protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, device)
             others, start = OtherLoad(torch.get_num_threads()), time.perf_counter()
             measured = protocol.final(fitted.posterior, fitted.info["epochs"])
@@ -370,13 +354,19 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
             place = "" if isinstance(error, BenchError) else f" ({Path(where.filename).name}:{where.lineno})"
-            record, scores = empty_record(cell, "failed", text + place, traceback.format_exc()), None
+            record, scores = empty_record(cell, "failed", text + place, _detail(traceback.format_exc())), None
         send(write_or_say_why(store, cell, record, scores))
+
+
+def _detail(trace: str) -> str:
+    """Return what helps to find the cause of a failure: where it happened and what the worker has printed."""
+    printed = output.printed()
+    return f"{trace}\nprinted by the worker:\n{printed}" if printed else trace
 
 
 def write_or_say_why(
     store: Store, cell: Cell, record: Mapping[str, Any], scores: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+) -> Recorded:
     """Write a record and return the event that tells of it.
 
     On a full disk a short record of the failure may still fit, and if not, the event has the reason.
@@ -387,7 +377,7 @@ def write_or_say_why(
         record = empty_record(cell, "failed", str(error))
         with contextlib.suppress(StoreError):
             store.write(record)
-    return {"kind": "record", "key": cell.key, "outcome": record["outcome"], "reason": record["reason"]}
+    return Recorded(cell.key, record["outcome"], record["reason"])
 
 
 def _fit_or_why_not(
@@ -398,24 +388,3 @@ def _fit_or_why_not(
         return fit(group, approach, store, options, send)
     except Exception as error:  # noqa: BLE001 - each cell's record says it
         return dict.fromkeys(fit_keys(group), error)
-
-
-def bound_memory(options: Options) -> None:
-    """Bound the address space of this process, a worker of its own, where the options ask for it."""
-    if options.memory_mib is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
-
-
-def child(cells: Sequence[Cell], options: Options, connection: Any) -> None:
-    """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
-    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
-    os.environ.update(environment.thread_variables(options.threads))
-    locks.die_with_parent()
-    bound_memory(options)
-    try:
-        work(cells, options, tidying(connection.send))
-        connection.send({"kind": "end"})
-    except (BrokenPipeError, KeyboardInterrupt, OrphanedError):
-        os._exit(1)
-    except StoreError as error:
-        connection.send({"kind": "error", "message": str(error)})

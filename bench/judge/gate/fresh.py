@@ -9,10 +9,10 @@ from bench.core.store import Store
 from bench.judge.gate.config import Gate
 from bench.plan.cells import Cell, Selection, cells
 from bench.run.executors import Processes
+from bench.run.options import Options
 from bench.run.remote.opening import open_executor, threads_of_a_fit
 from bench.run.remote.pool import Pool
 from bench.run.runner import Watcher, run
-from bench.run.worker import Options
 
 AGAIN = "again"  # folder, inside that of the fresh run, with the second run of the repeated cells
 BLIND = "uniform"  # the approach whose scores are known
@@ -36,7 +36,7 @@ def run_fresh(
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
-    at_once = open_executor(executor, root, workers=workers)
+    at_once = open_executor(executor, workers=workers)
     share = threads_of_a_fit(executor, threads, workers)
     _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, at_once)
     for place in (root, root / AGAIN):
