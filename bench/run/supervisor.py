@@ -235,6 +235,7 @@ def _end(process: _Process) -> None:
     for other in started:
         with contextlib.suppress(psutil.NoSuchProcess):
             other.kill()
+    psutil.wait_procs(started, GRACE_S)
 
 
 def _wait(process: _Process, seconds: float) -> None:

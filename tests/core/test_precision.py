@@ -14,8 +14,8 @@ from bench.core.precision import check_precision
 from bench.core.products import BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES, RoundedOperands, matrix_products, products_by
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.run.options import Options
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.run.test_runner import Silent
 
 CPU = torch.device("cpu")

@@ -15,8 +15,8 @@ from bench.judge.gate.plants import FAULTS
 from bench.judge.gate.power import effects_of, read_effects, save_effects
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import worker
+from bench.run.options import Options
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.gate_folders import split_sha
 from tests.run.test_runner import Silent
 

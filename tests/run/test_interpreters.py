@@ -1,10 +1,9 @@
 """An approach under a Python of its own: planned there, fitted there, with the numbers that it has here."""
 
 import stat
-import subprocess
 import sys
-from pathlib import Path
 
+import msgspec
 import pytest
 
 import bench.plan.registry
@@ -13,11 +12,10 @@ from bench.core.errors import WorkerCrashed
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
-from bench.run.remote.child import in_child
 from bench.run.remote.interpreters import VARIABLE, interpreters, with_their_cells
 from bench.run.remote.jobs import plan_job
+from bench.run.supervisor import supervise
 
-ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ("--profile", "smoke", "--recipe", "published", "--quiet")
 
 
@@ -87,16 +85,6 @@ def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):
 
 
 def test_an_interpreter_with_another_harness_is_refused():
-    job = {**plan_job(Selection(approaches=("uniform",))), "harness": "0"}
+    job = msgspec.structs.replace(plan_job(Selection(approaches=("uniform",))), harness="0")
     with pytest.raises(WorkerCrashed, match="another version"):
-        list(in_child(sys.executable, job))
-
-
-def test_what_a_framework_prints_does_not_get_between_the_lines():
-    text = (
-        "import os; from bench.run.remote.__main__ import _own_output; lines = _own_output();"
-        "print('noise', flush=True); os.system('echo noise'); lines.write('event'); lines.flush()"
-    )
-    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout == "event"
-    assert found.stderr == "noise\nnoise\n"
+        list(supervise(job, sys.executable))

@@ -8,6 +8,7 @@ import torch
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run import contexts, worker
+from bench.run.options import Options
 
 MLP = cells(Selection(approaches=("mlp",), profile="smoke"))[0]
 
@@ -17,7 +18,7 @@ def on(device):
 
 
 def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
-    train, rows, task = worker._load_train([on("meta")], worker.Options("unused"))
+    train, rows, task = worker._load_train([on("meta")], Options("unused"))
     assert rows is None
     assert (train.x.device.type, train.y.device.type, train.rows.device.type) == ("meta", "meta", "cpu")
     assert len(train) == task.n_train == 60_000

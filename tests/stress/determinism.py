@@ -28,7 +28,7 @@ from bench.judge.contract import CheckContext
 from bench.measure.measuring import draws_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import Manifest, manifest, source_files
-from bench.run.executors import process_context
+from bench.run.supervisor import process_context
 from bench.show.determinism_files import SCHEMA
 
 SEED = 0

@@ -15,9 +15,9 @@ from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
 from bench.plan.batches import fit_keys
+from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.stress import comparing
 from tests.stress.processes import PATIENCE_S, Run
 

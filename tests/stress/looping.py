@@ -15,8 +15,9 @@ from typing import Any
 
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
+from bench.run.events import Event
+from bench.run.options import Options
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.stress.processes import children, memory_mib
 
 
@@ -24,7 +25,7 @@ class _Silent:
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         pass
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         pass
 
     def finish(self) -> None:

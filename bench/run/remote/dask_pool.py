@@ -33,7 +33,7 @@ EVENT_EVERY_S = 0.5  # epochs shorter than this are not all told of
 AT_WORK = ("executing", "long-running")
 RESOURCE = "GPU"
 TLS = "tls://"
-LOGGERS = ("distributed", "distributed.client", "tornado", "asyncio")
+LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
 class DaskPool:
@@ -79,7 +79,7 @@ class DaskPool:
             return self._workers
         try:
             workers = self.client.scheduler_info()["workers"].values()
-        except OSError as error:
+        except (OSError, KeyError) as error:  # a client that has given up knows of no workers
             raise self._gone() from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))

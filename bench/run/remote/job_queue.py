@@ -6,7 +6,6 @@ given with a command. One job does one fit at a time.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import shlex
@@ -19,8 +18,9 @@ from bench.run.remote.dask_pool import CONNECT_S, RESOURCE, DaskPool, configure
 try:
     import dask
     import dask_jobqueue
+    from dask.utils import parse_bytes
     from dask_jobqueue.core import Job
-    from distributed import Client
+    from distributed import Client, Status
     from distributed.security import Security
 except ImportError as error:
     raise ConfigError("this executor needs dask-jobqueue: pip install 'bnn-uncertainty-bench[cluster]'") from error
@@ -88,12 +88,8 @@ def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options
             raise BenchError(failures[0])
         cluster.scale(jobs=max(1, min(tasks, workers or WIDTH)))  # also replaces jobs that have ended
 
-    def close() -> None:
-        with contextlib.suppress(AssertionError):  # of dask-jobqueue, about jobs that were never submitted
-            cluster.close()
-
     client = Client(cluster, timeout=CONNECT_S, set_as_default=False)
-    return DaskPool(client, gpu, workers or WIDTH, ask_for, close)
+    return DaskPool(client, gpu, workers or WIDTH, ask_for, cluster.close)
 
 
 def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str, str]:
@@ -110,6 +106,10 @@ def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str,
         if option not in OPTIONS or option not in known:
             raise unknown_name(f"option of {name} jobs", option, known & {*OPTIONS})
         found[option] = value
+    try:
+        parse_bytes(found.get("memory", MEMORY))
+    except ValueError as error:
+        raise ConfigError(f"memory '{found['memory']}' of {name} jobs is no size; give one such as 8GB") from error
     return found
 
 
@@ -123,6 +123,7 @@ def _noting(job_class: type[Job], program: str, failures: list[str]) -> type[Job
             except (OSError, RuntimeError) as error:
                 last = str(error).strip().splitlines()[-1]
                 failures.append(f"{program} took no job: {last}; see docs/cluster.md for the options of jobs")
+                self.status = Status.failed  # so that the cluster can be closed
                 raise
 
     return NotingJob
