@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -23,15 +23,19 @@ ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of it
 WEIGHT_NOISE_ROWS = 10_000
 
 
+Epoch: TypeAlias = Mapping[str, "float | None"]
+"""What a fit reported and the protocol measured after one epoch: names and numbers, the epoch's own among them."""
+
+
 @dataclass
 class Measurement:
     """What a protocol found: see the record's fields of the same names."""
 
     metrics: dict[str, float | None] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    arrays: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, NDArray[Any]] = field(default_factory=dict)
-    timings: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, object] = field(default_factory=dict)
+    scores: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    timings: dict[str, float | int | str] = field(default_factory=dict)
 
     def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, str]) -> None:
         """Add metrics and reasons under a prefix such as a data set's name."""
@@ -44,10 +48,10 @@ class Predicted:
     """A data set's predictions, reduced over the draws."""
 
     summary: DrawSummary
-    hits: NDArray[Any]  # [S], rows that each draw has right
+    hits: NDArray[np.int64]  # [S], rows that each draw has right
     seconds: float  # spent in predict alone
     n_draws: int
-    kept: NDArray[Any]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
+    kept: NDArray[np.float16]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
 
 
 def first_rows(split: Split, limit: int | None) -> Split:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from bench.data.manifest import OOD_NAMES
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
+    Epoch,
     Measurement,
     Predicted,
     categorical,
@@ -75,7 +75,7 @@ class Protocol(ABC):
         return {}
 
     @abstractmethod
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """Measure the trained posterior; `epochs` are the entries made while training."""
 
 
@@ -87,7 +87,7 @@ class Common(Protocol):
         """See `Protocol.n_rows`."""
         return self.budget.common_rows
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
@@ -147,11 +147,11 @@ class Common(Protocol):
 
     def _pruned(
         self, posterior: Posterior, fraction: float, keep: Mapping[str, Tensor], test: Split
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         marginals = posterior.weights()
         pruned = posterior.masked(keep)
         mean = self._accuracy_and_nll(pruned.mean_network(), test, range(1))
-        rows: list[dict[str, Any]] = [
+        rows: list[dict[str, object]] = [
             {"fraction": fraction, "network": "mean", **mean, **pruning_row(marginals, keep, with_sigma=False)}
         ]
         if fraction in DRAWN_FRACTIONS and posterior.n_draws is None:
@@ -171,12 +171,12 @@ class Common(Protocol):
         return rows
 
 
-def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[Any]]:
+def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[np.generic]]:
     """Return per-row numbers for paired intervals and the raw draws of a few rows for figures."""
     summary = predicted.summary
     log_probs = summary.log_mean_probs
     probs = np.exp(log_probs)
-    labelled: dict[str, NDArray[Any]] = {}
+    labelled: dict[str, NDArray[np.generic]] = {}
     if bool((split.y >= 0).all()):
         label = split.y.numpy()
         squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
@@ -195,7 +195,7 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     }
 
 
-def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, Any]:
+def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, float | int | str]:
     device = test.x.device
     x, rows = test.x[:1], test.rows[:1]
     repeats = timing.repeat_seconds(
@@ -217,7 +217,7 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
 class ToyCommon(Protocol):
     """The six-point regression: fit at the points, and the width of the band near the data and far from it."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from bench.core.errors import ConfigError, DataMissing, unknown_name
 from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
-from bench.measure.measuring import Measurement, categorical, draws_of, gaussian, predict_split
+from bench.measure.measuring import Epoch, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
@@ -40,7 +39,7 @@ def _shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
     return [split.select(part) for part in torch.split(order, BATCH)]
 
 
-def _last_epoch(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def _last_epoch(epochs: Sequence[Epoch]) -> dict[str, float | None]:
     """Return the last epoch's measured numbers: the document's final ones where it prints every epoch."""
     return {key: value for key, value in epochs[-1].items() if "/" in key} if epochs else {}
 
@@ -48,7 +47,7 @@ def _last_epoch(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 class NoDocument(Protocol):
     """Nothing was published: nothing is measured while training, and there is no such cell."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         del posterior, epochs
         raise ConfigError(f"{self.entry.name} has no document; measure it with protocol common")
@@ -57,7 +56,7 @@ class NoDocument(Protocol):
 class Alsibahi2019(Protocol):
     """One stochastic pass for each of 10,000 images held out of the training file; 30 for the uncertain ones."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         held_out = self.split("heldout10k-of-train")
         file_rows = held_out.rows.numpy()
@@ -81,7 +80,7 @@ class Alsibahi2019(Protocol):
 class Chopra2018(Protocol):
     """Ten networks and mean logits when forced; the median rule over 100 networks, redrawn for each batch of 128."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         test = self.split("test10k")
@@ -182,7 +181,7 @@ class Feldman2018(Protocol):
         del posterior, draws
         return 0.0
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         noise = self.ood("noise_gaussian")
@@ -227,7 +226,7 @@ class Feldman2018Bbb(Feldman2018):
 class Feldman2018Toy(Protocol):
     """The losses printed while training, and the value that the text quotes at x = 100."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         if posterior.n_draws == 1:
@@ -254,7 +253,7 @@ class Rabanser2017(Protocol):
             "mnist/test10k/accuracy": self._accuracy(network, self.split("test10k")),
         }
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         marginals = posterior.weights()
