@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.core.project import TOP
+from bench.core.project import PACKAGE, TOP
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -70,7 +70,7 @@ def source_hash(files: list[Path]) -> str:
 
 def harness_hash() -> str:
     """Return the SHA-256 over this package's own source, the approaches' not among it."""
-    return source_hash(sorted((TOP / "bench").rglob("*.py")))
+    return source_hash(sorted(PACKAGE.rglob("*.py")))
 
 
 def thread_variables(threads: int | None) -> dict[str, str]:
