@@ -1,13 +1,12 @@
 """Draw `docs/architecture.md`'s diagram from the imports: `python -m tools.architecture` writes it, `--check` compares.
 
-An arrow from A to B says that a file of room A imports a file of room B; its number says how many imports there are.
-Arrows that other arrows imply (A to B to C) are left out, so that the picture shows the order and not every import.
+An arrow from A to B says that a file of room A imports a file of room B. Arrows that other arrows imply (A to B to C)
+are left out, so that the picture shows the order and not every import.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 
 import grimp
 
@@ -19,15 +18,15 @@ START, END = "<!-- diagram -->", "<!-- end of diagram -->"
 NAMES = {"interface": "interface.py"}
 
 
-def arrows() -> Counter[tuple[str, str]]:
-    """Return the number of imports from each room to each other room."""
+def arrows() -> set[tuple[str, str]]:
+    """Return each pair of rooms of which the first imports the second."""
     graph = grimp.build_graph("bench", "implementations")
-    found: Counter[tuple[str, str]] = Counter()
+    found: set[tuple[str, str]] = set()
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
             pair = (_room(module), _room(other))
             if pair[0] and pair[1] and pair[0] != pair[1]:
-                found[pair] += 1
+                found.add(pair)
     return found
 
 
@@ -38,9 +37,9 @@ def _room(module: str) -> str:
     return parts[1] if len(parts) > 1 and not parts[1].startswith("__") else ""
 
 
-def shown(pairs: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+def shown(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the arrows that no path of other arrows implies."""
-    return sorted(pair for pair in pairs if not _reaches(*pair, {each for each in pairs if each != pair}))
+    return sorted(pair for pair in pairs if not _reaches(*pair, pairs - {pair}))
 
 
 def _reaches(start: str, goal: str, pairs: set[tuple[str, str]]) -> bool:
@@ -62,7 +61,7 @@ def diagram() -> str:
     pairs = arrows()
     rooms = sorted({room for pair in pairs for room in pair})
     lines = [f'    {room}["{NAMES.get(room, room)}"]' for room in rooms]
-    lines += [f"    {first} -->|{pairs[first, second]}| {second}" for first, second in shown(pairs)]
+    lines += [f"    {first} --> {second}" for first, second in shown(pairs)]
     return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
 
 
