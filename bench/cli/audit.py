@@ -86,7 +86,7 @@ def _findings(arguments: argparse.Namespace) -> Sequence[Any]:
                 for recipe in entry.recipes:
                     found += audit_approach(entry.name, recipe)
     if "records" in parts and not arguments.no_run:
-        chosen = [r for r in records if arguments.document in (None, document_of(r["approach"]))]
+        chosen = [r for r in records if arguments.document in (None, document_of(r.approach))]
         found += audit_records(chosen, store)
     if "data" in parts and not arguments.no_run and arguments.document is None:
         found += audit_data(arguments.data_dir)

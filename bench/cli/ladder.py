@@ -66,7 +66,7 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
     numbers, _ = _numbers(arguments)
-    records = [record for record in numbers.results.records if record["seed"] in arguments.seeds]
+    records = [record for record in numbers.results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
     def tell(text: str) -> None:

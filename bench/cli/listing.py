@@ -6,10 +6,12 @@ import argparse
 import json
 from typing import Any
 
+import msgspec
 from tabulate import tabulate
 
 from bench.cli.options import add_approach_path
 from bench.core import environment
+from bench.core.canonical import plain
 from bench.core.errors import BenchError
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import Manifest, broken, manifests
@@ -75,8 +77,8 @@ def _env(arguments: argparse.Namespace) -> int:
 
     found = environment.describe(torch.get_num_threads())
     if arguments.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(plain(found), indent=1))
         return 0
-    flat = {**{k: v for k, v in found.items() if k != "versions"}, **found["versions"]}
-    print(tabulate(flat.items()))
+    machine = {name: value for name, value in msgspec.structs.asdict(found).items() if name != "versions" and value}
+    print(tabulate([*machine.items(), *found.versions.items()]))
     return 0

@@ -13,6 +13,7 @@ from tabulate import tabulate
 from bench.cli.options import INCOMPLETE, check_device, seeds
 from bench.cli.training import add_training, train
 from bench.core.errors import unknown_name
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
 
@@ -82,7 +83,7 @@ def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, 
         lines.append(
             {
                 "stage": name,
-                "what": recipe.title + (f": {skip}" if skip else ""),
+                "what": recipe.title + (f": {in_words(skip)}" if skip else ""),
                 "seeds": " ".join(map(str, numbers)),
                 "to do": len(recipe.cells),
                 "expected_s": recipe.seconds,

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from bench.cli.options import INCOMPLETE, add_selection, count, positive, second
 from bench.cli.table import print_tables
 from bench.core import environment
 from bench.core.errors import ConfigError
+from bench.core.locks import Holder
 from bench.core.project import RESULTS
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import duration
 from bench.plan.cells import Cell, Estimate, estimate, time_for
@@ -84,10 +87,10 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from bench.run.options import Options
     from bench.run.remote.interpreters import interpreters
     from bench.run.remote.opening import open_executor, threads_of_a_fit
     from bench.run.runner import run
-    from bench.run.worker import Options
 
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
@@ -136,9 +139,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else INCOMPLETE
 
 
-def estimates(
-    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
-) -> dict[str, Estimate]:
+def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | None = None) -> dict[str, Estimate]:
     """Return by key what cells, fitted either way, are expected to cost here.
 
     By a folder's own records where they tell; else also by those that come with the repository.
@@ -172,7 +173,7 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
-def _committed() -> list[dict[str, Any]]:
+def _committed() -> list[Record]:
     """Return the records that come with the repository, to learn costs from where a results folder tells none."""
     return Store(RESULTS).all_records()[0]
 
@@ -204,7 +205,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "training": 0.0 if done or cell.skip else fit_s,
                 "measuring": 0.0 if done or cell.skip else cost.measure_s,
                 "seeds together": len(fit_keys(group)),
-                "basis": cell.skip or cost.basis,
+                "basis": in_words(cell.skip) or cost.basis,
             }
         )
         if group:
@@ -233,7 +234,7 @@ def _status(arguments: argparse.Namespace) -> int:
     rows = []
     for cell in chosen:
         record = existing(cell, store)
-        state = "missing" if record is None else record["outcome"]
+        state: str = "missing" if record is None else record.outcome
         if record is not None and is_stale(record):
             state += ", made by older code"
         by = ""
@@ -241,15 +242,15 @@ def _status(arguments: argparse.Namespace) -> int:
             state, by = "running", _who(locks.holder(store.root, cell.lock_key))
         elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
             state = "interrupted, will resume"
-        timings = record["timings"] if record else {}
+        fit_s = record.timings.fit_s if record else None
         rows.append(
             {
                 "cell": cell.title(),
                 "state": state,
                 "by": by,
-                "made": record["provenance"].get("started", "") if record else "",
-                "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
-                "reason": record["reason"] if record else cell.skip,
+                "made": record.provenance.started if record else "",
+                "training": "" if fit_s is None else duration(fit_s),
+                "reason": in_words(record.reason if record else cell.skip),
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
@@ -260,6 +261,6 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
 
 
-def _who(holder: Mapping[str, Any]) -> str:
+def _who(holder: Holder | None) -> str:
     """Return which process works on a cell, as far as known."""
-    return f"process {holder['pid']} on {holder['host']} since {holder['since']}" if len(holder) == 3 else ""
+    return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""

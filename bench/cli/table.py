@@ -14,7 +14,7 @@ from bench.core.store import Store
 from bench.plan.registry import manifests
 
 if TYPE_CHECKING:
-    from bench.judge.claims import Record
+    from bench.core.records import Record
     from bench.show.tables.cells import Table
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import ContractViolation
+from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
@@ -23,8 +24,8 @@ ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of it
 WEIGHT_NOISE_ROWS = 10_000
 
 
-Epoch: TypeAlias = Mapping[str, "float | None"]
-"""What a fit reported and the protocol measured after one epoch: names and numbers, the epoch's own among them."""
+EpochMetrics: TypeAlias = Mapping[str, "float | None"]
+"""What a fit reported and the protocol measured after one epoch, by name."""
 
 
 @dataclass
@@ -32,12 +33,12 @@ class Measurement:
     """What a protocol found: see the record's fields of the same names."""
 
     metrics: dict[str, float | None] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Reason] = field(default_factory=dict)
     arrays: dict[str, object] = field(default_factory=dict)
     scores: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    timings: dict[str, float | int | str] = field(default_factory=dict)
+    timings: dict[str, float | int] = field(default_factory=dict)
 
-    def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, str]) -> None:
+    def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, Reason]) -> None:
         """Add metrics and reasons under a prefix such as a data set's name."""
         self.metrics.update({f"{prefix}/{name}": value for name, value in metrics.items()})
         self.missing.update({f"{prefix}/{name}": reason for name, reason in missing.items()})

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import DataMissing, Unsupported
+from bench.core.reasons import Reason, told
 from bench.data.manifest import OOD_NAMES
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
-    Epoch,
+    EpochMetrics,
     Measurement,
     Predicted,
     categorical,
@@ -75,7 +76,7 @@ class Protocol(ABC):
         return {}
 
     @abstractmethod
-    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """Measure the trained posterior; `epochs` are the entries made while training."""
 
 
@@ -87,7 +88,7 @@ class Common(Protocol):
         """See `Protocol.n_rows`."""
         return self.budget.common_rows
 
-    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
@@ -113,7 +114,7 @@ class Common(Protocol):
         try:
             outside = self.ood(name)
         except DataMissing as error:
-            found.missing[name] = str(error)
+            found.missing[name] = told("no-data", error)
             return
         predicted = predict_split(posterior, outside, draws, N_CLASSES, KEPT_ROWS)
         found.add(name, *evaluate_ood(inside, predicted.summary))
@@ -123,7 +124,8 @@ class Common(Protocol):
         try:
             network = posterior.mean_network()
         except Unsupported as error:
-            found.missing.update({f"mnist/mean_network/{name}": str(error) for name in ("accuracy", "nll")})
+            names = ("mnist/mean_network/accuracy", "mnist/mean_network/nll")
+            found.missing.update(dict.fromkeys(names, told("unsupported", error)))
             return
         predicted = predict_split(network, test, range(1), N_CLASSES)
         found.add("mnist", *evaluate_mean_network(predicted.summary, test.y.numpy()))
@@ -141,7 +143,7 @@ class Common(Protocol):
             kept = prune_at(marginals, FRACTIONS)
             rows = [row for fraction in FRACTIONS for row in self._pruned(posterior, fraction, kept[fraction], test)]
         except Unsupported as error:
-            found.missing["pruning"] = str(error)
+            found.missing["pruning"] = told("unsupported", error)
             return
         found.arrays["pruning"] = {"score": score_name(marginals), "rows": rows}
 
@@ -195,7 +197,7 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     }
 
 
-def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, float | int | str]:
+def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, float | int]:
     device = test.x.device
     x, rows = test.x[:1], test.rows[:1]
     repeats = timing.repeat_seconds(
@@ -217,7 +219,7 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
 class ToyCommon(Protocol):
     """The six-point regression: fit at the points, and the width of the band near the data and far from it."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Epoch]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
@@ -228,13 +230,13 @@ class ToyCommon(Protocol):
         if bool((at_points.variance > 0).all()):
             found.metrics["toy/nll"] = regression.gaussian_nll(at_points, points.y.numpy())
         else:
-            found.missing["toy/nll"] = "the network states no observation noise"
+            found.missing["toy/nll"] = Reason("no-observation-noise")
         for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
             grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
             answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
             width = regression.band_width(answer)
             if width is None:
-                found.missing[f"toy/band_width_{name}"] = "one network has no spread"
+                found.missing[f"toy/band_width_{name}"] = Reason("no-spread")
             else:
                 found.metrics[f"toy/band_width_{name}"] = width
             lower, upper = regression.band(answer)

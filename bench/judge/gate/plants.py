@@ -20,7 +20,7 @@ from torch import Tensor
 from bench.core.errors import unknown_name
 from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
-from bench.run import contexts, worker
+from bench.run import contexts, fitting, process
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _kl_scale() -> AbstractContextManager[None]:
         task = Task(*arguments, **named)
         return dataclasses.replace(task, n_train=max(1, task.n_train // 2))
 
-    return _replaced(worker, "Task", lambda _: halved)
+    return _replaced(fitting, "Task", lambda _: halved)
 
 
 def _learning_rate() -> AbstractContextManager[None]:
@@ -64,7 +64,7 @@ def _learning_rate() -> AbstractContextManager[None]:
 
         return build_doubled
 
-    return _replaced(worker, "build", doubled)
+    return _replaced(process, "build", doubled)
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def _wrong_split() -> Iterator[None]:
         split = test_rows(name, seeds[0], data_dir)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
 
-    with _replaced(worker, "load_split", lambda _: test_rows), _replaced(worker, "load_shared", lambda _: of_all):
+    with _replaced(fitting, "load_split", lambda _: test_rows), _replaced(fitting, "load_shared", lambda _: of_all):
         yield
 
 

@@ -40,7 +40,7 @@ COLUMNS = tuple(field.name for field in fields(Effect))
 
 def effects_of(fault: str, report: Report) -> list[Effect]:
     """Return what a report of a run with a planted fault measured."""
-    made, commit = now(), str(code_state()["commit"])
+    made, commit = now(), code_state().commit
     return [
         Effect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
         for check in report.metrics

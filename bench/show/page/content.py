@@ -15,6 +15,7 @@ from bench.judge.stats.verdicts import Verdict
 from bench.show.page.parts import audit_tables, fault_tables, ladder_tables
 from bench.show.tables import tables
 from bench.show.tables.cells import Table
+from bench.show.throughput_files import Speeds
 
 if TYPE_CHECKING:
     from bench.judge.ladder.effects import Numbers
@@ -35,7 +36,7 @@ class Content:
     results: Results  # of the conditions that were asked for
     records: Sequence[Record]  # of all conditions
     record_files: Mapping[str, Path]  # by key
-    speeds: Sequence[Record]
+    speeds: Sequence[Speeds]
     speed_files: Mapping[str, Path]  # by hash
     problems: Sequence[str]  # files that cannot be trusted, and why
     claims: Sequence[Claim]
@@ -73,7 +74,7 @@ def collect(
         records=records,
         record_files={record["key"]: store.record_path(record) for record in records},
         speeds=speeds,
-        speed_files={record["sha256"]: files.path_of(root, record) for record in speeds},
+        speed_files={record.sha256: files.folder(root).path(record) for record in speeds},
         problems=[*(problem.reason for problem in problems), *untrusted, *changed, *altered],
         claims=claims,
         verdicts=verdicts,

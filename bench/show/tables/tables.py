@@ -22,6 +22,7 @@ from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
 from bench.show.tables.verdicts import summary_table, verdicts_table
+from bench.show.throughput_files import Speeds
 
 if TYPE_CHECKING:
     from bench.plan.registry import Manifest
@@ -44,7 +45,7 @@ def build_tables(
     records: Iterable[Record],
     claims: Sequence[Claim],
     manifests: Mapping[str, Manifest] | None = None,
-    speeds: Sequence[Record] = (),
+    speeds: Sequence[Speeds] = (),
 ) -> dict[str, Table]:
     """Make all tables.
 
