@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import StoreError
-from bench.core.sealed import has_seal, read_json, write_atomically
+from bench.core.files import write_atomically
+from bench.core.sealed import has_seal, read_json
 
 SCHEMA = 1
 FIELDS = ("schema", "approach", "outcome", "reason", "conditions", "provenance")

@@ -9,7 +9,8 @@ from typing import Any
 
 from bench.core import environment
 from bench.core.errors import StoreError
-from bench.core.sealed import has_seal, read_json, seal, write_atomically
+from bench.core.files import write_atomically
+from bench.core.sealed import has_seal, read_json, seal
 
 SCHEMA = 1
 NAMES = ("kills", "planted", "together", "fuzz", "soak")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import StoreError
-from bench.core.sealed import has_seal, read_json, seal, write_atomically
+from bench.core.files import write_atomically
+from bench.core.sealed import has_seal, read_json, seal
 
 SCHEMA = 1
 NAMING = ("approach", "what", "device", "precision", "draws")

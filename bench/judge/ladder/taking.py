@@ -16,8 +16,9 @@ import torch
 from bench.core import environment
 from bench.core.canonical import digest
 from bench.core.errors import BenchError
+from bench.core.files import write_atomically
 from bench.core.products import matrix_products
-from bench.core.store import SCHEMA, Store, seal, write_atomically
+from bench.core.store import SCHEMA, Store, seal
 from bench.data.inventory import list_datasets
 from bench.data.splits import load_split
 from bench.interface import Posterior, Task

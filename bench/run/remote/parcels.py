@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.environment import source_hash
-from bench.core.store import Store, write_atomically
+from bench.core.files import write_atomically
+from bench.core.store import Store
 from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
 from bench.plan.registry import source_files
