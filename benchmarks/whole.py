@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from bench.cli.options import INTERRUPTED, count
 from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
-from bench.core.sealed import check_writable, read_json, write_atomically
+from bench.core.sealed import read_json
 from bench.core.store import Store
 from tests.stress.processes import check_system, family, proportional_mib, worked_s
 

@@ -10,8 +10,8 @@ import sys
 
 import grimp
 
+from bench.core.files import write_atomically
 from bench.core.project import TOP
-from bench.core.sealed import write_atomically
 
 PAGE = TOP / "docs" / "architecture.md"
 START, END = "<!-- diagram -->", "<!-- end of diagram -->"

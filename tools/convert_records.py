@@ -18,9 +18,10 @@ from pathlib import Path
 import msgspec
 
 from bench.core.errors import StoreError
+from bench.core.files import write_atomically
 from bench.core.reasons import Reason, in_words, told
 from bench.core.records import SCHEMA, Reading, Record
-from bench.core.sealed import has_seal, read_json, seal, write_atomically
+from bench.core.sealed import has_seal, read_json, seal
 
 Content = dict[str, object]
 

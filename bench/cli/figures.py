@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import check_writable
 
 
 def add(commands: Any) -> None:
@@ -31,7 +32,6 @@ def add(commands: Any) -> None:
 
 
 def _figures(arguments: argparse.Namespace) -> int:
-    from bench.core.sealed import check_writable
     from bench.show.figures.catalogue import FORMATS, survey, write
     from bench.show.figures.source import Source
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.cli.options import FAILED, INCOMPLETE, count, threads
 from bench.core.errors import ConfigError, StoreError
+from bench.core.files import check_writable, write_atomically
 from bench.core.project import REFERENCE
 
 if TYPE_CHECKING:
@@ -83,8 +84,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Raise before the fresh run, not after it, where what it finds cannot be written."""
-    from bench.core.sealed import check_writable
-
     replaced = {"--junit": arguments.junit, "--effects": arguments.effects if arguments.save else None}
     for option, path in replaced.items():
         if path is None:
@@ -151,7 +150,6 @@ def _print(arguments: argparse.Namespace, report: Report) -> None:
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> None:
-    from bench.core.store import write_atomically
     from bench.show import gate as render
 
     if arguments.junit is not None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.store import Store, write_atomically
+from bench.core.files import write_atomically
+from bench.core.store import Store
 
 if TYPE_CHECKING:
     from bench.judge.claims import Claim

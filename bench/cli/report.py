@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.cli.options import INCOMPLETE, add_place, check_records, names
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import check_writable
 
 
 def add(commands: Any) -> None:
@@ -29,7 +30,6 @@ def add(commands: Any) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from bench.core.sealed import check_writable
     from bench.show.page.build import FORMS, write_report
     from bench.show.page.content import collect
 

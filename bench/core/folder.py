@@ -16,8 +16,9 @@ import msgspec
 
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
+from bench.core.files import write_atomically
 from bench.core.records import Fields
-from bench.core.sealed import has_seal, read_json, seal, shorten, write_atomically
+from bench.core.sealed import has_seal, read_json, seal, shorten
 
 T = TypeVar("T", bound=Fields)
 

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from bench.core import environment
 from bench.core.errors import StoreError
+from bench.core.files import write_atomically
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
@@ -65,8 +66,8 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
             except OSError as error:
                 raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {error.strerror or error}") from error
             path = _note(root, key)
-            with contextlib.suppress(OSError):  # only `status` reads it
-                path.write_bytes(note)
+            with contextlib.suppress(StoreError):  # only `status` reads it
+                write_atomically(path, note)
                 held.callback(path.unlink, missing_ok=True)
         yield
 

@@ -1,12 +1,9 @@
-"""Files that survive a kill and tell whether they can be trusted: atomic writing, and JSON sealed by its hash."""
+"""JSON sealed by its hash, which tells whether a file can be trusted."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -19,48 +16,6 @@ LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
 LARGEST_INTEGER = 2**63  # from here on a float does not hold it, or not exactly
 LONGEST_INTEGER = 21  # characters, sign included
 LONGEST_QUOTE = 200  # characters of what was found
-PART = ".part"
-LEFTOVER_S = 600.0  # age from which an unfinished file is what a killed process left: no write takes that long
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, whatever happens; raises StoreError."""
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
-        ) from error
-
-
-def check_writable(folder: Path) -> None:
-    """Raise StoreError if files cannot be written into a folder, which is made where it is not there."""
-    probe = folder / ".writable"
-    write_atomically(probe, b"")
-    probe.unlink(missing_ok=True)
-
-
-def sweep(root: Path, age_s: float = LEFTOVER_S) -> int:
-    """Remove unfinished files that killed processes left below `root`, and return how many there were."""
-    removed = 0
-    for path in root.rglob(f".*{PART}"):
-        try:
-            if path.is_file() and time.time() - path.stat().st_mtime > age_s:
-                path.unlink()
-                removed += 1
-        except OSError:  # another process removes it too, or it is not ours to remove
-            continue
-    return removed
 
 
 def seal(content: object) -> dict[str, object]:

@@ -26,16 +26,18 @@ from safetensors import SafetensorError, safe_open
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import read_file
+from bench.core.files import check_writable, read_file, sweep, write_atomically
 from bench.core.folder import Problem, SealedFolder, read_sealed
 from bench.core.records import SCHEMA, Naming, Record, record_name
-from bench.core.sealed import check_writable, seal, sweep, write_atomically
+from bench.core.sealed import seal
 
-__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal", "write_atomically"]
+__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
 
 if TYPE_CHECKING:
     import torch
 
+# The folders of a results folder that get files. `quarantine` gets only files that lay elsewhere.
+WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "determinism", "faults", "throughput")
 CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
@@ -66,7 +68,7 @@ class Store:
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed writes left."""
         check_writable(self.root / "fits")
-        sweep(self.root)
+        sweep(self.root / folder for folder in WRITTEN)
 
     def lock(self, fit_key: str) -> FileLock:
         """Return the lock of a fit; the system releases it when its process ends, however it ends."""

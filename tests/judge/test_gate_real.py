@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 
 import pytest
+from bench.run.worker import Options
 
 from bench.core.store import Store
 from bench.judge.gate.checks import FAIL, PASS
@@ -16,7 +17,6 @@ from bench.judge.gate.power import effects_of, read_effects, save_effects
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import worker
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.gate_folders import split_sha
 from tests.run.test_runner import Silent
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError
-from bench.core.store import write_atomically
+from bench.core.files import write_atomically
 from bench.judge.gate.checks import Caught, Report
 from bench.judge.gate.config import Gate
 from bench.judge.gate.plants import FAULTS

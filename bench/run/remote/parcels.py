@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from bench.core.environment import source_hash
+from bench.core.files import write_atomically
 from bench.core.records import Record
-from bench.core.store import Store, write_atomically
+from bench.core.store import Store
 from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
 from bench.plan.registry import source_files
