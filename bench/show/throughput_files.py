@@ -33,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
     """Read and check one record; raises StoreError that names the file and what is wrong with it."""
     record: dict[str, Any] = read_json(path, "speeds")
     if not isinstance(record, dict) or any(field not in record for field in FIELDS) or record["schema"] != SCHEMA:
-        raise StoreError(f"{path} holds no speeds of this version; measure them again with python -m bench throughput")
+        raise StoreError(f"{path} holds no speeds of this version; python -m benchmarks.throughput measures them")
     if not has_seal(record):
         raise StoreError(f"speeds {path} were changed after they were written (the hash does not fit)")
     return record
