@@ -30,60 +30,63 @@ from bench.plan.registry import source_files
 from bench.run.progress import JsonLines, Progress
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
-    add_selection(run)
-    run.add_argument(
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`."""
+    add_selection(parser)
+    parser.add_argument(
         "--threads",
         type=threads,
         help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--executor",
         default="process",
         help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
         "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--workers",
         type=count,
         metavar="N",
         help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--slurm",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
     )
-    run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
-    run.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
-    run.add_argument(
+    parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
+    parser.add_argument(
         "--checkpoint-every",
         type=seconds,
         metavar="SECONDS",
         help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
     )
-    run.add_argument("--stale", action="store_true", help="also run again what older code made")
-    run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    how = run.add_mutually_exclusive_group()
+    parser.add_argument("--stale", action="store_true", help="also run again what older code made")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
-    run.set_defaults(action=_run)
+    parser.set_defaults(action=_run)
 
-    plan = commands.add_parser("plan", help="what would run, and how long it takes")
-    add_selection(plan)
-    plan.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
-    plan.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
-    plan.add_argument("--json", action="store_true", help="for machines")
-    plan.set_defaults(action=_plan)
 
-    status = commands.add_parser("status", help="which cells are done, failed, stale, running or missing")
-    add_selection(status)
-    status.add_argument("--json", action="store_true", help="for machines")
-    status.set_defaults(action=_status)
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plan`."""
+    add_selection(parser)
+    parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
+    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_plan)
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `status`."""
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_status)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def build_tables(
             several records of one cell and seed the newest counts.
         claims: the reported numbers.
         manifests: the approaches in the order of the tables; None for those of the package.
-        speeds: what `python -m bench throughput` measured, of any devices and precisions; none, no table.
+        speeds: what `python -m benchmarks.throughput` measured, of any devices and precisions; none, no table.
 
     Raises:
         ConfigError: the records differ in profile, device or precision.

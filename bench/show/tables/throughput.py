@@ -1,4 +1,4 @@
-"""The throughput table: our code beside the documents', from the files that `python -m bench throughput` writes."""
+"""The throughput table: our code beside the documents', from the files of `python -m benchmarks.throughput`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Any]]) -> list[st
     reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
     notes = [f"!: {reason}" for reason in sorted(reasons)]
     if any(line[1].endswith(OLDER) for line in lines):
-        notes.append(f"{OLDER}: made by older code; python -m bench throughput APPROACH measures again")
+        notes.append(f"{OLDER}: made by older code; python -m benchmarks.throughput APPROACH measures again")
     ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
     missed = [
         f"{line[0]}, {line[1]} ({THREE.text(line[ratio].value)} of {TARGET.text(line[target].value)})"
