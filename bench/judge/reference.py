@@ -38,7 +38,7 @@ def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RecipeToDo:
     """The cells of one approach and recipe that are to do, all seeds and protocols, and their expected cost."""
 
     cells: tuple[Cell, ...]
@@ -50,7 +50,7 @@ class Recipe:
         return f"{self.cells[0].approach} {self.cells[0].recipe}"
 
 
-def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Recipe]:
+def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[RecipeToDo]:
     """Return what is to do by approach and recipe, the cheapest first, what has no known cost last.
 
     Args:
@@ -60,7 +60,7 @@ def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Rec
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in to_do:
         groups.setdefault((cell.approach, cell.recipe), []).append(cell)
-    recipes = [Recipe(tuple(members), _seconds(members, costs)) for members in groups.values()]
+    recipes = [RecipeToDo(tuple(members), _seconds(members, costs)) for members in groups.values()]
     return sorted(recipes, key=lambda recipe: (recipe.seconds is None, recipe.seconds or 0.0))
 
 

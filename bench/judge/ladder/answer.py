@@ -15,7 +15,7 @@ from bench.judge.stats.paired import Paired, pair
 BETWEEN = "not told from zero"
 
 
-class Finding(NamedTuple):
+class StepEffect(NamedTuple):
     """A change and what it adds, in the claim's unit."""
 
     name: str
@@ -27,7 +27,7 @@ class Walk(NamedTuple):
 
     estimator: Estimator
     levels: tuple[Sample, ...]  # of each step, in the claim's unit
-    findings: tuple[Finding, ...]  # of each step but the first
+    findings: tuple[StepEffect, ...]  # of each step but the first
 
 
 class Answer(NamedTuple):
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     claim: Claim
     baseline: Claim
     walks: tuple[Walk, ...]  # by each estimator
-    by_estimator: tuple[Finding, ...]  # the document's estimator instead of each other one, of the number's own fit
+    by_estimator: tuple[StepEffect, ...]  # the document's estimator instead of each other one, of the number's own fit
 
 
 def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:
@@ -51,7 +51,7 @@ def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answe
     first, *others = (estimator.of(question.steps[-1]) for estimator in question.estimators)
     mine = question.estimators[0].name
     by_estimator = tuple(
-        Finding(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
+        StepEffect(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
         for estimator, other in zip(question.estimators[1:], others, strict=True)
     )
     return Answer(question, claim, known[question.baseline], walks, by_estimator)
@@ -65,7 +65,7 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
         for values, gaps in found
     )
     findings = tuple(
-        Finding(step.name, _effect(numbers.effect(before, after), claim))
+        StepEffect(step.name, _effect(numbers.effect(before, after), claim))
         for step, before, after in zip(steps[1:], places, places[1:], strict=False)
     )
     return Walk(estimator, levels, findings)
@@ -113,11 +113,11 @@ def _reported(step: Step, claim: Claim, level: Sample) -> str:
     return f"{what}, measured {level.mean:.3f} ({_seeds(level.n)})."
 
 
-def _list(findings: Iterable[Finding], unit: str) -> str:
+def _list(findings: Iterable[StepEffect], unit: str) -> str:
     return "; ".join(_what(finding, unit) for finding in findings)
 
 
-def _what(finding: Finding, unit: str) -> str:
+def _what(finding: StepEffect, unit: str) -> str:
     name, found = finding.name, finding.added.paired
     if found is None:
         return f"{name}: not measured ({finding.added.gaps[0].reason})"
@@ -134,7 +134,7 @@ def _seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
-def _conclusion(findings: Sequence[Finding], unit: str) -> str:
+def _conclusion(findings: Sequence[StepEffect], unit: str) -> str:
     """Return which steps raise the number, lower it or cannot be told from nothing, and which is the largest."""
     groups: dict[str, list[str]] = {"raised by": [], "lowered by": [], f"{BETWEEN}:": [], "not measured:": []}
     for finding in findings:
@@ -153,7 +153,7 @@ def _direction(paired: Paired | None) -> str:
     return "raised by" if paired.mean > 0 else "lowered by"
 
 
-def _largest(findings: Sequence[Finding], unit: str) -> str:
+def _largest(findings: Sequence[StepEffect], unit: str) -> str:
     """Return which step moves the number most, how much of the way that is, and whether it is told from the next."""
     measured = [(finding.name, finding.added.paired) for finding in findings if finding.added.paired is not None]
     if len(measured) < len(findings):
