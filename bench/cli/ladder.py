@@ -13,7 +13,7 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.judge.claims import Claim, load_claims
-from bench.judge.ladder.answer import find, sentences
+from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import Numbers, effects
 from bench.judge.ladder.readings import read_all
 from bench.judge.ladder.rungs import Ladder
@@ -21,6 +21,7 @@ from bench.judge.ladder.selection import cells_of, chosen
 from bench.judge.results import Results, select
 from bench.plan.cells import Selection
 from bench.plan.registry import manifests
+from bench.show.tables.answer_words import sentences
 from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
 from bench.show.tables.render import markdown, text
 

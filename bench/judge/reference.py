@@ -1,7 +1,7 @@
 """The reference distributions: which cells with how many seeds, in stages that are made one after the other.
 
-Verdicts, the gate and ladders compare with them. Every seed counts: one that diverged leaves a verdict open, and the
-gate counts it in the share that diverges but has no number of it to compare, so that a ninth seed is made for it.
+Verdicts, the gate and ladders compare with them. Every seed counts. A seed that diverged leaves a verdict open. The
+gate counts it among the diverged seeds, but has no number of it to compare, so a ninth seed is made in its place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.plan.cells import Cell, Estimate, Selection, cells
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage."""
+    """Cells to make for the reference: which, with which profile and how many seeds."""
 
     profile: str
     seeds: int
@@ -32,14 +32,14 @@ STAGES: dict[str, Stage] = {
 
 
 def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
-    """Return the cells of a stage with its profile; `selection` gives seeds (none: the stage's), device, precision."""
+    """Return the cells of a stage; `selection` gives device, precision and seeds (by default the stage's)."""
     seeds = selection.seeds or tuple(range(stage.seeds))
     return stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=seeds))
 
 
 @dataclass(frozen=True)
 class RecipeToDo:
-    """The cells of one approach and recipe that are to do, all seeds and protocols, and their expected cost."""
+    """The missing cells of one approach and recipe, all seeds and protocols, and their expected cost."""
 
     cells: tuple[Cell, ...]
     seconds: float | None  # None: no record to learn from
@@ -51,7 +51,7 @@ class RecipeToDo:
 
 
 def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[RecipeToDo]:
-    """Return what is to do by approach and recipe, the cheapest first, what has no known cost last.
+    """Group the missing cells by approach and recipe, the cheapest first, those without a known cost last.
 
     Args:
         to_do: cells without a final record.

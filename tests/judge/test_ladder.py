@@ -13,7 +13,7 @@ from bench.cli.options import USAGE
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Marginal
 from bench.judge.claims import Gap, load_claims
-from bench.judge.ladder.answer import conclusions, find, sentences
+from bench.judge.ladder.answer import find
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, command, effects
 from bench.judge.ladder.file import question, read_file
@@ -23,6 +23,7 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table
+from bench.show.tables.answer_words import conclusions, sentences
 from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
 from bench.show.tables.render import markdown
 from tests.synthetic import record

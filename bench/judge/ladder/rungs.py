@@ -1,7 +1,7 @@
 """What a ladder is made of.
 
-A rung compares two numbers of the same seed. Corrections, variants and controls are trained apart and measured alike,
-by the common protocol; a rung of measuring reads two numbers of one fit.
+A rung compares two numbers of the same seed. The two fits of a correction, a variant or a control are trained
+separately, and the common protocol measures both. A rung of measuring compares two numbers of one fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control
 
 
 class Place(NamedTuple):
-    """A number of every seed: which fit, and where it is stored."""
+    """Where a number is stored that every seed has: the fit, and the key."""
 
     approach: str
     recipe: str
@@ -76,7 +76,7 @@ class Question:
 
     question: str
     claim: str
-    baseline: str  # the claim that is compared with
+    baseline: str  # the claim to compare with
     steps: tuple[Step, ...]  # from the baseline's fit to the number's own
     estimators: tuple[Estimator, ...]  # the document's first
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from bench.core.text import Digits
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, StepEffect, conclusions, find
+from bench.judge.ladder.answer import Answer, StepEffect, find
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import Ladder, Step
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.answer_words import conclusions
 from bench.show.tables.cells import Cell, Missing, Table, make_table
 
 THREE = Digits(decimals=3)
