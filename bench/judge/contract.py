@@ -16,9 +16,10 @@ from torch import Tensor
 
 from bench.core.errors import ContractViolation, Unsupported
 from bench.interface import Approach, Categorical, Context, Gaussian, Posterior, Split, Task
+from bench.plan.manifests import CAPABILITIES
 from bench.plan.recipes import build, resolve
 from bench.plan.recipes import profile as profile_of
-from bench.plan.registry import CAPABILITIES, load_class, manifest
+from bench.plan.registry import load_class, manifest
 
 STEPS = 2  # of every epoch
 ROWS = 300  # three batches of 128, the last one short

@@ -16,8 +16,9 @@ from bench.core.precision import check_precision
 from bench.core.reasons import OTHER_LOAD, Reason, told
 from bench.core.records import Naming, Number, Record
 from bench.data.manifest import data_hashes
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile, build, profile, resolve
-from bench.plan.registry import Manifest, manifest, manifests
+from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS_VERSION, PROTOCOL_VERSION
 
 PROTOCOLS = ("published", "common")
@@ -124,7 +125,7 @@ def cells(selection: Selection) -> list[Cell]:
     return found
 
 
-def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
+def _pairs(entry: ApproachManifest, selection: Selection) -> list[tuple[str, str]]:
     pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
     pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
     if not entry.document:
@@ -142,7 +143,9 @@ def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
     return [pair for pair in pairs if not selection.protocols or pair[1] in selection.protocols]
 
 
-def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection) -> Cell:
+def _cell(
+    entry: ApproachManifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection
+) -> Cell:
     recipe = resolve(entry, recipe_name)
     skip = None
     try:

@@ -90,7 +90,7 @@ def approaches_of(given: str) -> list[str]:
     return [manifest(source.name).name for source in sources]
 
 
-def _is_ours(source: plugins.Source, known: Any) -> bool:
+def _is_ours(source: plugins.ApproachSource, known: Any) -> bool:
     """Return whether a path leads to an approach that is registered already under its name."""
     if source.name not in known or source.error:
         return False
