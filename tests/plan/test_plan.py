@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from bench.core.errors import ConfigError, MissingFramework
-from bench.plan.cells import CELLS, Selection, cells, estimate
+from bench.plan.cells import CELLS, Selection, cells
+from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
 from bench.plan.registry import load_class, manifest, manifests
