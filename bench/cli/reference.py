@@ -11,7 +11,6 @@ from typing import Any
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
-from bench.cli.run import estimates
 from bench.cli.training import add_training, train
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
@@ -19,6 +18,7 @@ from bench.core.store import Store
 from bench.core.text import duration
 from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
+from bench.plan.costs import estimates
 from bench.run.remote.opening import threads_of_a_fit
 from bench.run.runner import existing, is_final
 

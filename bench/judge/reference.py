@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.judge.ladder.selection import cells_of, chosen
-from bench.plan.cells import Cell, Estimate, Selection, cells
+from bench.plan.cells import Cell, Selection, cells
+from bench.plan.costs import CostEstimate
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class RecipeToDo:
         return f"{self.cells[0].approach} {self.cells[0].recipe}"
 
 
-def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[RecipeToDo]:
+def in_cost_order(to_do: Iterable[Cell], costs: dict[str, CostEstimate]) -> list[RecipeToDo]:
     """Group the missing cells by approach and recipe, the cheapest first, those without a known cost last.
 
     Args:
@@ -64,7 +65,7 @@ def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Rec
     return sorted(recipes, key=lambda recipe: (recipe.seconds is None, recipe.seconds or 0.0))
 
 
-def _seconds(members: Sequence[Cell], costs: dict[str, Estimate]) -> float | None:
+def _seconds(members: Sequence[Cell], costs: dict[str, CostEstimate]) -> float | None:
     total, fits = 0.0, set()
     for cell in members:
         if cell.skip:

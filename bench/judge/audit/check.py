@@ -12,7 +12,8 @@ from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.findings import Finding
 from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck, training
 from bench.plan import plugins, registry
-from bench.plan.registry import Manifest, load_class, manifest
+from bench.plan.manifests import ApproachManifest
+from bench.plan.registry import load_class, manifest
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def approaches_of(given: str) -> list[str]:
     return [manifest(source.name).name for source in sources]
 
 
-def _is_registered(source: plugins.Source, known: Mapping[str, Manifest]) -> bool:
+def _is_registered(source: plugins.ApproachSource, known: Mapping[str, ApproachManifest]) -> bool:
     """Return whether a path leads to the approach that is registered under its name."""
     if source.name not in known or source.error:
         return False

@@ -17,7 +17,7 @@ from bench.judge.contract.under_test import (
     require,
     values,
 )
-from bench.plan.registry import CAPABILITIES
+from bench.plan.manifests import CAPABILITIES
 
 ROUNDED = 1e-4  # relative; how far a few steps carry the rounding of float32
 

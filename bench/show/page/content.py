@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.core.errors import ConfigError
+from msgspec.structs import asdict
+
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED, Claim, Record, load_claims
 from bench.judge.results import Results
 from bench.judge.stats.verdicts import Verdict
@@ -20,11 +22,6 @@ from bench.show.throughput_files import Speeds
 if TYPE_CHECKING:
     from bench.judge.ladder.effects import Numbers
     from bench.show.figures.figure import Figure
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SOURCES = PUBLISHED.parent / "sources.toml"
 
@@ -42,7 +39,7 @@ class Content:
     claims: Sequence[Claim]
     verdicts: Sequence[Verdict]
     tables: Mapping[str, Table]
-    documents: Mapping[str, Mapping[str, Any]]  # title, author, link, ... by the name that claims give as source
+    documents: Mapping[str, Mapping[str, str]]  # title, author, link, ... by the name that claims give as source
     figures: Sequence[Figure] = ()
     audits: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document; each table has its own name
     ladders: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # the same
@@ -124,10 +121,17 @@ def _faults(root: Path) -> tuple[list[Table], list[str]]:
     return fault_tables({name: lines(name, each["figures"]) for name, each in found.items()}), problems
 
 
-def load_documents(path: Path = SOURCES) -> dict[str, dict[str, Any]]:
+class _Document(TomlTable, frozen=True):
+    title: str
+    author: str
+    link: str
+    version: str
+    date: datetime.date
+    period_libraries: str
+    licence: str
+
+
+def load_documents(path: Path = SOURCES) -> dict[str, dict[str, str]]:
     """Read who wrote which document, and where it is; raises ConfigError."""
-    try:
-        found: dict[str, dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"the list of documents {path} cannot be read: {error}") from error
-    return found
+    found = read_toml(path, dict[str, _Document], "list of documents")
+    return {name: {key: str(value) for key, value in asdict(each).items()} for name, each in found.items()}

@@ -25,7 +25,7 @@ from bench.show.tables.verdicts import summary_table, verdicts_table
 from bench.show.throughput_files import Speeds
 
 if TYPE_CHECKING:
-    from bench.plan.registry import Manifest
+    from bench.plan.manifests import ApproachManifest
 
 __all__ = [
     "Table",
@@ -44,7 +44,7 @@ __all__ = [
 def build_tables(
     records: Iterable[Record],
     claims: Sequence[Claim],
-    manifests: Mapping[str, Manifest] | None = None,
+    manifests: Mapping[str, ApproachManifest] | None = None,
     speeds: Sequence[Speeds] = (),
 ) -> dict[str, Table]:
     """Make all tables.
