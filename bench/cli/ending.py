@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from bench.cli.options import place_options
-from bench.core.text import duration, printable
+from bench.core.text import duration, one_line
 from bench.run.progress import console_of, is_screen, outcome_text
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
     lines = []
     for (outcome, reason), found in ordered[:MOST_REASONS]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {printable(reason)}")
+        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
         if width is not None:
             line.truncate(width, overflow="ellipsis")
         lines.append(line)

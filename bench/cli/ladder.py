@@ -6,25 +6,30 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds
+from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.store import Store, write_atomically
-
-if TYPE_CHECKING:
-    from bench.judge.claims import Claim
-    from bench.judge.ladder.effects import Numbers
-    from bench.judge.ladder.rungs import Ladder
+from bench.core.files import write_atomically
+from bench.core.store import Store
+from bench.judge.claims import Claim, load_claims
+from bench.judge.ladder.answer import find
+from bench.judge.ladder.effects import Numbers, effects
+from bench.judge.ladder.readings import read_all
+from bench.judge.ladder.rungs import Ladder
+from bench.judge.ladder.selection import cells_of, chosen
+from bench.judge.results import Results, select
+from bench.plan.cells import Selection
+from bench.plan.registry import manifests
+from bench.show.tables.answer_words import sentences
+from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
+from bench.show.tables.render import markdown, text
 
 ALL = "all"
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    from bench.cli.training import add_training_on_request
-
-    parser = commands.add_parser("ladder", help="from published to corrected, one change at a time")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
     add_place(parser)
@@ -37,9 +42,6 @@ def add(commands: Any) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    from bench.judge.claims import load_claims
-    from bench.judge.ladder.selection import chosen
-
     check_place(arguments)
     if arguments.all == bool(arguments.approaches):
         raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
@@ -57,16 +59,15 @@ def _ladder(arguments: argparse.Namespace) -> int:
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.cli.training import train_on_request
-    from bench.judge.ladder.selection import cells_of
-    from bench.judge.ladder.taking import read_missing
-    from bench.plan.cells import Selection
+    from bench.judge.ladder.taking import (
+        read_missing,  # imports PyTorch, which a ladder that is only shown does not need
+    )
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     code = train_on_request(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
     numbers, _ = _numbers(arguments)
-    records = [record for record in numbers.results.records if record["seed"] in arguments.seeds]
+    records = [record for record in numbers.results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
     def tell(text: str) -> None:
@@ -80,11 +81,6 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
 
 def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
-    from bench.judge.ladder.effects import Numbers
-    from bench.judge.ladder.readings import read_all
-    from bench.judge.results import Results, select
-    from bench.plan.registry import manifests
-
     store = Store(arguments.results)
     records, problems = store.all_records()
     readings, untrusted = read_all(store)
@@ -95,11 +91,6 @@ def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
 
 
 def _show(ladders: Sequence[Ladder], numbers: Numbers, claims: Sequence[Claim], arguments: argparse.Namespace) -> None:
-    from bench.judge.ladder.answer import find, sentences
-    from bench.judge.ladder.effects import effects
-    from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
-    from bench.show.tables.render import markdown, text
-
     lines = []
     for one in ladders:
         found = effects(one, numbers)

@@ -6,27 +6,27 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
-from bench.cli.training import add_training_on_request, estimates, train_on_request
+from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import unknown_name
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
+from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
+from bench.plan.cells import Cell, Selection
+from bench.plan.costs import estimates
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-
-if TYPE_CHECKING:
-    from bench.judge.reference import Recipe
-    from bench.plan.cells import Cell
+from bench.run.runner import existing, is_final
 
 NAMES = ("epoch1", "full", "ladder")
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    parser = commands.add_parser("reference", help="the seeds that verdicts, gate and ladders compare with")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
@@ -56,12 +56,8 @@ def _reference(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if any(line["to do"] for line in lines) else 0
 
 
-def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Recipe]]:
+def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
     """Return all cells of a stage, and those to do in the order of their cost."""
-    from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
-    from bench.plan.cells import Selection
-    from bench.run.runner import existing, is_final
-
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
     to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
@@ -70,9 +66,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     return chosen, in_cost_order(to_do, costs)
 
 
-def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, Any]]:
-    from bench.judge.reference import STAGES
-
+def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[dict[str, Any]]:
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
     lines = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
@@ -82,7 +76,7 @@ def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, 
         lines.append(
             {
                 "stage": name,
-                "what": recipe.title + (f": {skip}" if skip else ""),
+                "what": recipe.title + (f": {in_words(skip)}" if skip else ""),
                 "seeds": " ".join(map(str, numbers)),
                 "to do": len(recipe.cells),
                 "expected_s": recipe.seconds,
@@ -91,12 +85,12 @@ def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, 
     return lines
 
 
-def _sum(left: list[Recipe]) -> float | None:
+def _sum(left: list[RecipeToDo]) -> float | None:
     known = [recipe.seconds for recipe in left]
     return None if None in known else sum(seconds for seconds in known if seconds is not None)
 
 
-def _how_long(left: list[Recipe], at_once: int) -> str:
+def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     unknown = len(left) - len(known)
     text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known) / at_once)}"

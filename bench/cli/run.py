@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tabulate import tabulate
@@ -14,36 +14,42 @@ from tabulate import tabulate
 from bench.cli.ending import ending, screen
 from bench.cli.options import INCOMPLETE, add_selection, count, select, threads
 from bench.cli.table import print_tables
-from bench.cli.training import add_training, check_training, estimates, train
+from bench.cli.training import add_training, check_training, train
+from bench.core.locks import Holder
+from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.core.text import duration, printable
-from bench.plan.cells import Cell, time_for
+from bench.core.text import duration, one_line
+from bench.plan.cells import Cell
+from bench.plan.costs import estimates, time_for
 from bench.run.progress import console_of
 from bench.run.remote.opening import threads_of_a_fit
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
-    add_selection(run)
-    add_training(run)
-    run.add_argument("--stale", action="store_true", help="also run again what older code made")
-    how = run.add_mutually_exclusive_group()
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`."""
+    add_selection(parser)
+    add_training(parser)
+    parser.add_argument("--stale", action="store_true", help="also run again what older code made")
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
-    run.set_defaults(action=_run)
+    parser.set_defaults(action=_run)
 
-    plan = commands.add_parser("plan", help="what would run, and how long it takes")
-    add_selection(plan)
-    plan.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
-    plan.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
-    plan.add_argument("--json", action="store_true", help="for machines")
-    plan.set_defaults(action=_plan)
 
-    status = commands.add_parser("status", help="which cells are done, failed, stale, running or missing")
-    add_selection(status)
-    status.add_argument("--json", action="store_true", help="for machines")
-    status.set_defaults(action=_status)
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plan`."""
+    add_selection(parser)
+    parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
+    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_plan)
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `status`."""
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_status)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -97,7 +103,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "training": 0.0 if done or cell.skip else fit_s,
                 "measuring": 0.0 if done or cell.skip else cost.measure_s,
                 "seeds together": len(fit_keys(group)),
-                "basis": cell.skip or cost.basis,
+                "basis": in_words(cell.skip) or cost.basis,
             }
         )
         if group:
@@ -126,7 +132,7 @@ def _status(arguments: argparse.Namespace) -> int:
     rows = []
     for cell in chosen:
         record = existing(cell, store)
-        state = "missing" if record is None else record["outcome"]
+        state: str = "missing" if record is None else record.outcome
         if record is not None and is_stale(record):
             state += ", made by older code"
         by = ""
@@ -134,15 +140,15 @@ def _status(arguments: argparse.Namespace) -> int:
             state, by = "running", _who(locks.holder(store.root, cell.lock_key))
         elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
             state = "interrupted, will resume"
-        timings = record["timings"] if record else {}
+        fit_s = record.timings.fit_s if record else None
         rows.append(
             {
                 "cell": cell.title(),
                 "state": state,
                 "by": by,
-                "made": record["provenance"].get("started", "") if record else "",
-                "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
-                "reason": printable(record["reason"] if record else cell.skip),
+                "made": record.provenance.started if record else "",
+                "training": "" if fit_s is None else duration(fit_s),
+                "reason": one_line(in_words(record.reason if record else cell.skip)),
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
@@ -153,6 +159,6 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
 
 
-def _who(holder: Mapping[str, Any]) -> str:
+def _who(holder: Holder | None) -> str:
     """Return which process works on a cell, as far as known."""
-    return f"process {holder['pid']} on {holder['host']} since {holder['since']}" if len(holder) == 3 else ""
+    return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""

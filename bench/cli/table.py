@@ -14,20 +14,19 @@ from bench.core.store import Store
 from bench.plan.registry import manifests
 
 if TYPE_CHECKING:
-    from bench.judge.claims import Record
+    from bench.core.records import Record
     from bench.show.tables.cells import Table
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    table = commands.add_parser("table", help="make the tables from the records")
-    table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
-    add_place(table)
-    table.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
-    table.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
-    table.add_argument("--readme", type=Path, help="update the generated blocks of this README")
-    table.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
-    table.set_defaults(action=_table)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
+    add_place(parser)
+    parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
+    parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
+    parser.add_argument("--readme", type=Path, help="update the generated blocks of this README")
+    parser.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
+    parser.set_defaults(action=_table)
 
 
 def _table(arguments: argparse.Namespace) -> int:
@@ -37,7 +36,7 @@ def _table(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     made, problems = _make_tables(arguments, store)
     if arguments.name == "throughput" and arguments.name not in made:
-        raise ConfigError(f"no speeds in {arguments.results}; python -m bench throughput measures them")
+        raise ConfigError(f"no speeds in {arguments.results}; python -m benchmarks.throughput measures them")
     if arguments.name == "determinism" and arguments.name not in made:
         raise ConfigError(f"no report in {arguments.results}; python -m bench determinism --write makes it")
     if arguments.name is not None and arguments.name not in made:

@@ -6,18 +6,15 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.cli.options import INCOMPLETE, count, positive, seconds, threads
-from bench.core import environment
 from bench.core.errors import ConfigError
-from bench.core.project import RESULTS
 from bench.core.store import Store
-from bench.core.text import printable
-from bench.plan.cells import Cell, Estimate, estimate
-from bench.plan.registry import source_files
+from bench.core.text import one_line
+from bench.plan.cells import Cell
+from bench.plan.costs import estimates
 from bench.run.options import Options
 from bench.run.progress import JsonLines, Progress
 from bench.run.remote.interpreters import interpreters
@@ -85,7 +82,7 @@ def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> i
     check_training(arguments)
     bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
     for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {printable(result.reason)}", file=sys.stderr)
+        print(f"{result.outcome}: {result.cell.title()}: {one_line(result.reason)}", file=sys.stderr)
     return INCOMPLETE if bad else 0
 
 
@@ -126,37 +123,5 @@ def train(
             if isinstance(watcher, Progress):
                 watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
-        print(f"warning: {printable(problem.reason)}", file=sys.stderr)
+        print(f"warning: {one_line(problem.reason)}", file=sys.stderr)
     return results
-
-
-def estimates(
-    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
-) -> dict[str, Estimate]:
-    """Return by key what cells, fitted either way, are expected to cost here.
-
-    By a folder's own records where they tell; else also by those that come with the repository.
-    """
-    import torch  # takes seconds, and importing this module shall not
-
-    from bench.core.timing import matmul_rate
-
-    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
-    device = torch.device(chosen[0].device)
-    rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
-    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
-    committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
-
-    def expected(cell: Cell) -> Estimate:
-        own = estimate(cell, records, rate, sources[cell.approach])
-        if None not in (own.fit_s, own.measure_s):
-            return own
-        return estimate(cell, [*records, *committed()], rate, sources[cell.approach])
-
-    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: expected(cell) for cell in both}
-
-
-def _committed() -> list[dict[str, Any]]:
-    """Return the records that come with the repository, to learn costs from where a results folder tells none."""
-    return Store(RESULTS).all_records()[0]

@@ -1,4 +1,4 @@
-"""Numbers, durations and texts as people are shown them."""
+"""Numbers, durations and foreign texts as people read them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ SIX = Digits(significant=6)
 THREE_DIFFERENCE = Digits(significant=3, signed=True)
 
 
+def one_line(text: str, longest: int | None = None) -> str:
+    """Return any text as one line that is safe to print.
+
+    White space becomes single spaces. Other characters that no terminal shows (they could move its cursor, or turn
+    the direction of writing) are written as Python writes them. What is longer than `longest` characters is cut.
+    """
+    line = " ".join(text.split())
+    safe = line if line.isprintable() else "".join(map(_printable, line))
+    return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
 def duration(seconds: float | None) -> str:
     """Return a duration as people write it: 48 s, 12 min, 1 h 05 min."""
     if seconds is None:
@@ -50,8 +65,3 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def printable(text: str) -> str:
-    """Return text with control characters as escapes, so that what is shown cannot redraw the terminal."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
-from bench.core.files import is_there, read_file, reason, write_file
+from bench.core.files import is_there, read_file, reason, write_atomically
 from bench.data import notmnist
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
-from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
+from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, manifest
 from bench.data.places import find_in, layouts
 from bench.data.torchvision_shim import import_datasets
 
@@ -47,7 +47,8 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
             for notmnist459 its zip, npz or folder. None: torchvision's mirrors, or the public address.
 
     Raises:
-        ConfigError: unknown name, `source` does not exist, or `dest` cannot be written.
+        ConfigError: unknown name, or `source` does not exist.
+        StoreError: `dest` cannot be written.
         DataMissing: the copy lacks a file, or no address could be reached.
         DataCorrupt: the copy's content is not the known one.
         MissingFramework: mirrors are needed and torchvision, which knows them, is not installed.
@@ -58,10 +59,10 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
     folder = (dest if dest is not None else datasets_folder()) / name
     if known.kind == "png-archive":
         return [_fetch_archive(known, folder, source)]
-    return [_fetch_idx(known, file, folder, source) for file in known.files]
+    return [_fetch_idx(known, file, folder, source) for file in known.files.values()]
 
 
-def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | None) -> Path:
+def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Path | None) -> Path:
     path, limit = folder / file.gz, file_limit(file.shape)
     if _is_intact(lambda: read_idx(path, file.shape, file.sha256)):
         return path
@@ -73,11 +74,11 @@ def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | Non
     else:
         data = _first_good(known, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
     _set_aside(path)
-    write_file(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
+    write_atomically(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
     return path
 
 
-def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
+def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) -> Path:
     path = folder / notmnist.STORED_NAME
     if _is_intact(lambda: notmnist.load_from(path, known)):
         return path
@@ -91,7 +92,7 @@ def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
             known, [known.url], notmnist.MAX_ARCHIVE_BYTES, lambda data, url: notmnist.load_archive(data, url, known)
         )
     _set_aside(path)
-    write_file(path, notmnist.stored(images, labels))
+    write_atomically(path, notmnist.stored(images, labels))
     return path
 
 
@@ -119,7 +120,7 @@ def _checked_idx(data: bytes, where: str, file: DataFile) -> bytes:
     return data
 
 
-def _mirrors(known: Manifest, file: DataFile) -> list[str]:
+def _mirrors(known: DatasetManifest, file: DataFile) -> list[str]:
     """Return the addresses of a file that torchvision's data set class knows."""
     if not known.torchvision:
         raise DataMissing(f"data set '{known.name}' has no public address; to get it: {known.how}")
@@ -132,7 +133,7 @@ def _mirrors(known: Manifest, file: DataFile) -> list[str]:
     return [mirror + file.gz for mirror in data_set.mirrors]
 
 
-def _first_good(known: Manifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
+def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
     """Return what `check` makes of the first download that passes it; tries every address several times."""
     failure = ""
     for attempt in range(ATTEMPTS):

@@ -85,7 +85,7 @@ def do(job: Job, send: Send) -> None:
         send(Planned(cells(job.selection)))
         return
     from bench.run.contexts import OrphanedError  # imports torch, which takes seconds
-    from bench.run.worker import work
+    from bench.run.process import work
 
     _find_approaches(job)
     bound_memory(job.options)

@@ -91,7 +91,7 @@ def run_group(
 
 
 def _inline(cells: Sequence[Cell], options: Options) -> Events:
-    from bench.run.worker import work  # imports torch, which a run that only supervises does without
+    from bench.run.process import work  # imports torch, which a run that only supervises does without
 
     events: list[Event] = []
     work(cells, options, events.append)

@@ -1,4 +1,4 @@
-"""How a worker runs, whatever the cell. Imports no framework, so that a worker of a cluster stays small."""
+"""How a worker runs, whatever the cells that it works on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.plan import plugins
 
 @dataclass(frozen=True)
 class Options:
-    """How a worker runs, whatever the cell."""
+    """The same for every worker of a run."""
 
     root: str
     data_dir: str | None = None

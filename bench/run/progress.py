@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from bench.core.text import duration, printable
-from bench.plan.cells import Cell, Estimate
+from bench.core.text import duration, one_line
+from bench.plan.cells import Cell
+from bench.plan.costs import CostEstimate
 from bench.run.events import EpochEnded, Event, Measuring, Recorded, Replaced, Started, Tick, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0
 REDRAWS_A_SECOND = 4
 BAR_COLUMNS = 12
-UNKNOWN = Estimate(None, None, "")
+UNKNOWN = CostEstimate(None, None, "")
 STYLES = {"done": "green", "failed": "red", "out-of-time": "red"}  # of outcomes; all others are yellow
 
 
@@ -89,7 +90,7 @@ class Progress:
 
     def __init__(
         self,
-        estimates: Mapping[str, Estimate],
+        estimates: Mapping[str, CostEstimate],
         quiet: bool = False,
         stream: TextIO | None = None,
         at_once: int = 1,
@@ -141,7 +142,7 @@ class Progress:
         elif isinstance(event, Recorded):
             self._record(fit, event)
         elif isinstance(event, Warned):
-            self._line(Text(f"warning: {printable(event.message)}"))
+            self._line(Text(f"warning: {one_line(event.message)}"))
         self._show()
 
     def finish(self) -> None:
@@ -167,7 +168,7 @@ class Progress:
             for name, value in event.trace.items()
         ]
         parts = [f"{together}epoch {event.epoch}/{event.of}", f"training {duration(left_s)} more", *losses]
-        fit.detail = printable(", ".join(parts))
+        fit.detail = one_line(", ".join(parts))
         if self._bars is not None and fit.bar is not None:
             self._bars.update(fit.bar, total=event.of, completed=event.epoch)
         self._time.train(group, left_s)
@@ -183,7 +184,7 @@ class Progress:
                 if self._bars is not None and other.bar is not None:
                     self._bars.remove_task(other.bar)
         title = self._titles.get(event.key, event.key[:8])
-        reason = f": {printable(event.reason)}" if event.reason else ""
+        reason = f": {one_line(event.reason)}" if event.reason else ""
         self._line(Text.assemble(f"[{self._done}/{self._total}] {title}: ", outcome_text(event.outcome), reason))
 
     def _show(self) -> None:
@@ -231,7 +232,7 @@ def _bars(console: Console) -> bars.Progress:
 class _TimeLeft:
     """The seconds that the open cells of a run are expected to take: estimates at first, then what epochs took."""
 
-    def __init__(self, estimates: Mapping[str, Estimate], at_once: int) -> None:
+    def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:
         self._estimates, self._at_once = estimates, at_once
         self._left: dict[str, float | None] = {}  # by the key of each open cell; None: no estimate
         self._n_groups = 1

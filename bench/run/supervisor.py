@@ -107,7 +107,7 @@ def process_context() -> ForkServerContext | SpawnContext:
     context = multiprocessing.get_context("forkserver")
     # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo is
     # what torch.optim imports at its first use, which takes as long as the rest of torch.
-    context.set_forkserver_preload(["bench.run.worker", "bench.core.compiled", "torch._dynamo"])
+    context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
     return context
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from tabulate import tabulate
 
 from bench.core.text import duration
-from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, MetricCheck, Report
+from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.stats.gating import POWER
 from bench.show import gate_power as power_text
 from bench.show.tables.render import escape
@@ -34,14 +34,14 @@ COLUMNS = (
 )
 
 
-def verdict_line(report: Report) -> str:
+def verdict_line(report: GateReport) -> str:
     """Return the outcome in one line."""
     counts = {state: report.states.count(state) for state in (PASS, FAIL, MISSING, WAIVED, NOT_COMPARABLE)}
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     return f"gate {'passed' if report.passed else 'NOT PASSED'}: {told}"
 
 
-def text(report: Report) -> str:
+def text(report: GateReport) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
     grid = tabulate([_row(check) for check in report.metrics], headers=COLUMNS, disable_numparse=True)
     exact = tabulate([(check.name, check.text, check.state) for check in report.checks], headers=("check", "", ""))
@@ -50,7 +50,7 @@ def text(report: Report) -> str:
     return printable("\n".join(parts))
 
 
-def markdown(report: Report) -> str:
+def markdown(report: GateReport) -> str:
     """Return the report as Markdown: the outcome and what went wrong first."""
     grid = tabulate(
         [[escape(str(value)) for value in _row(check)] for check in report.metrics],
@@ -69,7 +69,7 @@ def markdown(report: Report) -> str:
     return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}")
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: GateReport) -> dict[str, Any]:
     """Return the report as plain values."""
     alarms = report.false_alarms
     return {
@@ -85,7 +85,7 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def junit(report: Report) -> bytes:
+def junit(report: GateReport) -> bytes:
     """Return the report as JUnit XML: a test case for each metric and check; missing is an error, waived is skipped."""
     suite = ElementTree.Element("testsuite", name="gate", tests=str(len(report.states)))
     suite.set("failures", str(report.states.count(FAIL)))
@@ -165,14 +165,14 @@ def _metric_json(check: MetricCheck) -> dict[str, Any]:
     return row
 
 
-def _troubles(report: Report) -> list[str]:
+def _troubles(report: GateReport) -> list[str]:
     """Return a line for every check that is not simply passed."""
     bad = (FAIL, MISSING, WAIVED)
     lines = [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.metrics if c.state in bad]
     return lines + [f"{c.state}: {c.name}: {c.text}" for c in report.checks if c.state in bad]
 
 
-def _facts(report: Report) -> list[str]:
+def _facts(report: GateReport) -> list[str]:
     """Return what a reader needs to weigh the outcome: false alarms, power, time, origin."""
     alarms = report.false_alarms
     facts = []

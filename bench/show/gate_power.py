@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from bench.judge.gate.checks import Caught
-from bench.judge.gate.plants import FAULTS
+from bench.judge.gate.faults import EXACTLY_CAUGHT, FAULTS
 
 COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
 
@@ -21,26 +21,22 @@ def grid(rows: Sequence[Caught], form: str = "simple") -> str:
     return tabulate(shown, headers=COLUMNS, tablefmt=form, disable_numparse=True)
 
 
-def exact_faults() -> dict[str, str]:
-    """Return the check that always catches a fault, of those that one does."""
-    return {fault.name: fault.caught_by for fault in FAULTS.values() if fault.caught_by}
-
-
 def unmeasured(rows: Sequence[Caught]) -> list[str]:
     """Return the faults that the metrics must catch and that have no row."""
-    return sorted(FAULTS.keys() - exact_faults().keys() - {row.fault for row in rows})
+    return sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
 
 
 def notes(rows: Sequence[Caught]) -> list[str]:
     """Return a line for each fault without a row."""
-    always = [f"{name}: always caught, by the exact check '{check}'" for name, check in exact_faults().items()]
-    return always + [f"{name}: not measured yet; gate --plant {name} --save does" for name in unmeasured(rows)]
+    always = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
+    command = "python -m benchmarks.power"
+    return always + [f"{name}: not measured yet; {command} {name} --save does" for name in unmeasured(rows)]
 
 
 def as_json(rows: Sequence[Caught]) -> dict[str, Any]:
     """Return the faults as plain values."""
     return {
         "by_metrics": [vars(row) for row in rows],
-        "by_exact_checks": exact_faults(),
+        "by_exact_checks": EXACTLY_CAUGHT,
         "not_measured": unmeasured(rows),
     }

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from bench.run.options import Options
 from hypothesis import given
 from hypothesis import strategies as st
 

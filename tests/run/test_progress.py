@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from bench.cli.ending import ending
-from bench.plan.cells import Cell, Estimate
+from bench.plan.cells import Cell
+from bench.plan.costs import CostEstimate
 from bench.run import progress
 from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned
 from bench.run.runner import Result
@@ -62,7 +63,7 @@ class Terminal(io.StringIO):
 def begun(groups, done=0, seconds=None, **options):
     """Return a begun Progress and its stream; `seconds`: of training and measuring of each cell."""
     out = options.setdefault("stream", io.StringIO())
-    costs = {} if seconds is None else {made.key: Estimate(*seconds, "") for group in groups for made in group}
+    costs = {} if seconds is None else {made.key: CostEstimate(*seconds, "") for group in groups for made in group}
     shown = progress.Progress(costs, **options)
     shown.begin(groups, done)
     return shown, out
@@ -150,7 +151,7 @@ def test_control_characters_of_a_reason_do_not_reach_the_terminal(terminal, cloc
     shown.event([made], Warned("full\x1b[2J"))
     shown.event([made], Recorded(made.key, "failed", "\x1b]0;title\x07 and\na second line"))
     shown.finish()
-    assert r"failed: \x1b]0;title\x07 and\na second line" in out.getvalue()
+    assert r"failed: \x1b]0;title\x07 and a second line" in out.getvalue()
     assert r"warning: full\x1b[2J" in out.getvalue()
 
 

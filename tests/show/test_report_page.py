@@ -289,7 +289,7 @@ def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path)
 )
 def test_a_place_that_cannot_be_written_is_told_before_the_work(output, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("bench.show.page.content.collect", lambda *_, **__: pytest.fail("the work has begun"))
+    monkeypatch.setattr("bench.cli.report.collect", lambda *_, **__: pytest.fail("the work has begun"))
     assert main(["report", "--results", str(tmp_path), "--output", str(tmp_path / output)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line)

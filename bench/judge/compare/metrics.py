@@ -1,13 +1,13 @@
-"""Which metrics two sides can be compared by, and which they cannot, each with the side, the seeds and the reason."""
+"""Which metrics both sides have, and which one side lacks: on which seeds, and why."""
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from bench.judge.claims import Gap, Record
+from bench.core.records import Number, Record
+from bench.judge.claims import Gap
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import LAST_EPOCH, read
 
@@ -27,7 +27,7 @@ MAIN_METRICS = (
 
 @dataclass(frozen=True)
 class Lack:
-    """A metric that cannot be compared: some record of the pairs has it, these of one side do not as a number."""
+    """A metric that cannot be compared: some records have it, but these of one side do not."""
 
     cell: CellName
     metric: str
@@ -37,19 +37,19 @@ class Lack:
 
 
 def comparable(cell: Pairs, patterns: Sequence[str] = MAIN_METRICS) -> list[str]:
-    """Return the metrics of the patterns that every record of a cell has as a number, those of the last epoch last."""
+    """Return the metrics of the patterns that every record of a cell has, those of the last epoch last."""
     return [name for name in _names(cell, patterns) if not _gaps(cell, name)]
 
 
 def lacking(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Lack]:
-    """Return the metrics of the patterns that some records have and others lack; what nobody has is not missed."""
+    """Return the metrics of the patterns that some records have and others lack."""
     return [lack for cell in pairs for name in _names(cell, patterns) for lack in _gaps(cell, name)]
 
 
 def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
     """Return every metric that some record of either side has as a finite number."""
     records = [*cell.a, *cell.b]
-    final = dict.fromkeys(name for record in records for name in record["metrics"])
+    final = dict.fromkeys(name for record in records for name in record.metrics)
     traced = dict.fromkeys(name for record in records for name in _trace(record) if "/" in name and name not in final)
     names = [
         *(name for name in final if _fits(name, patterns)),
@@ -58,8 +58,8 @@ def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
     return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
 
 
-def _trace(record: Record) -> Mapping[str, Any]:
-    return record["epochs"][-1] if record["epochs"] else {}
+def _trace(record: Record) -> Mapping[str, Number]:
+    return record.epochs[-1].metrics if record.epochs else {}
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The statistical part of the gate: every gated metric's fresh mean against the reference's prediction interval."""
+"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?"""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import Record, Sample
-from bench.judge.gate.checks import FAIL, MISSING, PASS, Check, MetricCheck, Shift, State, excuse
+from bench.core.records import Record
+from bench.judge.claims import Sample
+from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, Shift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, GatedMetric
 from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
 from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
 from bench.judge.stats.gating import Design
 from bench.judge.stats.prediction import HolmStep, holm
-
-WITHOUT_NUMBER = ("not finite", "diverged")  # codes of gaps that are a fault, not an absence
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class _Pair:
     metric: GatedMetric
     reference: Sample
     fresh: Sample
-    n_diverged: int  # fresh seeds that did, by a waiver
+    n_diverged: int  # fresh seeds that diverged, where a waiver lets them
     problem: str  # why the reference cannot be used, or ''
 
     @property
@@ -54,8 +53,8 @@ class _Pair:
 
 def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
-) -> tuple[list[MetricCheck], list[Check]]:
-    """Return the check of every gated metric and of the diverged seeds; p-values are adjusted over all judged."""
+) -> tuple[list[MetricCheck], list[GateCheck]]:
+    """Check every gated metric and the diverged seeds; p-values are adjusted over all of them (Holm)."""
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
     p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
@@ -86,7 +85,7 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
         return "no reference records"
     both = of_seeds(records, gate.fresh_seeds)
     if both:
-        return f"seed {both[0]['seed']} is in the reference and among the fresh ones, which must be others"
+        return f"seed {both[0].seed} is in the reference and among the fresh ones, which must be others"
     if known.gap is not None:
         return f"the reference is not whole: {known.gap.reason}"
     if known.n < gate.reference_seeds:
@@ -108,7 +107,7 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
             *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
         )
     if gap is not None:
-        without: State = FAIL if any(word in f"{gap.code} {gap.reason}" for word in WITHOUT_NUMBER) else MISSING
+        without: State = FAIL if gap.is_fault else MISSING
         return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
     assert step is not None
     assert pair.reference.mean is not None

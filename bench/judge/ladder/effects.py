@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.claims import Gap, Record, metric
+from bench.judge.claims import Gap, metric, unfinished
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired, pair
@@ -17,7 +18,7 @@ SEEDS = 3  # of a rung, where no other number is asked for
 
 @dataclass(frozen=True)
 class Effect:
-    """A change of one quantity on one data set; without a common seed, why there is none."""
+    """A change of one quantity on one data set; if the two sides have no seed in common, why not."""
 
     paired: Paired | None
     gaps: tuple[Gap, ...] = ()  # of either number; also where only some seeds are missing
@@ -29,7 +30,7 @@ class Numbers:
     def __init__(self, results: Results, readings: Iterable[Record]) -> None:
         """Index the readings by their fit."""
         self.results = results
-        self._readings = {reading["fit_key"]: reading for reading in readings}
+        self._readings = {reading.fit_key: reading for reading in readings}
 
     def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
         """Return the number of every seed that has it, and why others have none."""
@@ -39,20 +40,21 @@ class Numbers:
             return {}, (Gap("not run", f"`{command(place)}` measures it"),)
         found: dict[int, float] = {}
         gaps: dict[Gap, None] = {}
-        for record in sorted(records, key=lambda record: record["seed"]):
+        for record in sorted(records, key=lambda record: record.seed):
             value = self._value(record, place)
             if isinstance(value, Gap):
                 gaps[value] = None
             else:
-                found[record["seed"]] = value
+                found[record.seed] = value
         return found, tuple(gaps)
 
     def _value(self, record: Record, place: Place) -> float | Gap:
-        if record["outcome"] != "done":
-            return Gap(record["outcome"], f"{place.fit_text()}, seed {record['seed']}: {record['reason']}")
+        if record.outcome != "done":
+            gap = unfinished(record)
+            return Gap(gap.code, f"{place.fit_text()}, seed {record.seed}: {gap.reason}", gap.is_fault)
         if place.source != "reading":
             return metric(record, place.key)
-        reading = self._readings.get(record["fit_key"])
+        reading = self._readings.get(record.fit_key)
         if reading is None:
             return Gap("not read", f"`{command(place)}` reads it from the fits that are kept where they were made")
         return metric(reading, place.key)
@@ -62,7 +64,7 @@ class Numbers:
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
-        if first and not second:  # the side that is missing as a whole is the reason to be named first
+        if first and not second:  # name the side first that is missing as a whole
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
@@ -87,7 +89,7 @@ def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str
 
 
 def seeds_lost(effect: Effect) -> list[Gap]:
-    """Return why seeds are missing from an effect that others have."""
+    """Return why an effect lacks seeds; a side without any record is no such reason."""
     return [gap for gap in effect.gaps if gap.code not in ("not run", "not read")]
 
 

@@ -1,11 +1,11 @@
-"""Numbers that a ladder asks for and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Numbers that a ladder needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
 geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
 argmax of mean logits is that of mean log-probabilities)
 normalised_geometric_entropy                       its entropy, nats
 refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
-pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
-that the prediction uses removed, lowest score first
+pruned_used_accuracy@F                             of the network of posterior means, without the fraction F of the
+weights that the prediction uses, lowest score first
 draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
 refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
 mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate
@@ -24,6 +24,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bench.core.errors import DataMissing, Unsupported, unknown_name
+from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
 from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics import classification, ood
@@ -52,7 +53,7 @@ class Key(NamedTuple):
 
 def read_keys(
     posterior: Posterior, protocol: Common, keys: Sequence[str]
-) -> tuple[dict[str, float | None], dict[str, str]]:
+) -> tuple[dict[str, float | None], dict[str, Reason]]:
     """Return the numbers of a posterior, and the reasons for those that it does not have.
 
     Args:
@@ -64,7 +65,7 @@ def read_keys(
         ConfigError: an unknown name.
     """
     metrics: dict[str, float | None] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, Reason] = {}
     wanted = {key: parse(key) for key in keys}
     alone = _Alone(posterior, protocol)
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
@@ -74,12 +75,15 @@ def read_keys(
                 found = _read_weights(posterior, mine)
             else:
                 found = _read_data_set(posterior, protocol, dataset, mine) | alone.read(dataset, mine)
-        except (DataMissing, Unsupported) as error:
-            missing.update(dict.fromkeys(mine, str(error)))
+        except DataMissing as error:
+            missing.update(dict.fromkeys(mine, told("no-data", error)))
+            continue
+        except Unsupported as error:
+            missing.update(dict.fromkeys(mine, told("unsupported", error)))
             continue
         for text, value in found.items():
             if value is None or not np.isfinite(value):
-                missing[text] = "every row is refused" if value is None else "the number is not finite"
+                missing[text] = Reason("rows-refused" if value is None else "not-finite")
             else:
                 metrics[text] = value
     return metrics, missing

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Cell
 from bench.run.events import Event, Placed, Recorded, Replaced
@@ -53,7 +54,7 @@ def run_on(
     for cell in cells:
         if cell.key in records:
             record = records[cell.key]
-            yield Recorded(cell.key, record["outcome"], record["reason"])
+            yield Recorded(cell.key, record.outcome, in_words(record.reason))
     if answer.out_of_time:
         raise OutOfTime(answer.failure, answer.printed)
     if len(records) < len(cells):

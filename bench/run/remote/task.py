@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bench.core.errors import BenchError, OutOfTime, WorkerCrashed, WorkerEnded
+from bench.core.files import write_atomically
 from bench.run.events import Send
 from bench.run.remote.jobs import WorkJob
 from bench.run.supervisor import supervise
@@ -69,9 +70,7 @@ def do_task(
 
 def _unpack(root: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        write_atomically(root / name, content)
 
 
 def _pack(root: Path, known: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.core.files import write_atomically
 from bench.judge.claims import Record
 from bench.show.figures import (
     accuracy,
@@ -91,8 +92,6 @@ def write(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("sv
         folder: made if it is not there.
         formats: of `FORMATS`; see `forms`.
     """
-    from bench.core.store import write_atomically
-
     written = []
     for figure in figures:
         for form in forms(figure, formats):

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bench.core.files import write_atomically
 from bench.judge.claims import Record
 from bench.judge.results import Results
 from bench.show.page import answer, evidence, facts, sections
@@ -37,8 +38,6 @@ def write_report(content: Content, page: Path, forms: Sequence[str] = FORMS) -> 
     Returns:
         The files, the page first.
     """
-    from bench.core.store import write_atomically
-
     others = [form for form in forms if form != "html"]
     found = all_tables(content)
     written = []

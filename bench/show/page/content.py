@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import sys
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.core.errors import ConfigError
+from msgspec.structs import asdict
+
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED, Claim, Record, load_claims
 from bench.judge.results import Results
 from bench.judge.stats.verdicts import Verdict
 from bench.show.page.parts import audit_tables, fault_tables, ladder_tables
 from bench.show.tables import tables
 from bench.show.tables.cells import Table
+from bench.show.throughput_files import Speeds
 
 if TYPE_CHECKING:
     from bench.judge.ladder.effects import Numbers
     from bench.show.figures.figure import Figure
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SOURCES = PUBLISHED.parent / "sources.toml"
 
@@ -35,13 +33,13 @@ class Content:
     results: Results  # of the conditions that were asked for
     records: Sequence[Record]  # of all conditions
     record_files: Mapping[str, Path]  # by key
-    speeds: Sequence[Record]
+    speeds: Sequence[Speeds]
     speed_files: Mapping[str, Path]  # by hash
     problems: Sequence[str]  # files that cannot be trusted, and why
     claims: Sequence[Claim]
     verdicts: Sequence[Verdict]
     tables: Mapping[str, Table]
-    documents: Mapping[str, Mapping[str, Any]]  # title, author, link, ... by the name that claims give as source
+    documents: Mapping[str, Mapping[str, str]]  # title, author, link, ... by the name that claims give as source
     figures: Sequence[Figure] = ()
     audits: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # by document; each table has its own name
     ladders: Mapping[str, Sequence[Table]] = field(default_factory=dict)  # the same
@@ -73,7 +71,7 @@ def collect(
         records=records,
         record_files={record["key"]: store.record_path(record) for record in records},
         speeds=speeds,
-        speed_files={record["sha256"]: files.path_of(root, record) for record in speeds},
+        speed_files={record.sha256: files.folder(root).path(record) for record in speeds},
         problems=[*(problem.reason for problem in problems), *untrusted, *changed, *altered],
         claims=claims,
         verdicts=verdicts,
@@ -123,10 +121,17 @@ def _faults(root: Path) -> tuple[list[Table], list[str]]:
     return fault_tables({name: lines(name, each["figures"]) for name, each in found.items()}), problems
 
 
-def load_documents(path: Path = SOURCES) -> dict[str, dict[str, Any]]:
+class _Document(TomlTable, frozen=True):
+    title: str
+    author: str
+    link: str
+    version: str
+    date: datetime.date
+    period_libraries: str
+    licence: str
+
+
+def load_documents(path: Path = SOURCES) -> dict[str, dict[str, str]]:
     """Read who wrote which document, and where it is; raises ConfigError."""
-    try:
-        found: dict[str, dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"the list of documents {path} cannot be read: {error}") from error
-    return found
+    found = read_toml(path, dict[str, _Document], "list of documents")
+    return {name: {key: str(value) for key, value in asdict(each).items()} for name, each in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.plan.registry import Manifest
+from bench.plan.manifests import ApproachManifest
 from bench.show.tables.cells import Table, make_table
 
 AUDIT = ("rule", "severity", "outcome", "seen", "effect", "remedy")
@@ -32,7 +32,9 @@ def audit_tables(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]
     }
 
 
-def ladder_tables(tables: Mapping[str, Sequence[Table]], manifests: Mapping[str, Manifest]) -> dict[str, list[Table]]:
+def ladder_tables(
+    tables: Mapping[str, Sequence[Table]], manifests: Mapping[str, ApproachManifest]
+) -> dict[str, list[Table]]:
     """Return the answers and ladders of each document; `tables` are those of the approaches."""
     found: dict[str, list[Table]] = {}
     for approach, mine in tables.items():

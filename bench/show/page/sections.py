@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.plan.manifests import ApproachManifest
 from bench.show.page.content import Content
 from bench.show.page.grid import Grid, grid
 from bench.show.page.images import Image, embed
@@ -136,13 +137,18 @@ def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: s
 
 def _approach(content: Content, name: str) -> ApproachPart:
     manifest = content.results.manifests.get(name)
-    changes = manifest.changes.values() if manifest else ()
     return ApproachPart(
         anchor("approach", name),
         name,
         manifest.title if manifest else "known from its records alone",
-        tuple(Change(change.name, change.kind, change.title, change.why) for change in changes),
+        tuple(_changes(manifest)) if manifest else (),
     )
+
+
+def _changes(manifest: ApproachManifest) -> Iterator[Change]:
+    for kind, changes in (("correction", manifest.corrections), ("variant", manifest.variants)):
+        for name, change in changes.items():
+            yield Change(name, kind, change.title, change.why)
 
 
 def _verdicts(content: Content, name: str) -> Table:

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
-from bench.plan.registry import Manifest, manifest, manifests
+from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in it; what was trained in another one stays out
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
@@ -29,7 +31,7 @@ class Fitted:
     seed: int
     device: str  # that it was trained on
     fit_key: str
-    record: Mapping[str, Any]  # a measurement of it, by the common protocol where there is one
+    record: Record  # a measurement of it, by the common protocol where there is one
 
     @property
     def label(self) -> str:
@@ -39,7 +41,7 @@ class Fitted:
 
 def fitted(store: Store) -> list[Fitted]:
     """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in store.all_records()[0]:
         if record["outcome"] == "done" and record["precision"] == PRECISION and record["approach"] in classifiers():
             groups.setdefault((record["approach"], record["recipe"], record["fit_key"]), []).append(record)
@@ -61,7 +63,7 @@ def _preference(order: Mapping[str, int]) -> Any:
     return key
 
 
-def classifiers() -> dict[str, Manifest]:
+def classifiers() -> dict[str, ApproachManifest]:
     """Return the approaches that tell digits."""
     return {name: entry for name, entry in manifests().items() if entry.task == "mnist"}
 
@@ -114,7 +116,7 @@ def _check_recipes(recipes: Sequence[str]) -> None:
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
 
 
-def _has(entry: Manifest, recipe: str) -> bool:
+def _has(entry: ApproachManifest, recipe: str) -> bool:
     try:
         resolve(entry, recipe)
     except ConfigError:

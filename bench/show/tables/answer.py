@@ -7,11 +7,12 @@ from typing import Any
 
 from bench.core.text import Digits
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, Finding, conclusions, find
+from bench.judge.ladder.answer import Answer, StepEffect, find
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import Ladder, Step
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.answer_words import conclusions
 from bench.show.tables.cells import Cell, Missing, Table, make_table
 
 THREE = Digits(decimals=3)
@@ -60,13 +61,13 @@ def _step_row(answer: Answer, place: int) -> list[Any]:
     return row
 
 
-def _estimator_row(answer: Answer, finding: Finding) -> list[Any]:
+def _estimator_row(answer: Answer, finding: StepEffect) -> list[Any]:
     step = answer.question.steps[-1]
     others = [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
     return [finding.name, f"{step.approach} {step.recipe}", Missing(ABSENT), _added(finding), *others]
 
 
-def _added(finding: Finding) -> Missing | str:
+def _added(finding: StepEffect) -> Missing | str:
     paired = finding.added.paired
     if paired is None:
         return Missing(finding.added.gaps[0])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import write_atomically
 from bench.show.tables.cells import Table
 from bench.show.tables.render import markdown_body, render
 
@@ -71,6 +72,4 @@ def _block(table: Table) -> str:
 
 def _write(path: Path, content: str) -> None:
     # The store imports torch, which reading and building tables do without.
-    from bench.core.store import write_atomically
-
     write_atomically(path, content.encode())

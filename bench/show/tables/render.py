@@ -94,7 +94,8 @@ def _raw(cell: Any) -> list[Any]:
     if not isinstance(cell, Cell):
         return [cell, "", ""]
     if cell.sample.mean is None:
-        return [": ".join(cell.sample.gap or NOTHING), "", 0]
+        gap = cell.sample.gap or NOTHING
+        return [f"{gap.code}: {gap.reason}", "", 0]
     return [repr(cell.sample.mean), "" if cell.sample.sd is None else repr(cell.sample.sd), cell.sample.n]
 
 

@@ -22,9 +22,10 @@ from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
 from bench.show.tables.verdicts import summary_table, verdicts_table
+from bench.show.throughput_files import Speeds
 
 if TYPE_CHECKING:
-    from bench.plan.registry import Manifest
+    from bench.plan.manifests import ApproachManifest
 
 __all__ = [
     "Table",
@@ -43,8 +44,8 @@ __all__ = [
 def build_tables(
     records: Iterable[Record],
     claims: Sequence[Claim],
-    manifests: Mapping[str, Manifest] | None = None,
-    speeds: Sequence[Record] = (),
+    manifests: Mapping[str, ApproachManifest] | None = None,
+    speeds: Sequence[Speeds] = (),
 ) -> dict[str, Table]:
     """Make all tables.
 
@@ -53,7 +54,7 @@ def build_tables(
             several records of one cell and seed the newest counts.
         claims: the reported numbers.
         manifests: the approaches in the order of the tables; None for those of the package.
-        speeds: what `python -m bench throughput` measured, of any devices and precisions; none, no table.
+        speeds: what `python -m benchmarks.throughput` measured, of any devices and precisions; none, no table.
 
     Raises:
         ConfigError: the records differ in profile, device or precision.
