@@ -19,8 +19,6 @@ from bench.judge.claims import (
     COLUMNS,
     PUBLISHED,
     Claim,
-    Gap,
-    Sample,
     in_claim_unit,
     load_claims,
     match,
@@ -29,6 +27,7 @@ from bench.judge.claims import (
     print_interval,
     relative_to_print,
 )
+from bench.judge.samples import Gap, Sample
 from bench.plan.registry import ORDER
 from tests.synthetic import record
 

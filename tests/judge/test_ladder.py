@@ -13,7 +13,7 @@ from bench.cli.options import USAGE
 from bench.core.errors import BenchError, ConfigError
 from bench.core.reasons import told
 from bench.interface import Marginal
-from bench.judge.claims import Gap, load_claims
+from bench.judge.claims import load_claims
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, command, effects
@@ -22,6 +22,7 @@ from bench.judge.ladder.readers import parse, read_keys
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
+from bench.judge.samples import Gap
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table
 from bench.show.tables.answer_words import conclusions, sentences

@@ -13,8 +13,9 @@ from scipy import stats
 
 from bench.cli.main import main
 from bench.cli.options import INCOMPLETE, USAGE
-from bench.judge.claims import PUBLISHED, ClaimRow, Gap, Sample, load_claims
+from bench.judge.claims import PUBLISHED, ClaimRow, load_claims
 from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample
 from bench.judge.stats import verdicts
 from bench.judge.stats.evidence import Deciding, Evidence, Hypothesis
 from bench.judge.stats.prediction import HolmStep, half_width, holm, p_value

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from bench.core.errors import ConfigError
-from bench.judge.claims import ClaimRow, Sample, load_claims
+from bench.judge.claims import ClaimRow, load_claims
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import judge
 from bench.show.tables.headline import headline_table, load_quoted
 from tests.synthetic import record

@@ -17,7 +17,8 @@ from msgspec import structs
 
 from bench.core.errors import ConfigError, StoreError
 from bench.core.text import FRACTION, SIX, THREE, Digits
-from bench.judge.claims import Claim, Gap, Sample, load_claims
+from bench.judge.claims import Claim, load_claims
+from bench.judge.samples import Gap, Sample
 from bench.show.tables.cells import Cell, Missing, Number, gap_labels, make_table
 from bench.show.tables.render import escape, markdown
 from bench.show.tables.tables import (
