@@ -13,7 +13,7 @@ from bench.core.errors import OutOfTime, WorkerCrashed
 from bench.core.store import Store
 from bench.plan import plugins, registry
 from bench.plan.cells import Selection, cells
-from bench.run import child, worker
+from bench.run import child, process
 from bench.run.events import Recorded, Tick, Waiting
 from bench.run.options import Options
 from bench.run.output import KEPT_BYTES
@@ -153,7 +153,7 @@ def test_a_failed_cells_record_has_what_its_worker_printed(end, reason, tmp_path
     (event,) = watcher.of(Recorded)
     (record,) = store.all_records()[0]
     assert reason in event.reason
-    assert record["detail"].endswith("the last word")
+    assert record.detail.endswith("the last word")
 
 
 def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
@@ -161,7 +161,7 @@ def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(
     options = Options(str(tmp_path / "results"), memory_mib=123.0)
     bounds, done = [], []
     monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
-    monkeypatch.setattr(worker, "work", lambda todo, options, send: done.extend(todo))
+    monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
     for job in (work_job([cell], options), WorkJob([cell], options, expected=None)):
         monkeypatch.setenv(plugins.VARIABLE, "")
         registry._look.cache_clear()

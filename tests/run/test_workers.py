@@ -12,12 +12,13 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.errors import WorkerCrashed
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
 from bench.judge.gate.config import GATE, load_gate
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
-from bench.run import worker
+from bench.run import process
 from bench.run.events import AtWork, EpochEnded, Started, Tick
 from bench.run.executors import Processes
 from bench.run.options import Options
@@ -36,7 +37,7 @@ def smoke(folder, executor, watcher=None):
 def numbers(folder):
     records, problems = Store(folder).all_records()
     assert problems == []
-    return {record["key"]: (record["outcome"], record["metrics"], record["arrays"]) for record in records}
+    return {record.key: (record.outcome, record.metrics, record.arrays) for record in records}
 
 
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
@@ -152,8 +153,8 @@ def test_time_for_jobs_by_hand():
 def test_times_of_fits_at_a_time_do_not_count(tmp_path):
     """Also where nothing else happens to work: half of the cores are no measure of the whole."""
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
-    worker.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
-    assert "2 fits at a time" in Store(tmp_path).all_records()[0][0]["timings"]["reason"]
+    process.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
+    assert "2 fits at a time" in in_words(*Store(tmp_path).all_records()[0][0].timings.reasons)
 
 
 def test_a_plan_for_two_at_a_time(tmp_path, capsys):

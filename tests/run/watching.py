@@ -40,12 +40,12 @@ def results(store):
     assert problems == []
     found = {}
     for record in records:
-        epochs = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record["epochs"]]
-        learnt = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))[0]
+        epochs = [(epoch.epoch, epoch.metrics) for epoch in record.epochs]
+        learnt = store.read_tensors(store.fit_path(record.fit_key, "posterior"))[0]
         scores = store.scores(record)
-        assert scores or (record["approach"], record["protocol"]) != ("mlp", "common")
-        name = (record["approach"], record["recipe"], record["protocol"], record["seed"])
-        found[name] = (record["metrics"], record["arrays"], epochs, learnt, scores)
+        assert scores or (record.approach, record.protocol) != ("mlp", "common")
+        name = (record.approach, record.recipe, record.protocol, record.seed)
+        found[name] = (record.metrics, record.arrays, epochs, learnt, scores)
     return found
 
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run.options import Options
-
 from bench.cli.main import make_parser
 from bench.cli.options import select
 from bench.core.errors import BenchError

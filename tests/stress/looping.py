@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.run.options import Options
-
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
 from bench.run.events import Event

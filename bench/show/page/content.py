@@ -118,7 +118,7 @@ def _faults(root: Path) -> tuple[list[Table], list[str]]:
     from bench.show.faults_summary import lines
 
     found, problems = read_all(root)
-    return fault_tables({name: lines(name, each["figures"]) for name, each in found.items()}), problems
+    return fault_tables({name: lines(each) for name, each in found.items()}), problems
 
 
 class _Document(TomlTable, frozen=True):
