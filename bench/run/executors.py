@@ -10,14 +10,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from bench.core.errors import WorkerCrashed, unknown_name
 from bench.plan.cells import Cell
 from bench.run.events import AtWork, Event
 from bench.run.options import Options
 from bench.run.remote.jobs import WorkJob, work_job
-from bench.run.remote.pool import Pool, run_on
+from bench.run.remote.pool import Pool, Room, run_on
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
@@ -25,16 +25,6 @@ MOST = 1000  # fits at a time, whatever a pool could take: each has a thread tha
 
 Group = list[Cell]
 Found = TypeVar("Found")
-
-
-class Room(Protocol):
-    """Where several fits can be worked on at a time."""
-
-    def width(self) -> int:
-        """Return how many fits it can be given at a time, now: at least 1, so that one waits for the first worker."""
-
-    def close(self) -> None:
-        """End what runs and let the workers go."""
 
 
 class Processes:

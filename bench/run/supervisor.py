@@ -21,7 +21,7 @@ from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Protocol, TypeAlias
+from typing import IO, TypeAlias
 
 import msgspec
 import psutil
@@ -45,24 +45,25 @@ Events: TypeAlias = Generator[Event, None, None]
 _ASKING = threading.Lock()
 
 
-class _Process(Protocol):
-    """A process that was started here."""
+class _Forked:
+    """A process of the fork server, with what `subprocess.Popen` offers."""
 
-    @property
-    def pid(self) -> int:
-        """Return its number."""
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        self.pid = process.pid or 0
+        self.terminate, self.kill = process.terminate, process.kill
 
     def poll(self) -> int | None:
         """Return its exit code, the negative number of the signal that ended it, or None while it runs."""
+        with _ASKING:
+            return self._process.exitcode
 
-    def wait(self, timeout: float) -> object:
-        """Wait for its end, for `timeout` seconds at most; may raise subprocess.TimeoutExpired."""
+    def wait(self, timeout: float) -> None:
+        """Wait for its end, for `timeout` seconds at most."""
+        connection.wait([self._process.sentinel], timeout)
 
-    def terminate(self) -> None:
-        """Ask it to end."""
 
-    def kill(self) -> None:
-        """End it."""
+_Process: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> Events:
@@ -109,24 +110,6 @@ def process_context() -> ForkServerContext | SpawnContext:
     # what torch.optim imports at its first use, which takes as long as the rest of torch.
     context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
     return context
-
-
-class _Forked:
-    """A process of the fork server."""
-
-    def __init__(self, process: BaseProcess) -> None:
-        self._process = process
-        self.pid = process.pid or 0
-        self.terminate, self.kill = process.terminate, process.kill
-
-    def poll(self) -> int | None:
-        """See `_Process`."""
-        with _ASKING:
-            return self._process.exitcode
-
-    def wait(self, timeout: float) -> None:
-        """See `_Process`."""
-        connection.wait([self._process.sentinel], timeout)
 
 
 def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:

@@ -21,6 +21,7 @@ from bench.run.remote.jobs import WorkJob, plan_job, work_job
 from bench.run.runner import run
 from bench.run.supervisor import supervise
 from tests.run.watching import Recorder, interpreter
+from tests.stress.processes import is_alive
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = plan_job(Selection(approaches=("uniform",)))
@@ -35,7 +36,7 @@ def test_a_worker_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
     said = 'echo $$ > pid; read job; printf \'{"kind":"waiting"}\\n{"ki\'; sleep 0.1; printf \'nd":"waiting"}\\n\'; '
     program = interpreter(tmp_path, f'cd {tmp_path}; {said} echo \'{{"kind":"end"}}\'; sleep 600')
     assert listen(program) == [Waiting(), Waiting()]
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_worker_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
     with pytest.raises(OutOfTime, match="--time-limit") as caught:
         listen(program, time_limit_s=1)
     assert caught.value.printed == "busy"
-    assert not is_running(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_a_crash_is_no_lack_of_time_though_a_grandchild_holds_the_pipe(tmp_path):
@@ -85,13 +86,6 @@ def test_a_crash_is_no_lack_of_time_though_a_grandchild_holds_the_pipe(tmp_path)
             listen(program, time_limit_s=30)
     finally:
         psutil.Process(int((tmp_path / "pid").read_text())).kill()
-
-
-def is_running(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 WAITS = (
@@ -108,7 +102,7 @@ def test_a_worker_ends_with_the_process_that_started_it():
     )
     with parent:
         started = psutil.Process(int(parent.stdout.readline()))
-        assert is_running(started.pid)
+        assert is_alive(started.pid)
         parent.kill()
         parent.wait()
         started.wait(20)

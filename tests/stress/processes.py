@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.core.errors import BenchError, ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # the folder that `bench` is imported from
@@ -29,43 +31,36 @@ def check_system() -> None:
 
 def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
     """Return MiB of a process (VmHWM: largest resident, VmRSS: resident, VmSize: addresses); 0 if it is gone."""
-    return _mib(Path(f"/proc/{pid}/status"), field)
+    with contextlib.suppress(OSError):  # psutil does not know the largest
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def proportional_mib(pid: int) -> float:
     """Return MiB of a process, counting of a page that n processes share an n-th (proportional set size); 0 if gone."""
-    return _mib(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
-
-
-def _mib(path: Path, field: str) -> float:
     try:
-        for line in path.read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return 0.0
+        return float(psutil.Process(pid).memory_full_info().pss / 2**20)
+    except (psutil.Error, AttributeError):  # only Linux has it
+        return 0.0
 
 
 def worked_s(pid: int) -> float:
     """Return the processor seconds of a process and of the children that it has waited for; 0 if it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
         return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime: proc(5)
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that still live."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                if int(parent) == pid and state != "Z":
-                    found.append(int(entry.name))
-    return found
+    try:
+        return [child.pid for child in psutil.Process(pid).children() if is_alive(child.pid)]
+    except psutil.Error:
+        return []
 
 
 def workers(pid: int) -> list[int]:
@@ -84,8 +79,8 @@ def family(pid: int) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Return whether a process still runs."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
         return False
 
 

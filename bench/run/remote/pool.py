@@ -22,14 +22,18 @@ THREADS = 1  # of a fit, unless asked for otherwise: the same numbers whatever m
 AnsweringEvents: TypeAlias = Generator[Event, None, FitAnswer]
 
 
-class Pool(Protocol):
-    """Workers elsewhere; a `bench.run.executors.Room`."""
+class Room(Protocol):
+    """Where several fits can be worked on at a time."""
 
     def width(self) -> int:
-        """See `Room.width`."""
+        """Return how many fits it can be given at a time, now: at least 1, so that one waits for the first worker."""
 
     def close(self) -> None:
-        """See `Room.close`."""
+        """End what runs and let the workers go."""
+
+
+class Pool(Room, Protocol):
+    """Workers elsewhere."""
 
     def do(self, task: FitTask) -> AnsweringEvents:
         """Have `do_task` done by a worker, yielding events and ticks; return its answer.
