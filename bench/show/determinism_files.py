@@ -8,7 +8,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Outcome, Provenance
 
 SCHEMA = 1
-AGAIN = "make it again with python -m tests.stress determinism --write"
+AGAIN = "make it again with python -m tests.stress determinism --write RESULTS"
 
 
 class Likeness(Fields, frozen=True, kw_only=True):
