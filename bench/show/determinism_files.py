@@ -8,7 +8,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Outcome, Provenance
 
 SCHEMA = 1
-AGAIN = "make it again with python -m tests.stress determinism --write RESULTS"
+AGAIN = "make it again with python -m tests.stress determinism --write"
 
 
 class Likeness(Fields, frozen=True, kw_only=True):

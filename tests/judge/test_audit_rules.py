@@ -24,12 +24,7 @@ from benchmarks.documents.__main__ import checks
 from tests.synthetic import record
 
 CHECKS = checks()[0]
-SLOW = (
-    "random_module_kl",
-    "hidden_layer_kl",
-    "prior_variance",
-    "detached_means",
-)  # `python -m benchmarks.documents` runs them
+SLOW = ("random_module_kl", "hidden_layer_kl", "prior_variance", "detached_means")  # .ci/run runs them apart
 NOTHING = Numbers(Results([], manifests()), [])
 
 
