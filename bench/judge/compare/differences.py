@@ -100,9 +100,7 @@ def _number(record: Record, metric: str) -> float:
     return value
 
 
-def row_test(
-    cell: CellName, seed: int, a: Mapping[str, NDArray[np.generic]], b: Mapping[str, NDArray[np.generic]]
-) -> RowTest | None:
+def row_test(cell: CellName, seed: int, a: Scores, b: Scores) -> RowTest | None:
     """Compare the accuracies of two networks on the same rows; None if a side has no per-row scores.
 
     The interval is that of a mean of paired differences in -1, 0, 1. The p-value is McNemar's exact one: if there is no
