@@ -5,6 +5,7 @@ import sys
 
 import msgspec
 import pytest
+from msgspec import structs
 
 import bench.plan.registry
 from bench.cli.main import main
@@ -63,7 +64,7 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     arguments = ["run", "toy_mlp", *PUBLISHED, "--threads", "1", "--results"]
     assert main([*arguments, str(tmp_path / "here"), "--executor", "inline"]) == 0
     entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     assert main([*arguments, str(tmp_path / "skipped"), "--executor", "inline"]) == 3
     monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")

@@ -128,7 +128,7 @@ def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch)
     import bench.plan.registry
 
     entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     results, _ = smoke(tmp_path, "toy_mlp", "uniform")
     assert [result.outcome for result in results] == ["skipped", "skipped", "done"]
