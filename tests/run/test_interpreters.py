@@ -10,6 +10,7 @@ from msgspec import structs
 import bench.plan.registry
 from bench.cli.main import main
 from bench.core.errors import WorkerCrashed
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
@@ -80,7 +81,7 @@ def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):
     found = with_their_cells(cells(selection), selection, {"pyro_random_module": python})
     assert [cell.approach for cell in found] == [cell.approach for cell in cells(selection)]
     assert [bool(cell.skip) for cell in found] == [cell.approach != "uniform" for cell in found]
-    assert "needs pyro" in found[-1].skip
+    assert "needs pyro" in in_words(found[-1].skip)
 
 
 def test_an_interpreter_with_another_harness_is_refused():
