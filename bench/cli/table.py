@@ -38,7 +38,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.name == "throughput" and arguments.name not in made:
         raise ConfigError(f"no speeds in {arguments.results}; python -m benchmarks.throughput measures them")
     if arguments.name == "determinism" and arguments.name not in made:
-        raise ConfigError(f"no report in {arguments.results}; python -m bench determinism --write makes it")
+        raise ConfigError(f"no report in {arguments.results}; python -m tests.stress determinism --write makes it")
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:

@@ -52,17 +52,17 @@ def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
 
 HOLES = """
 import json
-from tests.stress.processes import memory_mib
+from tests.stress.processes import resident_mib
 from bench.core.heap import tidy
 small, large = [], []
 for _ in range(2000):  # 200 MB in pieces that the C library takes from its heap, each followed by one that stays
     large.append(bytearray(100_000))
     small.append(bytearray(1_000))
-full = memory_mib("VmRSS")
+full = resident_mib()
 del large
-freed = memory_mib("VmRSS")
+freed = resident_mib()
 tidy()
-print(json.dumps([full, freed, memory_mib("VmRSS")]))
+print(json.dumps([full, freed, resident_mib()]))
 """
 
 

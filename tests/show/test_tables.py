@@ -13,10 +13,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.core.errors import ConfigError, StoreError
 from bench.core.text import FRACTION, SIX, THREE, Digits
-from bench.judge.claims import Claim, Gap, Sample, load_claims
+from bench.judge.claims import Claim, load_claims
+from bench.judge.samples import Gap, Sample
 from bench.show.tables.cells import Cell, Missing, Number, gap_labels, make_table
 from bench.show.tables.render import escape, markdown
 from bench.show.tables.tables import (
@@ -201,8 +203,7 @@ def test_conditions_are_never_mixed():
 def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentioned():
     def at(time: str, value: float) -> dict[str, Any]:
         made = record("mlp", "published", "common", key=time, metrics={"mnist/accuracy": value})
-        made["provenance"] = {**made["provenance"], "measured": time}
-        return made
+        return structs.replace(made, provenance=structs.replace(made.provenance, measured=time))
 
     table = tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"

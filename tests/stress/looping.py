@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.run.worker import Options
-
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
+from bench.run.options import Options
 from bench.run.runner import run
-from tests.stress.processes import children, memory_mib
+from tests.stress.processes import children, resident_mib
 
 
 class _Silent:
@@ -54,8 +53,8 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
                 "round": number,
                 "calls": calls,
                 "cells": len(results),
-                "run_mib": memory_mib("VmRSS"),
-                "servers_mib": sum(memory_mib("VmRSS", server) for server in servers),
+                "run_mib": resident_mib(),
+                "servers_mib": sum(resident_mib(server) for server in servers),
             }
         )
         number += 1

@@ -91,10 +91,10 @@ def _figures(root: Path, profile: str, device: str, precision: str, records: Seq
 
 
 def _audits(numbers: Numbers) -> dict[str, list[Table]]:
-    """Return what the audit's rules say of each document, as it was read: a page runs no document's code."""
+    """Return what the audit's rules say of each document; a page runs no document's code."""
     from bench.judge.audit.documents import DOCUMENTS, audit_documents
 
-    return audit_tables(finding.as_json() for finding in audit_documents(list(DOCUMENTS), numbers, run=False))
+    return audit_tables(finding.as_json() for finding in audit_documents(list(DOCUMENTS), numbers))
 
 
 def _ladders(numbers: Numbers, claims: Sequence[Claim]) -> dict[str, list[Table]]:
@@ -118,7 +118,7 @@ def _faults(root: Path) -> tuple[list[Table], list[str]]:
     from bench.show.faults_summary import lines
 
     found, problems = read_all(root)
-    return fault_tables({name: lines(name, each["figures"]) for name, each in found.items()}), problems
+    return fault_tables({name: lines(each) for name, each in found.items()}), problems
 
 
 class _Document(TomlTable, frozen=True):
