@@ -1,6 +1,5 @@
 """mxnet_bbb: its step is the document's, its predictions are MXNet's, and what needs no training is as derived."""
 
-import dataclasses
 import importlib
 import importlib.util
 import math
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.core.errors import MissingFramework, Unsupported
-from bench.core.streams import generator, normals_
+from bench.core.streams import normals_
 from bench.interface import Task
 from bench.judge.contract import CheckContext
 
@@ -241,27 +240,6 @@ def test_mxnet_predicts_the_same_logits(use_second_hidden):
         torch.testing.assert_close(
             predicted.log_probs[0], expected, rtol=1e-5, atol=1e-5 * logits.abs().max().asscalar()
         )
-
-
-def test_first_loss_comes_from_the_named_streams():
-    """The first batch's loss, from its definition in float64; N = 300 rows make M = ceil(300 / 128) = 3 batches."""
-    train = rows(300, 784)
-    context = CheckContext(7)
-    context.steps_per_epoch = 1
-    task = dataclasses.replace(MNIST, n_train=300)
-    MxnetBbb(epochs=1).fit(train, task, context)
-    layout = Layout((784, 400, 400, 10))
-    mu = (torch.empty(layout.n_weights).normal_(0, 0.1, generator=generator(7, "init"))).double()
-    noise = torch.empty(layout.n_weights).normal_(generator=generator(7, "noise", 1)).double()
-    batch = torch.randperm(300, generator=generator(7, "shuffle", 1))[:128]
-    sigma = torch.tensor(-3.0).double().exp().log1p()
-    weights = mu + sigma * noise
-    normal = torch.distributions.Normal
-    ratio = normal(mu, sigma).log_prob(weights).sum() - normal(0.0, 1.0).log_prob(weights).sum()
-    (first, bias), _, (last, last_bias) = layout.layers(weights)
-    logits = torch.relu(train.x[batch].double() * 255 / 126 @ first.T + bias) @ last.T + last_bias
-    loss = ratio / 3 + torch.nn.functional.cross_entropy(logits, train.y[batch], reduction="sum")
-    assert context.traces[1] == {"mnist/train60k/train_loss_ema": pytest.approx(loss.item(), rel=1e-5)}
 
 
 def test_moving_average_by_hand():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.core.streams import StepNoise, normals_, stream_seed
+from bench.core.streams import normals_
 from bench.interface import Gaussian, Task
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
@@ -65,30 +65,6 @@ def test_twenty_steps_are_those_of_the_document(detach_mu) -> None:
         adam.step()
         plain_adam.step()
     torch.testing.assert_close(network.parameters, torch.cat(document.get_parameters(plain)), rtol=1e-8, atol=1e-9)
-
-
-def test_the_trace_is_the_loss_of_each_intervals_first_step() -> None:
-    def noises() -> Iterator[Tensor]:
-        for interval in (1, 2):
-            stream = StepNoise(stream_seed(3, "noise", interval))
-            for _ in range(10):
-                yield stream.normals_(torch.empty(97))
-
-    context = whole_epochs(3)
-    points = six_points()
-    ToyBbb(epochs=2).fit(points, TASK, context)
-    plain = plain_network(noises(), True, torch.float32)
-    adam = torch.optim.Adam(plain.parameters(), lr=0.1)
-    expected = []
-    for _ in range(20):
-        adam.zero_grad()
-        loss = document.regression_elbo(plain, points.x, points.y, 0.1)
-        loss.backward()
-        adam.step()
-        expected.append(loss.item())
-    # losses of some thousand, in single precision after ten steps of 0.1
-    losses = [context.traces[interval]["toy/6 points/train_loss"] for interval in (1, 2)]
-    assert losses == pytest.approx([expected[0], expected[10]], rel=1e-3)
 
 
 def test_prediction_is_the_function_and_the_known_noise() -> None:

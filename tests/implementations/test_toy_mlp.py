@@ -9,7 +9,7 @@ from bench.interface import Gaussian, Task
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.toy_mlp import ToyMlp, descend
-from tests.implementations.made_up import six_points, whole_epochs
+from tests.implementations.made_up import six_points
 
 LAYOUT = Layout((1, 16, 16, 1))
 TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
@@ -58,15 +58,6 @@ def test_first_loss_of_a_network_that_predicts_zero():
     assert named["output.weight"].numpy() == pytest.approx(np.full((1, 16), 0.000741333), rel=1e-3)
     assert not named["hidden1.weight"].any()
     assert not named["hidden2.weight"].any()
-
-
-def test_trace_holds_the_loss_before_the_first_step_of_each_interval():
-    train, context = six_points(), whole_epochs(2)
-    ToyMlp(epochs=3, interval=20).fit(train, TASK, context)
-    flat = _dense.linear_init(LAYOUT, generator(2, "init"))
-    expected = [descend(LAYOUT, flat, train.x.numpy(), train.y.numpy(), 20, 0.01) for _ in range(3)]
-    assert [context.traces[epoch]["toy/6 points/train_loss"] for epoch in (1, 2, 3)] == expected
-    assert torch.equal(context.states[3]["flat"], flat)
 
 
 def test_huge_inputs_do_not_overflow():
