@@ -89,6 +89,7 @@ def record(planned, metrics, epochs, **changes):
         "arrays": {"pruning": {"rows": [zeros]}} if planned.approach == "mlp" else {},
         "epochs": epochs,
         "recipe_values": dict(planned.values),
+        "versions": planned.versions,
         "provenance": made,
         **changes,
     }

@@ -9,6 +9,7 @@ import msgspec
 from bench.core.canonical import plain
 from bench.core.reasons import Reason, told
 from bench.core.records import SCHEMA, Epoch, Record
+from bench.plan.freshness import versions_today
 from bench.plan.manifests import ApproachManifest, RecipeChange, RecipeSpec
 
 SPLIT = {"dropout_fcn": "train50k", "pyro_hidden_layer": "train50k"}
@@ -70,6 +71,7 @@ def record(approach: str, recipe: str = "published", protocol: str = "published"
         "arrays": {},
         "epochs": [],
         "timings": {"valid": True},
+        "versions": versions_today(approach, recipe, protocol),
         "provenance": {
             "started": "2026-01-01T00:00:00+00:00",
             "commit": "0123456789abcdef",

@@ -21,6 +21,7 @@ from bench.core.store import Store
 from bench.core.text import duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates, time_for
+from bench.plan.freshness import is_stale
 from bench.run.progress import console_of
 from bench.run.remote.opening import threads_of_a_fit
 
@@ -29,7 +30,6 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`."""
     add_selection(parser)
     add_training(parser)
-    parser.add_argument("--stale", action="store_true", help="also run again what older code made")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
     check_training(arguments)
     chosen = select(arguments)
     started = time.monotonic()
-    results = train(chosen, arguments, arguments.stale, arguments.json)
+    results = train(chosen, arguments, arguments.json)
     if not arguments.json:
         width, rows = screen()
         last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
@@ -124,7 +124,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     from bench.core import locks, quarantine
     from bench.plan.batches import checkpoint_key
-    from bench.run.runner import existing, is_final, is_stale
+    from bench.run.runner import existing, is_final
 
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -134,7 +134,7 @@ def _status(arguments: argparse.Namespace) -> int:
         record = existing(cell, store)
         state: str = "missing" if record is None else record.outcome
         if record is not None and is_stale(record):
-            state += ", made by older code"
+            state += ", made at other versions"
         by = ""
         if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
             state, by = "running", _who(locks.holder(store.root, cell.lock_key))

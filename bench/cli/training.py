@@ -86,15 +86,12 @@ def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> i
     return INCOMPLETE if bad else 0
 
 
-def train(
-    chosen: Sequence[Cell], arguments: argparse.Namespace, stale: bool = False, as_json: bool = False
-) -> list[Result]:
+def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
     """Train and measure what is missing of the cells, in their order; return how each ended.
 
     Args:
         chosen: the cells.
         arguments: how, as `add_training` declares it.
-        stale: also train what older code trained.
         as_json: tell of it in lines of JSON on standard output.
     """
     from bench.run.runner import run  # imports torch, which takes seconds that a wrong option shall not cost
@@ -118,7 +115,7 @@ def train(
         at_once = 1 if isinstance(executor, str) else executor.width()
         watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
         try:
-            results = run(chosen, store, options, watcher, executor, arguments.time_limit, stale)
+            results = run(chosen, store, options, watcher, executor, arguments.time_limit)
         finally:
             if isinstance(watcher, Progress):
                 watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours

@@ -49,7 +49,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     epoch: int
     seeds: dict[str, SeedProgress]
     fit_keys: dict[str, str]
-    source_sha256: str
+    versions: Versions | None = None
 
 
 def fit_info(info: object) -> FitInfo:

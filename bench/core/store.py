@@ -155,10 +155,10 @@ class Store:
         with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
             quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
-    def find_done_elsewhere(self, naming: Naming) -> Record | None:
-        """Return a finished record of the same name, made where the framework was there, or None."""
+    def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
+        """Return a finished record of the same name that `counts`, made where the framework was there, or None."""
         for _, record in self._same_name(naming):
-            if record.outcome == "done":
+            if record.outcome == "done" and counts(record):
                 return record
         return None
 

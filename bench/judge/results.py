@@ -12,7 +12,8 @@ from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
 
 if TYPE_CHECKING:
     from bench.core.store import Problem
-    from bench.plan.manifests import ApproachManifest
+    from bench.plan.freshness import is_stale, note
+from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""
@@ -68,10 +69,15 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
 class Results:
     """The newest record of every cell and seed, and the approaches that the tables have rows for."""
 
-    def __init__(self, records: Iterable[Record], manifests: Mapping[str, ApproachManifest]) -> None:
-        """Index the records; raises ConfigError if they differ in profile, device or precision."""
+    def __init__(
+        self, records: Iterable[Record], manifests: Mapping[str, ApproachManifest], with_stale: bool = False
+    ) -> None:
+        """Index the records; raises ConfigError if they differ in profile, device or precision.
+
+        Records of other versions of a recipe, a protocol or the metrics are left out, unless `with_stale`.
+        """
         newest: dict[tuple[str, str, str, int], Record] = {}
-        self.n_superseded = 0
+        self.n_superseded = self.n_stale = 0
         self.conditions: tuple[str, str, str] | None = None
         for record in records:
             conditions = record.conditions
@@ -79,10 +85,13 @@ class Results:
                 both = " and ".join(", ".join(item) for item in (self.conditions, conditions) if item)
                 raise ConfigError(f"a table cannot mix records of {both}; select one profile, device and precision")
             self.conditions = conditions
+            if not with_stale and record.outcome != DAMAGED and is_stale(record):
+                self.n_stale += 1
+                continue
             key = (record.approach, record.recipe, record.protocol, record.seed)
             rival = newest.get(key)
             self.n_superseded += rival is not None and DAMAGED not in (rival.outcome, record.outcome)
-            if rival is None or _made(record) > _made(rival):
+            if rival is None or made_at(record) > made_at(rival):
                 newest[key] = record
         self.records = list(newest.values())
         self.manifests = manifests
@@ -136,7 +145,7 @@ class Results:
         notes = origin(self.records)
         if self.n_superseded:
             notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
-        return notes
+        return [*notes, *note(self.n_stale)]
 
 
 class Made(Protocol):
@@ -170,7 +179,8 @@ def origin_of(made: Sequence[Provenance]) -> list[str]:
     return [note + (f" Code: {commits}." if commits else "")]
 
 
-def _made(record: Record) -> str:
+def made_at(record: Record) -> str:
+    """Return when a record was measured, or at least started: ISO 8601, '' where it is not known."""
     return record.provenance.measured or record.provenance.started
 
 

@@ -8,6 +8,7 @@ from bench.core.canonical import digest
 from bench.core.fits import checkpoint_info, fit_info
 from bench.core.store import Info, Store
 from bench.plan.cells import Cell
+from bench.plan.freshness import is_fit_stale
 
 LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit: its checkpoint is in memory thrice; alone it stays under 2 GiB
 
@@ -64,16 +65,17 @@ def is_posterior_of(info: Info, fit_key: str) -> bool:
     return fit_info(info).fit_key == fit_key
 
 
-def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], source: str) -> bool:
-    """Return whether a checkpoint belongs to exactly these fits and this version of the code.
+def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> bool:
+    """Return whether a checkpoint belongs to exactly these fits at today's recipe versions.
 
     Work of two versions must not be mixed. Raises ValueError for a description of another form.
 
     Args:
         info: what the checkpoint says of itself.
         fit_keys: of the seeds, by the names of their contexts.
-        source: hash of the approach's source.
+        approach: its name.
     """
     found = checkpoint_info(info)
     same = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
-    return same and found.fit_keys.keys() == found.seeds.keys() and found.source_sha256 == source
+    whole = found.fit_keys.keys() == found.seeds.keys()
+    return same and whole and not is_fit_stale(approach, found.versions)

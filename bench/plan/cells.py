@@ -10,12 +10,12 @@ from bench.core.canonical import digest
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.core.precision import check_precision
 from bench.core.reasons import Reason, told
-from bench.core.records import Naming, RecipeValue
+from bench.core.records import Naming, RecipeValue, Versions
 from bench.data.manifest import data_hashes
+from bench.plan.freshness import versions_of
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile, Recipe, build, profile, resolve
 from bench.plan.registry import manifest, manifests
-from bench.plan.versions import METRICS_VERSION, PROTOCOL_VERSION
 
 PROTOCOLS = ("published", "common")
 CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
@@ -39,6 +39,7 @@ class Cell:
     key: str
     values: Mapping[str, RecipeValue]  # all fields of the approach, or without its framework those of the recipe
     corrections: tuple[str, ...]
+    versions: Versions  # of recipe, protocol and metrics, as the record will have them
     skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
     family: str = ""  # what its other seeds share with it, where they can be fitted together
@@ -148,6 +149,8 @@ def _cell(
     values, skip = _values(entry, recipe, budget)
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
+    versions = versions_of(entry, recipe, protocol)
+    raised = {part: version for part, version in recipe.versions.items() if version > 1}
     hashes = data_hashes()
     shared = {
         "approach": entry.name,
@@ -157,6 +160,7 @@ def _cell(
         "steps_per_epoch": budget.steps_per_epoch,
         "precision": selection.precision,
         "device": selection.device.split(":")[0],
+        **({"versions": raised} if raised else {}),
     }
 
     def keys(batched: bool) -> tuple[str, str]:
@@ -168,7 +172,7 @@ def _cell(
             "rows": budget.common_rows if protocol == "common" else budget.rows,
             "draws": budget.draws,
             "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
-            "version": [PROTOCOL_VERSION, METRICS_VERSION],
+            "version": [versions.protocol, versions.metrics],
         }
         return fit_key, digest(measured)
 
@@ -187,6 +191,7 @@ def _cell(
         key=key,
         values=values,
         corrections=recipe.changes,
+        versions=versions,
         skip=skip,
         family=digest(shared) if together else "",
         twin_keys=keys(batched=True) if together else None,

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from bench.core import environment
 from bench.core.project import RESULTS
 from bench.core.reasons import OTHER_LOAD
 from bench.core.records import Number, Record
 from bench.core.store import Store
 from bench.plan.cells import Cell
+from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
-from bench.plan.registry import source_files
 
 # Other load slows a fit and the products before it alike, so that scaling by their rate still brings the fit's time
 # nearer to that of a quiet machine: 88 records beside quiet ones of their cells were 58 % too long and then 14 % too
@@ -46,14 +45,13 @@ def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | 
     is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
     device = torch.device(chosen[0].device)
     rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
-    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
     committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
 
     def expected(cell: Cell) -> CostEstimate:
-        own = estimate(cell, records, rate, sources[cell.approach])
+        own = estimate(cell, records, rate)
         if None not in (own.fit_s, own.measure_s):
             return own
-        return estimate(cell, [*records, *committed()], rate, sources[cell.approach])
+        return estimate(cell, [*records, *committed()], rate)
 
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
     return {cell.key: expected(cell) for cell in both}
@@ -64,19 +62,16 @@ def _committed() -> list[Record]:
     return Store(RESULTS).all_records()[0]
 
 
-def estimate(
-    cell: Cell, records: Sequence[Record], rate: float | None = None, source: str | None = None
-) -> CostEstimate:
+def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -> CostEstimate:
     """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
 
-    Best are those made by today's code, whose times count, of the same recipe, in this order; where there are none,
+    Best are those made at today's versions, whose times count, of the same recipe, in this order; where there are none,
     the next best, and the basis says so.
 
     Args:
         cell: what would run.
         records: what is known.
         rate: this machine's rate of matrix products; times are scaled by it where a record knows its own.
-        source: hash of the approach's code of today; None takes all records for its work.
     """
     same = (cell.approach, cell.naming().device, cell.precision)
     alike = [
@@ -84,15 +79,15 @@ def estimate(
         for record in records
         if record.outcome == "done" and (record.approach, record.device, record.precision) == same
     ]
-    training = _best(cell, _trained_alike(cell, alike), source)
-    measuring = _best(cell, _measured_alike(cell, alike), source)
+    training = _best(cell, _trained_alike(cell, alike))
+    measuring = _best(cell, _measured_alike(cell, alike))
     if not training:
         return CostEstimate(None, None, "no record of this approach, device and precision to learn from")
     per_epoch = _median(_scaled(record, record.timings.epoch_with_measuring_s, rate) for record in training)
     return CostEstimate(
         0.0 if cell.epochs == 0 else None if per_epoch is None else per_epoch * cell.epochs,
         _median(_scaled(record, record.timings.measure_s, rate) for record in measuring),
-        _basis(cell, training, rate, source),
+        _basis(cell, training, rate),
     )
 
 
@@ -132,25 +127,24 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
     return (found.common_rows, found.draws) if protocol == "common" else (found.rows,)
 
 
-def _flaws(cell: Cell, record: Record, source: str | None) -> tuple[str, ...]:
+def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
     """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
     of_recipe = record.recipe == cell.recipe
     is_share = cell.batched and record.timings.batched is not None  # which never counts as a time, but is what is asked
-    of_today = source is None or record.provenance.source_sha256 == source
     return (
-        "" if of_today else "made by older code",
+        "made at other versions" if is_stale(record) else "",
         "" if record.timings.valid or is_share else "whose times do not count",
         "" if of_recipe else f"of recipe {record.recipe}",
     )
 
 
-def _best(cell: Cell, records: Sequence[Record], source: str | None) -> list[Record]:
-    ranks = [tuple(map(bool, _flaws(cell, record, source))) for record in records]
+def _best(cell: Cell, records: Sequence[Record]) -> list[Record]:
+    ranks = [tuple(map(bool, _flaws(cell, record))) for record in records]
     return [record for record, rank in zip(records, ranks, strict=True) if rank == min(ranks)]
 
 
-def _basis(cell: Cell, records: Sequence[Record], rate: float | None, source: str | None) -> str:
-    parts = [f"{len(records)} record(s) on {records[0].provenance.cpu}", *_flaws(cell, records[0], source)]
+def _basis(cell: Cell, records: Sequence[Record], rate: float | None) -> str:
+    parts = [f"{len(records)} record(s) on {records[0].provenance.cpu}", *_flaws(cell, records[0])]
     factors = [_factor(record, rate) for record in records]
     if any(factor != 1 for factor in factors):
         parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")

@@ -52,6 +52,7 @@ class Recipe:
     split: str  # of the training rows
     changes: tuple[str, ...]
     values: dict[str, Value]  # fields of the approach that differ from the published ones
+    versions: dict[str, int]  # of the base recipe and of each change, by name
 
 
 def resolve(manifest: ApproachManifest, name: str) -> Recipe:
@@ -69,7 +70,8 @@ def resolve(manifest: ApproachManifest, name: str) -> Recipe:
     values: dict[str, Value] = {}
     for change in changes:
         values.update(manifest.changes[change].values)
-    return Recipe(name, spec.split, changes, values)
+    versions = {base: spec.version, **{change: manifest.changes[change].version for change in changes}}
+    return Recipe(name, spec.split, changes, values, versions)
 
 
 def recipe_names(manifest: ApproachManifest) -> list[str]:

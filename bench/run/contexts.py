@@ -12,16 +12,16 @@ import msgspec
 import torch
 from torch import Tensor
 
-from bench.core import environment, timing
+from bench.core import timing
 from bench.core.errors import BenchError, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_info
 from bench.core.reasons import Reason, in_words
+from bench.core.records import Versions
 from bench.core.store import Info, Store
 from bench.interface import Context, Posterior
 from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import profile
-from bench.plan.registry import source_files
 from bench.run.events import EpochEnded, Send, Warned, losses
 
 Measure = Callable[[Posterior, int], Mapping[str, float]]
@@ -58,7 +58,7 @@ class Fitting:
         self._store, self._checkpoint, self._send = store, checkpoint, send
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
-        self._source = environment.source_hash(source_files(cells[0].approach))
+        self._approach, self._versions = cells[0].approach, Versions(recipe=cells[0].versions.recipe)
         self._n_epochs = cells[0].epochs
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
@@ -94,7 +94,7 @@ class Fitting:
         return (read[0], info) if all(each.name in info.seeds for each in self.contexts) else None
 
     def _is_ours(self, info: Info) -> bool:
-        return is_checkpoint_of(info, self._fit_keys, self._source)
+        return is_checkpoint_of(info, self._fit_keys, self._approach)
 
     def report(
         self,
@@ -139,7 +139,7 @@ class Fitting:
     def _write_checkpoint(self, epoch: int) -> None:
         tensors = {f"{each.name}/{name}": t for each in self.contexts for name, t in each.state().items()}
         seeds = {each.name: SeedProgress(epochs=each.epochs, diverged=each.diverged) for each in self.contexts}
-        info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, source_sha256=self._source)
+        info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, versions=self._versions)
         try:
             self._store.write_tensors(self._checkpoint, tensors, info)
         except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process

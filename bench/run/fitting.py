@@ -20,7 +20,7 @@ from bench.core.fits import FitInfo, fit_info
 from bench.core.load import OtherLoad
 from bench.core.products import BY_ROUNDING, products_by
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
-from bench.core.records import NetworkSize, Provenance, Timings
+from bench.core.records import NetworkSize, Provenance, Timings, Versions
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
@@ -29,6 +29,7 @@ from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.published_protocols import protocol_of
 from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.cells import Cell
+from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files
 from bench.run.contexts import Fitting, Measure, RunContext
@@ -75,7 +76,7 @@ def fit(
     fits: dict[str, Fit | Reason] = {}
     for cell in cells:
         kept = _kept(store, cell)
-        if kept is not None and not (options.renew and is_of_older_code(cell.approach, kept[1].provenance)):
+        if kept is not None and not is_fit_stale(cell.approach, kept[1].versions):
             fits[cell.fit_key] = Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
     places = [place for place, cell in enumerate(cells) if cell.fit_key not in fits]
     if places:
@@ -106,12 +107,6 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
         send(Warned(f"{error}; the fit is measured, but not kept"))
         return False
     return True
-
-
-def is_of_older_code(approach: str, made: Provenance) -> bool:
-    """Return whether an approach's source has changed since a record or a posterior was made."""
-    known = made.source_sha256
-    return known is not None and known != environment.source_hash(source_files(approach))
 
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
@@ -149,6 +144,7 @@ def _train(
         made = _provenance(cell, load_before, fitting.threads)
         info = FitInfo(
             fit_key=cell.fit_key,
+            versions=Versions(recipe=cell.versions.recipe),
             epochs=[epoch.closed() for epoch in context.epochs],
             timings=_timings(approach, cell, task, fitting, context, wall_s, load),
             model=_model_size(posterior),

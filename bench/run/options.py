@@ -19,6 +19,5 @@ class Options:
     approaches: str = field(default_factory=plugins.path)  # where those from outside are found
     interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
-    renew: bool = False  # train again what older code trained
     memory_mib: float | None = None  # most address space of a worker
     at_once: int = 1  # fits on this machine, this one and those beside it

@@ -36,6 +36,7 @@ def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[R
         model=fitted.info.model,
         recipe_values=dict(cell.values),
         corrections=list(cell.corrections),
+        versions=cell.versions,
         provenance=msgspec.structs.replace(fitted.info.provenance, measured=environment.now()),
     )
 
@@ -55,6 +56,7 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
         timings=Timings(reasons=[reason]),
         recipe_values=dict(cell.values),
         corrections=list(cell.corrections),
+        versions=cell.versions,
         provenance=msgspec.structs.replace(made, started=environment.now()),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -18,9 +17,9 @@ from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
+from bench.plan.freshness import is_stale
 from bench.run.events import Event, Recorded, Waiting
 from bench.run.executors import Processes, run_group, run_queue
-from bench.run.fitting import is_of_older_code
 from bench.run.options import Options
 from bench.run.recording import empty_record, record_event, write_or_say_why
 from bench.run.remote.pool import Pool
@@ -59,10 +58,10 @@ def existing(cell: Cell, store: Store) -> Record | None:
     A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
     """
     found = store.find(cell.naming())
-    if cell.twin_keys is not None and (found is None or found.outcome not in FINAL):
+    if cell.twin_keys is not None and (found is None or found.outcome not in FINAL or is_stale(found)):
         found = store.find(cell.twin().naming()) or found
     if found is None and cell.skip:
-        return store.find_done_elsewhere(cell.naming())
+        return store.find_done_elsewhere(cell.naming(), lambda record: not is_stale(record))
     if found is not None and store.set_aside_if_scores_are_damaged(found):
         return None  # measured again, from the fit where it is kept
     return found
@@ -75,19 +74,17 @@ def run(
     watcher: Watcher,
     executor: str | Processes | Pool = "process",
     time_limit_s: float | None = None,
-    stale: bool = False,
 ) -> list[Result]:
     """Run every cell that has no final record, and return how all of them ended, in the order given.
 
     Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as there is room for.
     """
     store.check_writable()
-    options = dataclasses.replace(options, renew=stale)
     results: dict[str, Result] = {}
     open_cells: list[Cell] = []
     for cell in cells:
         record = existing(cell, store)
-        if record is not None and _answers(record, stale):
+        if record is not None and is_final(record):
             results[cell.identity] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
         else:
             open_cells.append(cell)
@@ -150,19 +147,13 @@ class _OneAtATime:
 
 
 def is_final(record: Record) -> bool:
-    """Return whether a second call leaves the record alone: it has its numbers, and no data set has come since."""
-    if record.outcome not in FINAL:
+    """Return whether a second call leaves the record alone.
+
+    It has its numbers, was made at today's versions, and no data set has come since.
+    """
+    if record.outcome not in FINAL or is_stale(record):
         return False
     return not any(row.present for row in list_datasets() if row.optional and row.name in record.missing)
-
-
-def is_stale(record: Record) -> bool:
-    """Return whether the implementation's source has changed since the record was made."""
-    return is_of_older_code(record.approach, record.provenance)
-
-
-def _answers(record: Record, renew: bool) -> bool:
-    return is_final(record) and not (renew and is_stale(record))
 
 
 def _run_group(
@@ -177,7 +168,7 @@ def _run_group(
     open_cells = {cell.key: cell for cell in group}
     for cell in group:  # another process may have finished it while we waited
         record = existing(cell, store)
-        if record is not None and _answers(record, options.renew):
+        if record is not None and is_final(record):
             results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
             watcher.event(group, record_event(cell, record, was_there=True))
             del open_cells[cell.key]

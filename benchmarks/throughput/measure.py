@@ -26,14 +26,15 @@ from bench.core.streams import stream_seed
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split, Task
 from bench.measure.measuring import draws_of
+from bench.plan.freshness import recipe_versions
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.show import throughput_files as files
-from bench.show.tables.throughput_sources import source_files
 from bench.show.throughput_files import SpeedRow, Speeds, SpeedTimings
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
+from benchmarks.throughput.sources import source_files
 from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
 from benchmarks.throughput.yardsticks import Yardstick
 
@@ -145,6 +146,7 @@ def _record(request: Request, outcome: Outcome, reason: str) -> Speeds:
     return Speeds(
         schema=files.SCHEMA,
         approach=request.approach,
+        versions=recipe_versions(request.approach, "published"),
         what=request.what,
         device=request.device,
         precision=request.precision,

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.core import environment, timing
+from bench.core import timing
 from bench.core.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.core.products import matrix_products
 from bench.interface import Approach, Categorical, Posterior, Split, Task
@@ -22,13 +22,12 @@ from bench.measure.measuring import ROW_NOISE_ROWS
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import load_class, manifest
 from bench.show import throughput_files as files
-from bench.show.tables import throughput_sources as sources
 from bench.show.tables.cells import Missing, Number
 from bench.show.tables.render import markdown
 from bench.show.tables.tables import build_tables
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.throughput_targets import load_targets
-from benchmarks.throughput import blocks, measure, prediction, training, yardsticks
+from benchmarks.throughput import blocks, measure, prediction, sources, training, yardsticks
 from benchmarks.throughput.command import main as measure_speeds
 from benchmarks.throughput.flops import prediction_flops, training_flops
 from benchmarks.throughput.measure import Request
@@ -496,20 +495,16 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
     assert markdown(table)
 
 
-def test_rows_of_older_code_are_marked(monkeypatch, tmp_path):
-    def row(source):
-        record = speeds()
-        record.provenance.source_sha256 = source
-        table = throughput_table([record], manifests())
+def test_rows_of_another_version_are_marked():
+    def row(versions):
+        table = throughput_table([speeds(versions=versions)], manifests())
         return table.frame["what"][0], [note for note in table.notes if note.startswith("~")]
 
-    today = environment.source_hash(sources.source_files("mlp"))
-    assert row(today) == ("training step", [])
-    title, notes = row("0" * 64)
-    assert title == "training step ~"
-    assert "made by older code" in notes[0]
-    monkeypatch.setattr(sources, "REPOSITORY", tmp_path)  # an installed package cannot tell
-    assert row("0" * 64) == ("training step", [])
+    assert row({"recipe": {"published": 1}}) == ("training step", [])
+    for other in ({"recipe": {"published": 2}}, None):
+        title, notes = row(other)
+        assert title == "training step ~"
+        assert "made at another version" in notes[0]
 
 
 def test_sources_of_a_speed_are_ours_and_the_documents():

@@ -95,10 +95,13 @@ def test_the_best_epoch_in_the_place_of_the_last_is_seen(tmp_path):
         assert _of(found, "test-looked-at").outcome == outcome
 
 
-def test_old_code_is_seen(tmp_path):
+def test_other_versions_are_seen_and_named(tmp_path):
     made = record("mlp")
-    made = changed(made, provenance=msgspec.structs.replace(made.provenance, source_sha256="0" * 64))
-    assert _of(audit_records([made], Store(tmp_path)), "stale-result").outcome == "fails"
+    assert _of(audit_records([made], Store(tmp_path)), "stale-result").outcome == "passes"
+    made = changed(made, versions=msgspec.structs.replace(made.versions, recipe={"published": 7}))
+    found = _of(audit_records([made], Store(tmp_path)), "stale-result")
+    assert found.outcome == "fails"
+    assert "published x published full seed 0 key-mlp-: recipe part published had version 7 and has 1" in found.detail
 
 
 def _of(found, rule):

@@ -83,7 +83,12 @@ def test_other_conditions_are_named(tmp_path, capsys):
     folder(tmp_path / "b", {0: 0.5, 1: 0.6}, device="cuda", provenance=changed, timings={"batched": 2})
     _, found = compared(capsys, tmp_path)
     told = " | ".join(found["conditions"])
-    for words in ("device: cpu and cuda", "cpu differs in 2 of 2", "threads", "versions differ: mxnet, python, torch"):
+    for words in (
+        "device: cpu and cuda",
+        "cpu differs in 2 of 2",
+        "threads",
+        "versions of packages differ: mxnet, python, torch",
+    ):
         assert words in told
     assert "trained together" in told
 

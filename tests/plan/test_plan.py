@@ -137,7 +137,7 @@ def measured(fit_s=3.0, measure_s=7.0, valid=True, provenance=None, **changes):
         "protocol": "common",
         "seed": 5,
         "timings": {"epoch_with_measuring_s": fit_s, "measure_s": measure_s, "valid": valid},
-        "provenance": {"cpu": "x", "source_sha256": "today", **(provenance or {})},
+        "provenance": {"cpu": "x", **(provenance or {})},
         **changes,
     }
     return record(**fields)
@@ -155,15 +155,15 @@ def test_an_estimate_learns_from_records_of_other_seeds():
     "worse",
     [
         measured(90.0, 90.0, valid=False),
-        measured(90.0, 90.0, provenance={"source_sha256": "older"}),
+        measured(90.0, 90.0, versions={"recipe": {"published": 7}, "protocol": 2, "metrics": 1}),
         measured(90.0, 90.0, recipe="corrected"),
     ],
-    ids=["does not count", "older code", "other recipe"],
+    ids=["does not count", "other versions", "other recipe"],
 )
 def test_a_worse_record_is_used_only_where_there_is_none_better(worse):
-    best = estimate(MLP, [worse, measured()], source="today")
+    best = estimate(MLP, [worse, measured()])
     assert (best.fit_s, best.measure_s) == (3.0 * MLP.values["epochs"], 7.0)
-    alone = estimate(MLP, [worse], source="today")
+    alone = estimate(MLP, [worse])
     assert (alone.fit_s, alone.measure_s) == (90.0 * MLP.values["epochs"], 90.0)
     assert alone.basis != best.basis
 

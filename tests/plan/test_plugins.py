@@ -150,10 +150,15 @@ def test_run_trains_it_in_a_process_of_its_own(folder, tmp_path, capsys, monkeyp
     assert main(["status", *arguments]) == 0
     (record,) = (json.loads(path.read_text()) for path in (results / "records" / "mine").glob("*.json"))
     assert record["outcome"] == "done"
+    assert record["versions"]["recipe"] == {"published": 1}
     (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# changed\n")
+    assert main(["status", *arguments]) == 0
+    manifest = folder / "mine.toml"
+    manifest.write_text(manifest.read_text().replace("version = 1", "version = 2"))
+    registry._look.cache_clear()
     capsys.readouterr()
     main(["status", *arguments])
-    assert "made by older code" in capsys.readouterr().out
+    assert "missing" in capsys.readouterr().out
     monkeypatch.setenv(plugins.VARIABLE, "")
     assert main(["table", "accuracy", "--profile", "smoke", "--results", str(results)]) == 0  # its record stays
 

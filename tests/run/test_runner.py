@@ -13,13 +13,15 @@ import pytest
 from msgspec import structs
 
 from bench.core.reasons import in_words
+from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
+from bench.plan.freshness import is_stale, why_stale
 from bench.plan.registry import manifests
 from bench.run.events import EpochEnded, Recorded
 from bench.run.options import Options
-from bench.run.runner import existing, is_final, is_stale, run
+from bench.run.runner import existing, is_final, run
 from tests.run.watching import Recorder
 
 
@@ -135,11 +137,33 @@ def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch)
     assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
 
 
-def test_a_changed_source_is_stale(tmp_path):
+def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
+    """What is stale is named; one without versions is stale too, and one of an unknown approach is not."""
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
+    assert record.versions == Versions(recipe={"published": 1}, protocol=2, metrics=1)
     assert not is_stale(record)
-    assert is_stale(structs.replace(record, provenance=structs.replace(record.provenance, source_sha256="0" * 64)))
+    assert not is_stale(structs.replace(record, provenance=structs.replace(record.provenance, source_sha256="0" * 64)))
+    for other, words in (
+        (Versions(recipe={"published": 2}, protocol=2, metrics=1), "recipe part published had version 2 and has 1"),
+        (Versions(recipe={"published": 1}, protocol=1, metrics=1), "protocol had version 1 and has 2"),
+        (Versions(recipe={"published": 1}, protocol=2, metrics=3), "metrics had version 3 and has 1"),
+        (None, "does not say at which versions"),
+    ):
+        assert words in why_stale(structs.replace(record, versions=other))
+    assert not is_stale(structs.replace(record, approach="elsewhere", versions=None))
+    assert "has no recipe" in why_stale(structs.replace(record, recipe="gone"))
+
+
+def test_a_record_without_versions_is_made_again(tmp_path):
+    results, _ = smoke(tmp_path, "uniform")
+    store = Store(tmp_path)
+    record = structs.replace(existing(results[0].cell, store), versions=None, sha256="")
+    store.write(record, store.scores(record))
+    assert not is_final(existing(results[0].cell, store))
+    again, _ = smoke(tmp_path, "uniform")
+    assert [each.was_there for each in again] == [False]
+    assert not is_stale(existing(results[0].cell, store))
 
 
 def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):

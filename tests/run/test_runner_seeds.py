@@ -5,15 +5,18 @@ import os
 import socket
 
 import pytest
+from msgspec import structs
 
 import implementations.toy_mlp
 from bench.cli.main import main
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
+from bench.judge.results import Results
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
+from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting, Warned
 from bench.run.options import Options
@@ -377,12 +380,13 @@ def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkey
     assert len(list((tmp_path / "quarantine").glob("*.safetensors"))) == 1
 
 
-def test_a_checkpoint_of_older_code_is_set_aside(tmp_path, monkeypatch):
-    """Half a fit by each of two codes would be a fit by neither."""
+def test_a_checkpoint_of_another_version_is_set_aside(tmp_path, monkeypatch):
+    """Work of two versions must not be mixed."""
     path = interrupted(tmp_path, monkeypatch)
     store = Store(tmp_path)
     tensors, info = store.read_tensors(path)
-    store.write_tensors(path, tensors, {**info, "source_sha256": "0" * 64})
+    assert info["versions"]["recipe"] == {"published": 1}
+    store.write_tensors(path, tensors, {**info, "versions": {"recipe": {"published": 2}}})
     assert goes_on_from(tmp_path, 1)
     assert "of other code" in (tmp_path / "quarantine" / "reasons.txt").read_text()
 
@@ -435,24 +439,38 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
     assert "No space left" in in_words(record.reason)
 
 
-def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
+def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch):
+    """The old records and fits stay where they are; nothing pools them with the new ones."""
     go(tmp_path, "toy_mlp", seeds=(0,))
-    monkeypatch.setattr("bench.run.fitting.environment.source_hash", lambda files: "f" * 64)
+    before = set(records(tmp_path))
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
     assert watcher.events == []
-
-    def again():
-        watcher = Recorder()
-        chosen = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
-        results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), watcher, "inline", stale=True)
-        return results, watcher
-
-    results, watcher = again()
+    entry = manifests()["toy_mlp"]
+    raised = {name: structs.replace(spec, version=2) for name, spec in entry.recipes.items()}
+    monkeypatch.setitem(manifests(), "toy_mlp", structs.replace(entry, recipes=raised))
+    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
     assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1]
-    assert {record.provenance.source_sha256 for record in records(tmp_path).values()} == {"f" * 64}
-    results, _ = again()
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [1]
+    after = Store(tmp_path).all_records()[0]
+    assert len(after) == 2 * len(before)
+    found = Results([record for record in after if record.protocol == "common"], manifests())
+    assert [record.versions.recipe for record in found.records] == [{"published": 2}]
+    assert found.n_stale == 1
+    assert any("made at other versions" in text for text in found.origin())
+    results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
     assert all(each.was_there for each in results)
+
+
+def test_a_kept_fit_without_versions_is_trained_again(tmp_path):
+    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
+    store = Store(tmp_path)
+    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
+    tensors, info = store.read_tensors(path)
+    store.write_tensors(path, tensors, {**info, "versions": None})
+    for record in tmp_path.glob("records/*/*"):
+        record.unlink()
+    assert goes_on_from(tmp_path, 1)
+    assert store.read_tensors(path)[1]["versions"]["recipe"] == {"published": 1}
 
 
 def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):

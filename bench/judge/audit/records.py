@@ -17,9 +17,9 @@ from bench.judge.audit.elbo.predictions import MEAN, averages, entropies
 from bench.judge.audit.findings import Finding, Outcome, Seen
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.verdicts import ENOUGH
+from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
-from bench.run.runner import is_stale
 
 STILL = 0.02  # a smaller relative change since its start means that sigma never moved
 HALF = 0.02  # nats; how far half precision rounds a stored entropy
@@ -54,11 +54,17 @@ def _one_seed(name: str, records: Iterable[Record]) -> Finding:
 
 
 def _stale(name: str, records: Sequence[Record]) -> Finding:
-    old = sum(is_stale(record) for record in records)
+    reasons = {_name(record): why for record in records if (why := why_stale(record))}
+    old = len(reasons)
     dirty = sum(record.provenance.dirty for record in records)
-    detail = f"{old} of {len(records)} records by other code than today's, {dirty} by code that was never committed"
+    detail = f"{old} of {len(records)} records made at other versions, {dirty} by code that was never committed"
+    detail += "".join(f"; {name}: {why}" for name, why in reasons.items())
     measured = {"stale": old, "uncommitted": dirty}
     return Finding("stale-result", f"records of {name}", "fails" if old else "passes", detail, measured)
+
+
+def _name(record: Record) -> str:
+    return f"{record.recipe} x {record.protocol} {record.profile} seed {record.seed} {record.key[:8]}"
 
 
 def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:

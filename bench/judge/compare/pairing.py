@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.results import Results, origin, select
+from bench.judge.results import Results, made_at, origin, select
 from bench.plan.recipes import PROFILES
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
@@ -23,6 +23,8 @@ AMOUNTS = {  # fields of a profile
 }
 
 CONDITIONS = ("profile", "device", "precision")
+OTHER_VERSIONS = "it was made at other versions than the newest record of its cell"
+
 CellName = tuple[str, str, str]  # approach, recipe, protocol
 
 
@@ -52,14 +54,27 @@ class Side:
             )
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
-        newest = Results(select(kept, profile, device, precision), {}).records
+        newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
         done = {key_of(record): record for record in newest if record.outcome == "done"}
         unfinished = [
             f"{name}: {title(key_of(record))}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
             if record.outcome != "done"
         ]
+        unfinished += [f"{name}: {title(key_of(record))} is left out: {OTHER_VERSIONS}" for record in others]
         return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
+
+
+def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Return the records of each cell that have the versions of its newest record, and the other records.
+
+    Two folders of different versions may be compared, but the seeds of one cell of a folder must be of one version.
+    """
+    newest: dict[CellName, Record] = {}
+    for record in sorted(records, key=made_at):
+        newest[key_of(record)[:3]] = record
+    kept = [record for record in records if record.versions == newest[key_of(record)[:3]].versions]
+    return kept, [record for record in records if record not in kept]
 
 
 @dataclass(frozen=True)
@@ -114,13 +129,16 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
         n_other = sum(getattr(one.provenance, name) != getattr(other.provenance, name) for one, other in both)
         if n_other:
             lines.append(f"{name} differs in {n_other} of {len(both)} pairs")
+    n_other = sum(one.versions != other.versions for one, other in both)
+    if n_other:
+        lines.append(f"versions of recipe, protocol or metrics differ in {n_other} of {len(both)} pairs")
     together = sum(one.timings.batched != other.timings.batched for one, other in both)
     if together:
         lines.append(f"in {together} of {len(both)} pairs, seeds were trained together with other seeds or others so")
     versions = [(one.provenance.versions, other.provenance.versions) for one, other in both]
     names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
     if names:
-        lines.append(f"versions differ: {', '.join(names)}")
+        lines.append(f"versions of packages differ: {', '.join(names)}")
     return lines
 
 

@@ -11,6 +11,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import SCHEMA, Reading, reading_name
 from bench.core.store import CONVERT, Store
 from bench.judge.ladder.rungs import Ladder
+from bench.plan.freshness import is_stale
 
 VERSION = 1  # of the definitions in `bench.judge.ladder.readers`: raise it when one changes
 SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
@@ -35,6 +36,8 @@ def weight_keys(approach: str) -> list[tuple[str, str]]:
 
 
 def read_all(store: Store) -> tuple[list[Reading], list[str]]:
-    """Return all readings of today's definitions, and what is wrong with the files that cannot be trusted."""
+    """Return all readings of today's versions, and what is wrong with the files that cannot be trusted."""
     readings, problems = folder(store).read_all()
-    return [one for one in readings if one.version == VERSION], [problem.reason for problem in problems]
+    return [one for one in readings if one.version == VERSION and not is_stale(one)], [
+        problem.reason for problem in problems
+    ]

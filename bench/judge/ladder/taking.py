@@ -15,6 +15,7 @@ import torch
 from bench.core import environment
 from bench.core.canonical import digest
 from bench.core.errors import BenchError
+from bench.core.fits import fit_info
 from bench.core.products import matrix_products
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
@@ -25,6 +26,7 @@ from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
 from bench.measure.protocols import N_CLASSES, Common
+from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 
@@ -52,7 +54,7 @@ def read_missing(
             continue
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
         kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
-        if kept is None:
+        if kept is None or is_fit_stale(record.approach, fit_info(kept[1]).versions):
             reasons.append(f"{name}: its fit is not kept in {store.root}; --results with another folder trains it anew")
             continue
         tell(f"reading {name}")
@@ -97,7 +99,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
         schema=SCHEMA,
         approach=record.approach,
         recipe=record.recipe,
-        protocol="reading",
+        protocol=READING,
         profile=record.profile,
         seed=seed,
         device=record.device,
@@ -109,6 +111,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
         reason=None,
         metrics=metrics,
         missing=missing,
+        versions=versions_of(entry, recipe, READING),
         epochs=[],
         timings=Timings(),
         provenance=msgspec.structs.replace(made, measured=environment.now()),

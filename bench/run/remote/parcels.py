@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.core.environment import source_hash
 from bench.core.files import write_atomically
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
-from bench.plan.registry import source_files
 
 
 def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
@@ -22,9 +20,8 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
     What cannot be trusted is set aside here: on the worker it would be gone with its folder.
     """
     by_seed = {str(cell.seed): cell.fit_key for cell in cells}
-    source = source_hash(source_files(cells[0].approach))
     checks = [partial(is_posterior_of, fit_key=key) for key in fit_keys(cells)]
-    checks.append(partial(is_checkpoint_of, fit_keys=by_seed, source=source))
+    checks.append(partial(is_checkpoint_of, fit_keys=by_seed, approach=cells[0].approach))
     return {
         path.relative_to(store.root).as_posix(): path.read_bytes()
         for path, is_ours in zip(_fit_paths(store, cells), checks, strict=True)

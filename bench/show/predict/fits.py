@@ -13,6 +13,7 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
+from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, manifests
@@ -43,7 +44,8 @@ def fitted(store: Store) -> list[Fitted]:
     """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in store.all_records()[0]:
-        if record["outcome"] == "done" and record["precision"] == PRECISION and record["approach"] in classifiers():
+        counts = record.outcome == "done" and record.precision == PRECISION and not is_stale(record)
+        if counts and record.approach in classifiers():
             groups.setdefault((record["approach"], record["recipe"], record["fit_key"]), []).append(record)
     found = []
     for (approach, recipe, fit_key), records in groups.items():

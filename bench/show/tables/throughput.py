@@ -9,8 +9,8 @@ from typing import Any
 from bench.core.text import THREE, Digits
 from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.plan.freshness import is_speed_stale
 from bench.show.tables.cells import Missing, Number, Table, make_table
-from bench.show.tables.throughput_sources import is_of_older_code
 from bench.show.tables.throughput_targets import CONDITIONS, load_targets
 from bench.show.throughput_files import Blocks, SpeedRow, Speeds
 
@@ -83,7 +83,7 @@ def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Any]]) -> list[st
     reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
     notes = [f"!: {reason}" for reason in sorted(reasons)]
     if any(line[1].endswith(OLDER) for line in lines):
-        notes.append(f"{OLDER}: made by older code; python -m benchmarks.throughput APPROACH measures again")
+        notes.append(f"{OLDER}: made at another version; python -m benchmarks.throughput APPROACH measures again")
     ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
     missed = [
         f"{line[0]}, {line[1]} ({THREE.text(line[ratio].value)} of {TARGET.text(line[target].value)})"
@@ -99,7 +99,9 @@ def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[lis
         gap = Missing(Gap(record.outcome, record.reason), _sources(record))
         what = "training step" if record.what == "train" else "prediction"
         return [[record.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
-    marks = ("" if record.timings.valid else " !") + (f" {OLDER}" if is_of_older_code(record) else "")
+    marks = ("" if record.timings.valid else " !") + (
+        f" {OLDER}" if is_speed_stale(record.approach, record.versions) else ""
+    )
     target = targets.get((record.approach, record.what)) if tuple(where) == CONDITIONS else None
     return [_line(record, row, marks, target) for row in record.rows]
 

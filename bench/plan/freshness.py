@@ -1,0 +1,94 @@
+"""Whether a record, a fitted posterior or a checkpoint was made at today's versions of recipe, protocol and metrics.
+
+The text of the code does not count. Golden traces in the tests show whether code still gives the numbers of its
+version (docs/freshness.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bench.core.errors import ConfigError
+from bench.core.records import Reading, Record, Versions
+from bench.plan import versions
+from bench.plan.manifests import ApproachManifest
+from bench.plan.recipes import Recipe, resolve
+from bench.plan.registry import manifests
+
+READING = "reading"  # protocol of what a ladder reads; it measures as protocol common does
+
+
+def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versions:
+    """Return today's versions of what makes a record."""
+    name = "common" if protocol == READING else protocol
+    return Versions(
+        recipe=dict(recipe.versions),
+        protocol=versions.protocol_version(name, entry.task, entry.document),
+        metrics=versions.METRICS,
+    )
+
+
+def recipe_versions(approach: str, recipe: str) -> Versions:
+    """Return today's versions of a recipe alone: of a fit, or of a speed."""
+    return Versions(recipe=dict(resolve(manifests()[approach], recipe).versions))
+
+
+def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None:
+    """Return `versions_of` by name; None for an approach or a recipe that is not known here."""
+    entry = manifests().get(approach)
+    try:
+        return None if entry is None else versions_of(entry, resolve(entry, recipe), protocol)
+    except ConfigError:
+        return None
+
+
+def why_stale(record: Record | Reading) -> str:
+    """Return why a record is stale, or '' if it is fresh or of an approach that is not known here."""
+    if record.approach not in manifests():
+        return ""
+    today = versions_today(record.approach, record.recipe, record.protocol)
+    if today is None:
+        return f"today's {record.approach} has no recipe {record.recipe}"
+    if record.versions is None:
+        return "the record does not say at which versions it was made"
+    return "; ".join(_raised(record.versions, today))
+
+
+def _raised(made: Versions, today: Versions) -> list[str]:
+    """Return a text for each version that is another today."""
+    before, now = made.recipe, today.recipe
+    pairs = [(f"recipe part {part}", before.get(part), now.get(part)) for part in {**before, **now}]
+    pairs += [("protocol", made.protocol, today.protocol), ("metrics", made.metrics, today.metrics)]
+    return [f"{name} had version {old} and has {new}" for name, old, new in pairs if old != new]
+
+
+def is_stale(record: Record | Reading) -> bool:
+    """Return whether a record was made at other versions of recipe, protocol or metrics than today's."""
+    return bool(why_stale(record))
+
+
+def is_fit_stale(approach: str, made: Versions | None) -> bool:
+    """Return whether a posterior or a checkpoint was trained at other versions of its recipe.
+
+    It may have been trained under another name of the same recipe, so each part is looked up by itself.
+    """
+    entry = manifests().get(approach)
+    if entry is None or made is None or not made.recipe:
+        return True
+    today = {name: change.version for name, change in entry.changes.items()}
+    today.update({name: spec.version for name, spec in entry.recipes.items()})
+    return any(today.get(name) != version for name, version in made.recipe.items())
+
+
+def is_speed_stale(approach: str, made: Versions | None) -> bool:
+    """Return whether the speed of an approach's published recipe was measured at another version of it."""
+    return approach in manifests() and made != recipe_versions(approach, "published")
+
+
+def note(n_stale: int) -> Iterable[str]:
+    """Yield the sentence that tells of stale records that were left out, if there are any."""
+    if n_stale:
+        yield (
+            f"{n_stale} record(s) made at other versions of recipe, protocol or metrics are left out; "
+            "`python -m bench run` makes them again."
+        )

@@ -1,0 +1,89 @@
+"""Golden traces: `python -m tests.golden --check`, `--write SUBJECT`, `--trace FILE SUBJECT` or `--deviations FILE`."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+
+def main():
+    """Run one of the three forms; return the exit code: 1 where a trace is not as stored or may not be replaced."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--check", action="store_true", help="compute the traces and compare them with the stored ones")
+    how.add_argument("--write", action="store_true", help="store the traces; refused without a new version")
+    how.add_argument("--trace", type=Path, metavar="FILE", help="compute traces and write them to a file")
+    how.add_argument("--deviations", type=Path, nargs="+", metavar="FILE", help="the largest of such files, by kind")
+    parser.add_argument("subject", nargs="*", help="an approach, measures or streams (default: all)")
+    parser.add_argument("--path", action="append", help="only this path, such as published/single")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    from tests.golden.api import ROOT
+    from tests.golden.paths import paths, subjects
+
+    names = arguments.subject or subjects()
+    if Path.cwd().resolve() != ROOT:
+        parser.error(f"the code of {ROOT} is traced; go there, or set PYTHONPATH to this folder")
+    if arguments.write:
+        return _write(names)
+    if arguments.deviations:
+        return _deviations(arguments.deviations)
+    found, bad = {}, 0
+    for subject in names:
+        known = paths(subject)
+        for path in arguments.path or known:
+            if path not in known and arguments.trace:
+                continue
+            if arguments.trace:
+                found.setdefault(subject, {})[path] = known[path]().as_json()
+                continue
+            from tests.golden.stored import compare
+
+            lines = compare(subject, path)
+            bad += bool(lines)
+            sys.stdout.write(
+                f"{subject} {path}: {'as stored' if not lines else f'{len(lines)} differences; {lines[0]}'}\n"
+            )
+    if arguments.trace:
+        arguments.trace.write_text(json.dumps(found))
+    return 1 if bad else 0
+
+
+def _deviations(files):
+    """Print the largest deviation of each subject and kind in files of --trace, as `tolerance.LARGEST` has them."""
+    from tests.golden.numbers import deviations
+    from tests.golden.stored import read
+    from tests.golden.tolerance import BF16, kind
+
+    largest = {}
+    for file in files:
+        for subject, found in json.loads(file.read_text()).items():
+            for path, trace in found.items():
+                own = largest.setdefault(BF16 if path.endswith("/bf16") else subject, {})
+                for name, value in deviations(read(subject)[path], trace).items():
+                    own[kind(path, name)] = max(own.get(kind(path, name), 0.0), value)
+    for subject, kinds in largest.items():
+        sys.stdout.write(f"{subject}: { ({name: float(f'{value:.1e}') for name, value in kinds.items()}) }\n")
+    return 0
+
+
+def _write(names):
+    from tests.golden.stored import RefusedError, file_of, write
+
+    for name in names:
+        try:
+            changed = write(name)
+        except RefusedError as error:
+            sys.stderr.write(f"refused: {error}\n")
+            return 1
+        sys.stdout.write(f"{file_of(name).name}: {len(changed)} paths written\n")
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    raise SystemExit(main())

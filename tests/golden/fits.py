@@ -1,0 +1,150 @@
+"""Short fits from fixed streams on real rows: single, several seeds together, and resumed after an epoch.
+
+Every fit takes `EPOCHS` epochs of `STEPS` steps with the recipe's own batch size, the last batch of an epoch shorter.
+The task says that there are as many rows as there really are, so that every 1/N of an objective is the real one.
+"""
+
+import dataclasses
+import functools
+
+import torch
+
+from tests.golden.api import (
+    Context,
+    Profile,
+    Split,
+    Task,
+    build,
+    load_shared,
+    load_split,
+    manifest,
+    resolve,
+    toy_split,
+)
+from tests.golden.numbers import ROWS, Trace, signs
+
+SEED = 0
+MANY = (0, 1)
+EPOCHS, STEPS, SHORT = 2, 4, 64  # the last step of an epoch takes SHORT rows
+TOY_STEPS = 30
+DRAWS = 4
+
+
+def budget():
+    """Return the profile of a trace; commits before epoch1 had 2,000 rows know one number of rows only."""
+    known = {field.name for field in dataclasses.fields(Profile)}
+    rows = {"common_rows": ROWS} if "common_rows" in known else {}
+    return Profile("trace", epochs=EPOCHS, steps_per_epoch=None, rows=ROWS, draws=DRAWS, **rows)
+
+
+class TraceContext(Context):
+    """Keeps what a fit reports, and lets it go on from an epoch."""
+
+    def __init__(self, seed, steps=None, resume=None):
+        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps
+        self.resume = resume
+        self.traces, self.states, self.posteriors = {}, {}, {}
+
+    def restore(self):
+        return self.resume
+
+    def epoch_end(self, epoch, trace, posterior, state):
+        self.traces[epoch] = dict(trace)
+        self.states[epoch] = {name: value.clone() for name, value in state().items()}
+        self.posteriors[epoch] = posterior()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a fit left: the posterior at its start, after every epoch, and what it reported."""
+
+    start: object
+    context: TraceContext
+    task: Task
+    posterior: object
+
+
+@functools.lru_cache(maxsize=4)
+def _whole(split, seeds):
+    if len(seeds) == 1:
+        train = load_split(split, seeds[0])
+        return train, torch.arange(len(train)).unsqueeze(0)
+    return load_shared(split, list(seeds))
+
+
+def rows_of(entry, recipe, approach, seeds):
+    """Return the first training rows of each seed, which of them are whose (int64 [E, n]), and the task."""
+    if entry.task == "toy":
+        train = toy_split()
+        rows = torch.arange(len(train)).expand(len(seeds), -1)
+        return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
+    whole, rows = _whole(recipe.split, seeds)
+    task = Task("classification", n_outputs=10, n_train=rows.shape[1], n_inputs=whole.x.shape[1])
+    n = (STEPS - 1) * getattr(approach, "batch_size", 128) + SHORT
+    chosen, places = rows[:, :n].unique(return_inverse=True)
+    return Split(whole.name, whole.x[chosen], whole.y[chosen], whole.rows[chosen]), places, task
+
+
+@functools.lru_cache(maxsize=6)
+def fitted(name, recipe_name, seeds=(SEED,), resumed=False):
+    """Return what a fit of these seeds gives, one `Fitted` a seed; `resumed`: of the second epoch alone."""
+    entry = manifest(name)
+    recipe = resolve(entry, recipe_name)
+    approach = build(entry, recipe, budget())
+    train, rows, task = rows_of(entry, recipe, approach, seeds)
+    steps = TOY_STEPS if entry.task == "toy" else None
+
+    def fit(budgeted, resume):
+        contexts = [TraceContext(seed, steps, one) for seed, one in zip(seeds, resume, strict=True)]
+        if len(seeds) == 1:
+            return contexts, [budgeted.fit(train.select(rows[0]), task, contexts[0])]
+        return contexts, budgeted.fit_many(train, rows, task, contexts)
+
+    torch.set_flush_denormal(True)  # as a run does
+    try:
+        _, starts = fit(dataclasses.replace(approach, epochs=0), [None] * len(seeds))
+        if resumed:
+            before = fitted(name, recipe_name, seeds)
+            contexts, ends = fit(approach, [(1, one.context.states[1]) for one in before])
+        else:
+            contexts, ends = fit(approach, [None] * len(seeds))
+    finally:
+        torch.set_flush_denormal(False)
+    parts = zip(starts, contexts, ends, strict=True)
+    return [Fitted(start, context, task, end) for start, context, end in parts]
+
+
+def fit_trace(name, recipe, seeds=(SEED,), resumed=False):
+    """Return the losses, the way that each parameter tensor went, and a few of its elements."""
+    found = Trace()
+    for one in fitted(name, recipe, seeds, resumed):
+        prefix = f"seed{one.context.seed}"
+        for epoch, trace in one.context.traces.items():
+            for key, value in trace.items():
+                if "accuracy" in key:
+                    found.counted[f"{prefix}/epoch{epoch}/{key}"] = value
+                else:
+                    found.number(f"{prefix}/epoch{epoch}/{key}", value)
+        start = one.start.arrays()
+        for epoch, posterior in one.context.posteriors.items():
+            for key, value in posterior.arrays().items():
+                displaced(found, f"{prefix}/epoch{epoch}/{key}", start[key], value)
+        for key, value in start.items():
+            norm = value.double().norm().item()
+            found.number(f"{prefix}/start/{key}", norm)
+            projection = float(value.double().flatten().numpy() @ signs(value.numel()))
+            found.number(f"{prefix}/start/{key}/projection", projection, max(norm, 1e-6))
+        found.exact[f"{prefix}/epochs"] = sorted(one.context.traces)
+    return found
+
+
+def displaced(found, key, start, now):
+    """Add how far a tensor is from its start: the norm, a projection on fixed signs, and three elements."""
+    moved = (now.double() - start.double()).flatten().numpy()
+    norm = float((moved**2).sum() ** 0.5)
+    found.number(f"{key}/moved", norm, max(norm, 1e-9))
+    found.number(f"{key}/moved/projection", float(moved @ signs(len(moved))), max(norm, 1e-9))
+    largest = max(float(abs(moved).max()), 1e-9)
+    for part in (1, 2, 3):
+        index = len(moved) * part // 4
+        found.number(f"{key}/moved@{index}", moved[index], largest)

@@ -1,0 +1,98 @@
+"""The paths of each subject: what is traced, by name, and how."""
+
+from functools import partial
+
+import torch
+
+from tests.golden.api import manifest, manifests, matrix_products, recipe_names
+from tests.golden.fits import MANY, SEED, fit_trace, fitted
+from tests.golden.measures import planned_readings_trace, planned_trace, protocol_trace, readings_trace
+from tests.golden.predictions import predict_trace
+from tests.golden.streams import data_trace, streams_trace
+
+COMBINED = {
+    "dropout_fcn": ("published+cross-entropy+shuffle",),
+    "pyro_hidden_layer": ("published+kl-sign+shuffle",),
+}
+"""Recipes of several changes that ladders train and that are not `corrected`."""
+MEASURES = "measures"  # the subject whose paths are protocols of posteriors that are the same everywhere
+STREAMS = "streams"  # the subject whose paths are random numbers and rows
+BF16 = "published/bf16"
+
+
+def recipes_of(name):
+    """Return the recipes of an approach that are traced."""
+    return [*recipe_names(manifest(name)), *COMBINED.get(name, ())]
+
+
+def subjects():
+    """Return the names of all traces: the approaches, the measures and the streams."""
+    return [*manifests(), MEASURES, STREAMS]
+
+
+def paths(subject):
+    """Return the paths of a subject by name, each a call that returns its `Trace`."""
+    if subject == STREAMS:
+        return {"streams": streams_trace, "data": data_trace}
+    if subject == MEASURES:
+        return _measures()
+    entry = manifest(subject)
+    found = {}
+    for recipe in recipes_of(subject):
+        found[f"{recipe}/single"] = partial(fit_trace, subject, recipe)
+        if recipe in entry.recipes or _is_variant(entry, recipe):
+            found[f"{recipe}/predict"] = partial(predict_trace, subject, recipe)
+        if "fit_many" in entry.capabilities:
+            found[f"{recipe}/many"] = partial(fit_trace, subject, recipe, MANY)
+        if recipe == "published":
+            found.update(_of_the_published_fit(subject, entry))
+        if recipe in entry.recipes and not _untrained(subject):
+            found[f"{recipe}/resumed"] = partial(fit_trace, subject, recipe, (SEED,), True)
+    if "fit_many" in entry.capabilities:
+        found["published/many-resumed"] = partial(fit_trace, subject, "published", MANY, True)
+    if not entry.cpu_float32_only and not _untrained(subject):
+        found[BF16] = partial(_in_bf16, subject)
+    return found
+
+
+def _is_variant(entry, recipe):
+    """Return whether a recipe is the published one with one variant; corrections predict as `corrected` does."""
+    change = entry.changes.get(recipe.removeprefix("published+"))
+    return change is not None and change.kind == "variant"
+
+
+def _untrained(name):
+    return "weights" not in manifest(name).capabilities  # the uniform prediction: it has no epochs and no products
+
+
+def _of_the_published_fit(name, entry):
+    found = {"published/common": partial(protocol_trace, name, "common")}
+    if entry.document:
+        found["published/published"] = partial(protocol_trace, name, "published")
+    if entry.task == "mnist":
+        found["published/readings"] = partial(readings_trace, name)
+    return found
+
+
+def _measures():
+    found = {}
+    for name, entry in manifests().items():
+        if entry.document:
+            found[f"{name}/published"] = partial(planned_trace, name, "published")
+        found[f"{name}/common"] = partial(planned_trace, name, "common")
+        if entry.task == "mnist":
+            found[f"{name}/readings"] = partial(planned_readings_trace, name)
+    return found
+
+
+def _in_bf16(name):
+    fitted.cache_clear()
+    try:
+        with matrix_products("bf16", torch.device("cpu")):
+            found = fit_trace(name, "published")
+            # 1 + 2^-9 is 1 in bfloat16: 64 of them are 64, and 64.125 in float32
+            product = torch.full((64, 64), 1 + 2**-9) @ torch.ones(64, 64)
+            found.number("products of rounded operands", product[0, 0], 0.125)
+            return found
+    finally:
+        fitted.cache_clear()  # the other paths are of float32

@@ -1,0 +1,105 @@
+"""The stored traces: one JSON file a subject, and the rule for writing one anew.
+
+A path is stored with the versions of what it traces. Its numbers are replaced only when one of these versions was
+raised; a path that is new is added; one that is gone is dropped.
+"""
+
+import json
+from functools import partial
+from pathlib import Path
+
+from tests.golden import api
+from tests.golden.numbers import complaints
+from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
+from tests.golden.tolerance import tolerance
+
+FOLDER = Path(__file__).parent / "stored"
+MEASURED = ("common", "published", "readings")
+
+
+class RefusedError(Exception):
+    """A trace would be replaced without a new version."""
+
+
+def file_of(subject):
+    """Return the file of a subject's traces."""
+    return FOLDER / f"{subject}.json"
+
+
+def read(subject):
+    """Return the stored paths of a subject, {} where there is no file."""
+    path = file_of(subject)
+    return json.loads(path.read_text())["paths"] if path.exists() else {}
+
+
+def versions(subject, path):
+    """Return the versions that today's code states for what a path traces."""
+    from bench.plan.versions import METRICS, PROTOCOLS
+
+    measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS}
+    if subject == MEASURES:
+        return measured
+    if subject == STREAMS:
+        return {name: entry.recipes["published"].version for name, entry in api.manifests().items()}
+    recipe, what = path.rsplit("/", 1)
+    own = api.resolve(api.manifest(subject), recipe).versions
+    return {**own, **(measured if what in MEASURED else {})}
+
+
+def trace(subject, path):
+    """Compute a trace now, as it would be stored but for its versions."""
+    return json.loads(json.dumps(paths(subject)[path]().as_json()))
+
+
+def compare(subject, path, found=None):
+    """Return what is not as stored, a line each; `found` is the trace where it was computed already."""
+    stored = read(subject).get(path)
+    if stored is None:
+        return [f"{subject} has no stored trace of {path}: python -m tests.golden --write {subject}"]
+    today = versions(subject, path)
+    if stored["versions"] != today:
+        how = f"python -m tests.golden --write {subject}"
+        return [f"the stored versions are {stored['versions']}, today's are {today}: {how}"]
+    found = trace(subject, path) if found is None else found
+    return complaints(stored, found, partial(tolerance, subject, path))
+
+
+def missing(subject):
+    """Return the paths that should be stored and are not, and those that are stored and should not be."""
+    return sorted(set(read(subject)) ^ set(paths(subject)))
+
+
+def write(subject):
+    """Write a subject's traces; return the paths that changed.
+
+    Raises:
+        RefusedError: a path gives other numbers, and no version of what it traces was raised, or one was lowered.
+    """
+    stored, result, changed = read(subject), {}, []
+    for path in paths(subject):
+        old, today = stored.get(path), versions(subject, path)
+        if old is None:
+            changed.append(path)
+            result[path] = {"versions": today, **trace(subject, path)}
+            continue
+        before = old["versions"]
+        if any(today.get(name, 0) < number for name, number in before.items()):
+            raise RefusedError(f"{subject} {path}: a version is lower than the stored one: {before}, today {today}")
+        if today == before:
+            lines = complaints(old, trace(subject, path), partial(tolerance, subject, path))
+            if lines:
+                raise RefusedError(
+                    f"{subject} {path} gives other numbers at the same versions: {lines[0]}. Raise the version of the "
+                    "recipe, the protocol or the metrics, or mend the code."
+                )
+            result[path] = old
+            continue
+        changed.append(path)
+        result[path] = {"versions": today, **trace(subject, path)}
+    FOLDER.mkdir(exist_ok=True)
+    content = {"subject": subject, "paths": result}
+    file_of(subject).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    return changed
+
+
+__all__ = ["RefusedError", "compare", "file_of", "missing", "read", "recipes_of", "trace", "versions", "write"]

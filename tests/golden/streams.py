@@ -1,0 +1,63 @@
+"""The streams of random numbers and the rows they choose: integers exactly, normals to their rounding."""
+
+import numpy as np
+import torch
+
+from tests.golden.api import (
+    fill_normals,
+    fill_words,
+    generator,
+    load_ood,
+    load_shared,
+    load_split,
+    stream_seed,
+    toy_split,
+)
+from tests.golden.numbers import Trace, digest_of, signs
+
+NAMES = ("init", "shuffle", "noise", "draw", "shared-draw", "split", "ood", "test-order")
+
+
+def streams_trace():
+    """Return seeds of streams, words, normals, permutations and splits."""
+    found = Trace()
+    for name in NAMES:
+        for index in ((), (1,), (2, 3)):
+            found.exact[f"stream_seed/{name}/{index}"] = str(stream_seed(7, name, *index))
+    rows = torch.tensor([0, 3, 70_000, 2**40])
+    words = fill_words(torch.empty(4, 700, dtype=torch.int64), stream_seed(0, "words"), rows)
+    found.exact["words"] = digest_of(words.numpy())
+    normals = fill_normals(torch.empty(4, 700), stream_seed(0, "normals"), rows).double().numpy().ravel()
+    norm = float((normals**2).sum() ** 0.5)
+    found.number("normals", norm)
+    found.number("normals/projection", float(normals @ signs(len(normals))), norm)
+    found.exact["normals/rounded"] = digest_of(np.floor(normals * 8 + 0.0625))
+    found.exact["randperm"] = digest_of(torch.randperm(5000, generator=generator(3, "shuffle", 1)).numpy())
+    return found
+
+
+def data_trace():
+    """Return which rows each split has, and sums of their pixels."""
+    found = Trace()
+    for name in ("train60k", "test10k", "train50k", "heldout10k-of-train"):
+        split = load_split(name, 1)
+        found.exact[f"{name}/rows"] = digest_of(split.rows.numpy())
+        found.exact[f"{name}/labels"] = digest_of(split.y.numpy())
+        _pixels(found, name, split)
+    shared, places = load_shared("train50k", [1, 2])
+    found.exact["train50k/shared"] = digest_of(shared.rows[places].numpy())
+    for name in ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters"):
+        split = load_ood(name, 1)
+        found.exact[f"{name}/length"] = len(split)
+        _pixels(found, name, split)
+    points = toy_split()
+    found.number("toy/x", (points.x.double().flatten() @ torch.arange(6.0, dtype=torch.float64)).item())
+    found.number("toy/y", (points.y.double().flatten() @ torch.arange(6.0, dtype=torch.float64)).item())
+    return found
+
+
+def _pixels(found, name, split):
+    some = split.x[:200].double().numpy().ravel()
+    norm = float((some**2).sum() ** 0.5)
+    found.number(f"{name}/pixels", norm)
+    found.number(f"{name}/pixels/projection", float(some @ signs(len(some))), norm)
