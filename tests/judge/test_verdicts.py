@@ -18,7 +18,7 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats import verdicts
 from bench.judge.stats.evidence import Deciding, Evidence, Hypothesis
-from bench.judge.stats.prediction import HolmStep, half_width, holm, p_value
+from bench.judge.stats.prediction import HolmStep, p_value
 from bench.judge.stats.verdicts import (
     CONSISTENT,
     EQUIVALENT,
@@ -53,54 +53,6 @@ def verdict(*arguments, **changes):
 
 # mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
 FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
-
-
-# --- the statistics -------------------------------------------------------------------------------------------------
-
-
-def test_half_width_of_five_runs():
-    # t(4, .975) = 2.776445, sqrt(1.2) = 1.095445: 3.0414 standard deviations; for ever more runs 1.959964
-    assert np.std(FIVE, ddof=1) == pytest.approx(0.001)
-    assert half_width(1.0, 5) == pytest.approx(3.0414, abs=1e-4)
-    assert half_width(1.0, math.inf) == pytest.approx(1.959964, abs=1e-6)
-
-
-@given(st.floats(1e-6, 1e3), st.integers(2, 50))
-def test_p_value_at_the_edge_of_the_interval_is_its_complement(sd, n):
-    assert p_value(half_width(sd, n), sd, n) == pytest.approx(0.05)
-
-
-def test_without_spread_any_distance_is_significant():
-    assert p_value(0.0, 0.0, 5) == 1
-    assert p_value(1e-9, 0.0, 5) == 0
-
-
-@pytest.mark.parametrize("n", [5, 8])
-def test_the_interval_covers_the_next_run_in_95_of_100_cases(n):
-    # 40,000 simulated reports: standard error of the share 0.0011
-    runs = np.random.default_rng(1).normal(3.0, 2.0, (40_000, n + 1))
-    ours, report = runs[:, :n], runs[:, n]
-    width = ours.std(axis=1, ddof=1) * half_width(1.0, n)
-    assert abs(np.mean(np.abs(report - ours.mean(axis=1)) <= width) - 0.95) < 5 * 0.0011
-
-
-def adjusted(p_values):
-    return {name: step.adjust(p_values[name]) for name, step in holm(p_values).items()}
-
-
-def test_holms_worked_example():
-    # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
-    assert adjusted({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
-        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
-    )
-
-
-@given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_never_helps_a_hypothesis(p_values):
-    found = adjusted(p_values)
-    assert all(p_values[name] <= found[name] <= 1 for name in p_values)
-    ranked = sorted(p_values, key=lambda name: p_values[name])
-    assert [found[name] for name in ranked] == sorted(found.values())  # none overtakes one before it
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
@@ -261,62 +213,6 @@ def test_curves_of_different_numbers_are_different_hypotheses(field):
     assert _factor(*one) == 3
     # the shorter curve has the smaller p, 3 times an epoch's: factor 2; the longer one's is 4, but no less than those 6
     assert _factor(*one, *other) == 6
-
-
-def test_false_alarms_of_a_document_are_rare():
-    # 20 claims that are all true, 300 documents, a margin of zero, so that only the p-value protects: any "not
-    # reproduced" in at most 5 % of the documents. Standard error of that share .0126.
-    source = np.random.default_rng(2)
-    alarms = 0
-    for _ in range(300):
-        runs = source.normal(size=(20, 6)).tolist()
-        rows = [row(r[:5], r[5], margin=0.0, id=f"c{i}", split=f"s{i}") for i, r in enumerate(runs)]
-        with_p = [one for one in judge(rows) if one.p_adjusted is not None]
-        assert len(with_p) == 20
-        alarms += any(one.outcome == NOT_REPRODUCED for one in with_p)
-    assert alarms / 300 < 0.05 + 4 * 0.0126
-
-
-def share(n_cases, seed, shift, margin, wanted):
-    """Return how often a claim has one of the outcomes; seeds and report differ by `shift` standard deviations."""
-    runs = np.random.default_rng(seed).normal(size=(n_cases, 6))
-    rows = [
-        row(r[:5].tolist(), float(r[5] + shift), margin=margin, id=f"claim{i}", source=f"doc{i}")
-        for i, r in enumerate(runs)
-    ]
-    return sum(one.outcome in wanted for one in judge(rows)) / n_cases
-
-
-def test_a_true_report_is_rejected_in_5_of_100_cases():
-    # one claim a document, so that Holm changes nothing; margin 0: 4,000 cases, standard error .0034
-    assert abs(share(4_000, 3, 0.0, 0.0, {NOT_REPRODUCED}) - 0.05) < 4 * 0.0034
-
-
-def test_a_margin_only_makes_rejection_rarer():
-    # with a margin of one standard deviation, some of the 5 % have D below it
-    assert 0 < share(1_000, 3, 0.0, 1.0, {NOT_REPRODUCED}) <= share(1_000, 3, 0.0, 0.0, {NOT_REPRODUCED})
-
-
-def test_a_report_far_off_is_not_called_reproduced():
-    # 6 standard deviations off: D is about 6 +- 1.1, and h about 3 s, so that D <= 3 is a matter of 1 in 300. The power
-    # of t > 2.776 with 4 degrees of freedom at a shift of 6 / sqrt(1.2) = 5.48 is .98 by the noncentral t distribution.
-    assert share(1_000, 4, 6.0, 3.0, {WITHIN, CONSISTENT}) < 0.01
-    power = stats.nct.sf(half_width(1.0, 5) / math.sqrt(1.2), 4, 6 / math.sqrt(1.2))
-    assert abs(share(1_000, 4, 6.0, 3.0, {NOT_REPRODUCED}) - power) < 4 * math.sqrt(power * (1 - power) / 1_000) + 0.003
-
-
-def test_a_curve_that_is_true_is_rejected_in_at_most_5_of_100_cases():
-    # twenty epochs that move together or apart are one hypothesis; 400 documents, standard error .0109
-    source = np.random.default_rng(9)
-    for common in (0.0, 3.0):
-        alarms = 0
-        for _ in range(400):
-            moves = common * source.normal(size=(1, 6)) + source.normal(size=(20, 6))
-            rows = [
-                row(r[:5], r[5], margin=0.0, id=f"e{i}", stage=f"epoch:{i + 1}") for i, r in enumerate(moves.tolist())
-            ]
-            alarms += any(one.outcome == NOT_REPRODUCED for one in judge(rows))
-        assert alarms / 400 < 0.05 + 4 * 0.0109
 
 
 def test_an_interval_beyond_one_is_called_rough():

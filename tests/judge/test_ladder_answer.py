@@ -1,0 +1,169 @@
+"""The answer to a ladder's question: from records to numbers, words and a table."""
+
+import pytest
+
+from bench.core.errors import ConfigError
+from bench.judge.ladder.answer import find
+from bench.judge.ladder.definition import ladder
+from bench.judge.ladder.selection import chosen
+from bench.judge.results import Results
+from bench.plan.registry import manifests
+from bench.show.tables.answer import answer_table
+from bench.show.tables.answer_words import conclusions, sentences
+from bench.show.tables.render import markdown
+from tests.judge.test_ladder import BITS, CLAIMS, NOISE, cell, numbers_of
+
+
+def noise(approach, recipe, bits, mean_bits=None):
+    """Return records with these entropies on noise, in bits, by seed: the document's, and of the mean probabilities."""
+    made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
+    for one, value in zip(made, mean_bits or bits, strict=True):
+        one.metrics["noise_gaussian/predictive_entropy"] = value * BITS
+    return made
+
+
+def found(*records):
+    one = ladder("linear_bbb")
+    return find(one.question, numbers_of([entry for made in records for entry in made]), CLAIMS)
+
+
+def all_steps():
+    return (
+        noise("mlp", "published", (0.25, 0.5, 0.75)),
+        noise("mlp", "published+sigmoid-512", (0.25, 0.5, 0.75)),
+        noise("mlp", "published+sigmoid-512-uniform-init", (1.0, 1.25, 1.5)),
+        noise("linear_bbb", "published+attached-mu", (2.0, 1.25, 0.5), (2.0, 2.25, 2.5)),
+        noise("linear_bbb", "published", (2.0, 2.25, 2.5), (3.0, 3.25, 3.5)),
+    )
+
+
+def test_the_answer_is_computed_from_the_records():
+    text = sentences(found(*all_steps()))
+    assert "linear_bbb published: reported 0.9909 bits, measured 2.250 (3 seeds)." in text
+    first, second = text.split("By the entropy of the mean probabilities: ")
+    assert "sigmoid-512 and its budget: nothing, all 3 seeds are equal" in first
+    assert "the width of its initial weights: +0.750 bits [+0.750, +0.750] (3 seeds)" in first
+    # differences 1, 0, -1: mean 0, sd 1, t(2, .975) / sqrt 3 = 2.484
+    assert "Bayes, with the mean attached: +0.000 bits [-2.484, +2.484]" in first
+    assert "raised by the width of its initial weights; not told from zero: " in first
+    # by the mean probabilities 0 + .75 + 1 + 1 = 2.75 bits from the baseline to the number
+    assert "raised by the width of its initial weights, Bayes, with the mean attached, the detached mean" in second
+    # 1 of 2.75; the first of equals
+    assert (
+        "The largest, 36% of the +2.750 bits of all steps, is Bayes, with the mean attached, not told from " in second
+    )
+    assert "from the detached mean: +0.000 bits [+0.000, +0.000] (3 seeds) ahead. The document's entropy" in second
+    instead = "The document's entropy instead of the entropy of the mean probabilities"
+    assert text.endswith(f"{instead}: -1.000 bits [-1.000, -1.000] (3 seeds).")
+
+
+def test_the_largest_step_is_compared_with_the_next_seed_by_seed():
+    steps = all_steps()
+    # the widths add .75 each; sigmoid-512 now .25, .5, .75: .25 less on average, seed by seed .5, .25, 0: sd .25,
+    # half-width t(2, .975) .25 / sqrt 3 = .621
+    near = (steps[0], noise("mlp", "published+sigmoid-512", (0.5, 1.0, 1.5)))
+    widths = noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.75, 2.25))
+    attached = noise("linear_bbb", "published+attached-mu", (1.25, 1.75, 2.25))
+    first, _ = conclusions(found(*near, widths, attached, noise("linear_bbb", "published", (1.25, 1.75, 2.25))))
+    assert "is the width of its initial weights, not told from sigmoid-512 and its budget: +0.250 bits " in first
+    assert first.endswith("[-0.371, +0.871] (3 seeds) ahead.")
+    # without a second step .75 against nothing, in every seed
+    alone = noise("linear_bbb", "published+attached-mu", (1.0, 1.25, 1.5))
+    first, _ = conclusions(found(*steps[:3], alone, noise("linear_bbb", "published", (1.0, 1.25, 1.5))))
+    assert "The largest, 100% of the +0.750 bits of all steps, is the width of its initial weights, ahead of " in first
+    assert first.endswith("by +0.750 bits [+0.750, +0.750] (3 seeds).")
+
+
+def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
+    # sigmoid-512 adds .9 on average, .25 over the three seeds that the widths have too, which add .5 there
+    published = noise("mlp", "published", (0.0,) * 5)
+    near = noise("mlp", "published+sigmoid-512", (0.25, 0.25, 0.25, 1.75, 2.0))
+    later = [
+        noise(approach, recipe, (0.75, 0.75, 0.75))
+        for approach, recipe in (
+            ("mlp", "published+sigmoid-512-uniform-init"),
+            ("linear_bbb", "published+attached-mu"),
+            ("linear_bbb", "published"),
+        )
+    ]
+    first, _ = conclusions(found(published, near, *later))
+    assert "is sigmoid-512 and its budget, not told from the width of its initial weights: -0.250 bits " in first
+    assert first.endswith("(3 seeds) ahead.")
+
+
+def test_steps_of_opposite_sign_have_no_share():
+    steps = all_steps()
+    back = noise("linear_bbb", "published+attached-mu", (0.5, 0.75, 1.0))
+    first, _ = conclusions(found(*steps[:3], back, noise("linear_bbb", "published", (0.5, 0.75, 1.0))))
+    assert "lowered by Bayes, with the mean attached; " in first
+    assert "The largest is the width of its initial weights, ahead of Bayes, with the mean attached by +0.250" in first
+
+
+def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
+    for walk in found(*all_steps()).walks:
+        added = sum(finding.added.paired.mean for finding in walk.findings)
+        assert added == pytest.approx(walk.levels[-1].mean - walk.levels[0].mean)
+
+
+def test_each_step_of_an_answer_is_a_fit_that_differs_from_the_one_before():
+    for one in chosen(()):
+        if one.question is not None:
+            fits = [(step.approach, step.recipe) for step in one.question.steps]
+            assert len(set(fits)) == len(fits)
+            claims = {claim.id: claim for claim in CLAIMS}
+            ends = (claims[one.question.baseline].approach, claims[one.question.claim].approach)
+            assert ends == (fits[0][0], fits[-1][0])
+
+
+def test_another_record_gives_another_answer():
+    text = sentences(
+        found(
+            noise("mlp", "published", (0.25, 0.5)),
+            noise("mlp", "published+sigmoid-512", (1.25, 1.5)),
+            noise("mlp", "published+sigmoid-512-uniform-init", (1.25, 1.5)),
+            noise("linear_bbb", "published+attached-mu", (1.0, 1.25)),
+            noise("linear_bbb", "published", (1.0, 1.25)),
+        )
+    )
+    assert "raised by sigmoid-512 and its budget; lowered by Bayes, with the mean attached; " in text
+    assert "is sigmoid-512 and its budget, ahead of Bayes, with the mean attached by +0.750 bits " in text
+
+
+def test_what_is_not_measured_leaves_the_answer_open():
+    text = sentences(found(noise("mlp", "published", (0.25,)), noise("linear_bbb", "published", (1.0,))))
+    assert "--recipe published+sigmoid-512 " in text
+    assert text.count("open until all are measured.") == 2
+    text = sentences(found())
+    assert "linear_bbb published: reported 0.9909 bits, not measured (" in text
+
+
+def test_the_answer_as_a_table():
+    answers = found(*all_steps())
+    table = answer_table("linear_bbb", answers, Results([], manifests()))
+    text = markdown(table)
+    rows = [[entry.strip() for entry in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    steps = rows[1:]
+    assert [row[0] for row in steps[:-1]] == [step.name for step in answers.question.steps]
+    assert steps[0][2:] == ["0.500 +- 0.250 (3)", "-", "0.500 +- 0.250 (3)", "-"]
+    assert steps[3][3:] == ["+0.000 [-2.484, +2.484] (3)", "2.250 +- 0.250 (3)", "+1.000 [+1.000, +1.000] (3)"]
+    assert steps[-1][2:] == ["-", "-1.000 [-1.000, -1.000] (3)", "-", "-"]
+
+
+ANSWER = "[mlp.answer]\nquestion='q'\nclaim='c'\nbaseline='b'\n"
+STEPS = "step=[{name='a', fit='mlp published'}, {name='b', fit='mlp published'}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{ANSWER}step=[]\nestimator=[{{name='x', number='common a/b'}}]", "step: .* give a list of length >= 2"),
+        (f"{ANSWER}{STEPS}estimator=[]", "estimator: .* give a list of length >= 1"),
+        (f"{ANSWER}{STEPS}estimator=[{{name='x', number='entropy'}}]", "'entropy' is no number; give 'SOURCE KEY'"),
+        (f"{ANSWER}causes=[]", "unknown key in .*answer: 'causes'"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_named(tmp_path, text, message):
+    path = tmp_path / "ladders.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        ladder("mlp", path)

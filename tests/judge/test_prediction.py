@@ -1,0 +1,56 @@
+"""The prediction interval of one more run, its p-value, and Holm's procedure."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.judge.stats.prediction import half_width, holm, p_value
+from tests.judge.test_verdicts import FIVE
+
+
+def test_half_width_of_five_runs():
+    # t(4, .975) = 2.776445, sqrt(1.2) = 1.095445: 3.0414 standard deviations; for ever more runs 1.959964
+    assert np.std(FIVE, ddof=1) == pytest.approx(0.001)
+    assert half_width(1.0, 5) == pytest.approx(3.0414, abs=1e-4)
+    assert half_width(1.0, math.inf) == pytest.approx(1.959964, abs=1e-6)
+
+
+@given(st.floats(1e-6, 1e3), st.integers(2, 50))
+def test_p_value_at_the_edge_of_the_interval_is_its_complement(sd, n):
+    assert p_value(half_width(sd, n), sd, n) == pytest.approx(0.05)
+
+
+def test_without_spread_any_distance_is_significant():
+    assert p_value(0.0, 0.0, 5) == 1
+    assert p_value(1e-9, 0.0, 5) == 0
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_the_interval_covers_the_next_run_in_95_of_100_cases(n):
+    # 40,000 simulated reports: standard error of the share 0.0011
+    runs = np.random.default_rng(1).normal(3.0, 2.0, (40_000, n + 1))
+    ours, report = runs[:, :n], runs[:, n]
+    width = ours.std(axis=1, ddof=1) * half_width(1.0, n)
+    assert abs(np.mean(np.abs(report - ours.mean(axis=1)) <= width) - 0.95) < 5 * 0.0011
+
+
+def adjusted(p_values):
+    return {name: step.adjust(p_values[name]) for name, step in holm(p_values).items()}
+
+
+def test_holms_worked_example():
+    # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
+    assert adjusted({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+    )
+
+
+@given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_a_hypothesis(p_values):
+    found = adjusted(p_values)
+    assert all(p_values[name] <= found[name] <= 1 for name in p_values)
+    ranked = sorted(p_values, key=lambda name: p_values[name])
+    assert [found[name] for name in ranked] == sorted(found.values())  # none overtakes one before it
