@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.core.errors import DataCorrupt, StoreError
+from bench.core.text import one_line
 
 LONGEST = 300  # characters of what was found
 CHUNK = 1 << 20  # bytes read at a time
@@ -24,9 +25,9 @@ LEFTOVER_S = 600.0  # age from which a part is what a killed process left: no wr
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
     """Make the error for bytes that are not the known ones."""
-    shown = found if len(found) <= LONGEST else f"{found[:LONGEST]}..."  # a broken zip is quoted by its reader
+    shown = one_line(found, LONGEST)  # a broken zip is quoted by its reader
     text = f"{where}: {shown}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
-    return DataCorrupt(text.replace("\n", " "))
+    return DataCorrupt(one_line(text))
 
 
 def reason(error: OSError) -> str:
