@@ -36,7 +36,7 @@ def reason(error: OSError) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Return False only if nothing has this path; what cannot be looked at is there, and fails when it is read."""
+    """Return whether something has this path. What may not be looked at counts as there; reading it then fails."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -53,7 +53,7 @@ def read_file(path: Path, limit: int, remedy: str = "") -> bytes:
         DataCorrupt: it is not a regular file, cannot be read, or is longer.
     """
     try:
-        # A pipe would block for ever and a device never end.
+        # Reading a pipe could block for ever, and a device never ends.
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "a folder" if path.is_dir() else "not a regular file"
             raise corrupt(str(path), f"it is {kind}", "a file", remedy)
