@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
@@ -36,7 +35,7 @@ def _figures(arguments: argparse.Namespace) -> int:
             raise unknown_name("format", form, FORMATS)
     source = Source(arguments.results, arguments.profile, arguments.device, arguments.precision)
     for problem in source.problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        warn(problem)
     found, absent = survey(source)
     wanted = dict.fromkeys(arguments.name)
     reasons = {item.name: item.reason for item in absent}
@@ -58,5 +57,5 @@ def _figures(arguments: argparse.Namespace) -> int:
         print(path)
     if not wanted:
         for item in absent:
-            print(f"warning: no {item.name}: {item.reason}", file=sys.stderr)
+            warn(f"no {item.name}: {item.reason}")
     return INCOMPLETE if absent and not wanted else 0

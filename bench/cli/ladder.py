@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds
+from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import write_atomically
@@ -52,7 +52,7 @@ def _ladder(arguments: argparse.Namespace) -> int:
     code = _make(ladders, arguments) if arguments.run else 0
     numbers, problems = _numbers(arguments)
     for problem in problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        warn(problem)
     _show(ladders, numbers, load_claims(), arguments)
     return INCOMPLETE if problems else code
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 from bench import __version__
 from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.text import one_line
 
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
 PROG = "python -m bench"
@@ -54,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError that says where help is."""
-        raise ConfigError(f"{_short(message).rstrip('.')}; see `{self.prog} --help`")
+        raise ConfigError(f"{one_line(message, LONGEST).rstrip('.')}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,7 +72,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if name.startswith("-"):
         return _top().parse_args(words)  # --help and --version end the process, all else is an error
     if name not in COMMANDS:
-        raise unknown_name("command", _short(name), COMMANDS)
+        raise unknown_name("command", one_line(name, LONGEST), COMMANDS)
     module, _, function = COMMANDS[name].place.partition(":")
     parser = Parser(prog=f"{PROG} {name}", description=COMMANDS[name].help)
     add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(module), function)
@@ -90,7 +91,7 @@ def guarded(action: Callable[[], int]) -> int:
     try:
         return action()
     except BenchError as error:
-        print(f"error: {shown(error)}", file=sys.stderr)
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
         return USAGE
     except BrokenPipeError:
         with contextlib.suppress(OSError):  # the reader of our output has gone; nothing is left to say
@@ -99,20 +100,12 @@ def guarded(action: Callable[[], int]) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"error: cannot use {_short(str(error.filename))}: {error.strerror}; give another path", file=sys.stderr)
+        path = one_line(str(error.filename), LONGEST)
+        print(f"error: cannot use {path}: {error.strerror}; give another path", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on where this one stopped", file=sys.stderr)
         return INTERRUPTED
-
-
-def shown(error: BenchError) -> str:
-    """Return an error as it is printed: in one line, also where what was given has several."""
-    return " ".join(str(error).split())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _top() -> Parser:

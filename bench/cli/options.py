@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from bench.cli import FAILED as FAILED
@@ -12,6 +13,7 @@ from bench.cli import INTERRUPTED as INTERRUPTED
 from bench.cli import USAGE as USAGE
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
+from bench.core.text import one_line
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.recipes import PROFILES
@@ -238,3 +240,8 @@ def check_records(arguments: argparse.Namespace) -> None:
     check_place(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")
+
+
+def warn(problem: str) -> None:
+    """Print a warning in one line on stderr."""
+    print(f"warning: {one_line(problem)}", file=sys.stderr)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cli.options import USAGE, add_approach_path
+from bench.cli.options import USAGE, add_approach_path, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.store import Store
 from bench.show.predict import fits, show
@@ -83,7 +83,7 @@ def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
     if not found:
         raise left_out[0]
     for reason in left_out:
-        print(f"warning: left out: {reason}", file=sys.stderr)
+        warn(f"left out: {reason}")
     return found
 
 

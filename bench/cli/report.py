@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, names
+from bench.cli.options import INCOMPLETE, add_place, check_records, names, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
 from bench.show.page.build import FORMS, write_report
@@ -41,7 +40,7 @@ def _report(arguments: argparse.Namespace) -> int:
     content = collect(*place, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format)
     for problem in content.problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        warn(problem)
     if "html" in arguments.format:
         print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
     print(f"{len(written)} files in {page.parent}")

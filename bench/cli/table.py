@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.plan.registry import manifests
@@ -42,7 +42,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.name is not None and arguments.name not in made:
         raise unknown_name("table", arguments.name, made)
     for problem in problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        warn(problem)
     if arguments.write:
         tables.write_tables(made, folder(arguments, "tables"))
     if arguments.readme is not None:
@@ -63,7 +63,7 @@ def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width
 
     made, problems = _make_tables(arguments, store)
     for problem in problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        warn(problem)
     if write:
         tables.write_tables(made, folder(arguments, "tables"))
     print(tables.terminal_summary(made, width, rows, place_options(arguments)))

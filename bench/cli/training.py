@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, count, positive, seconds, threads
+from bench.cli.options import INCOMPLETE, count, positive, seconds, threads, warn
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line
@@ -120,5 +120,5 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
             if isinstance(watcher, Progress):
                 watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
-        print(f"warning: {one_line(problem.reason)}", file=sys.stderr)
+        warn(problem.reason)
     return results

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import sys
 
-from bench.cli.options import INCOMPLETE, add_place, check_records
+from bench.cli.options import INCOMPLETE, add_place, check_records, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.judge.claims import load_claims
@@ -41,7 +40,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict` lists all")
         verdicts = [verdicts[names.index(arguments.claim)]]
     for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
+        warn(problem.reason)
     if arguments.json:
         print(json.dumps([as_json(results, verdict) for verdict in verdicts], indent=1))
     elif arguments.claim is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.core.errors import DataCorrupt, StoreError
+from bench.core.text import one_line
 
 LONGEST = 300  # characters of what was found
 CHUNK = 1 << 20  # bytes read at a time
@@ -24,9 +25,9 @@ LEFTOVER_S = 600.0  # age from which a part is what a killed process left: no wr
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
     """Make the error for bytes that are not the known ones."""
-    shown = found if len(found) <= LONGEST else f"{found[:LONGEST]}..."  # a broken zip is quoted by its reader
+    shown = one_line(found, LONGEST)  # a broken zip is quoted by its reader
     text = f"{where}: {shown}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
-    return DataCorrupt(text.replace("\n", " "))
+    return DataCorrupt(one_line(text))
 
 
 def reason(error: OSError) -> str:
@@ -35,7 +36,7 @@ def reason(error: OSError) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Return False only if nothing has this path; what cannot be looked at is there, and fails when it is read."""
+    """Return whether something has this path. What may not be looked at counts as there; reading it then fails."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -52,7 +53,7 @@ def read_file(path: Path, limit: int, remedy: str = "") -> bytes:
         DataCorrupt: it is not a regular file, cannot be read, or is longer.
     """
     try:
-        # A pipe would block for ever and a device never end.
+        # Reading a pipe could block for ever, and a device never ends.
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "a folder" if path.is_dir() else "not a regular file"
             raise corrupt(str(path), f"it is {kind}", "a file", remedy)

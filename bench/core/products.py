@@ -19,10 +19,10 @@ aten/src/ATen/native/mkldnn/Matmul.cpp).
 # (PyTorch's dispatch modes have no types)
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -30,7 +30,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 LARGEST_EXACT = 16**3  # multiplications of the largest product that stays float32
 BY_FLOAT32, BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES = "float32", "oneDNN bfloat16", "rounded operands", "TF32 cores"
-_ONEDNN: Any = torch.backends.mkldnn  # its attributes are made at run time
+
+
+class _Backend(Protocol):
+    """The products of a library."""
+
+    fp32_precision: str
+
+
+_ONEDNN: _Backend = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made at run time
 _SETTING = {BY_FLOAT32: "highest", BY_ROUNDING: "highest", BY_ONEDNN: "medium", BY_TENSOR_CORES: "high"}
 _ABOVE_ONE = 1 + 2**-9  # a quarter of bfloat16's step above 1, so that it rounds to 1
 
@@ -49,7 +57,7 @@ def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
     """Multiply float32 matrices in this precision inside the `with`; whatever happens there, the old state returns."""
     by = products_by(precision, device)
     setting = torch.get_float32_matmul_precision()
-    backends = (_ONEDNN.matmul, torch.backends.cuda.matmul)
+    backends = (_ONEDNN, torch.backends.cuda.matmul)
     states = [backend.fp32_precision for backend in backends]
     modes = {BY_ROUNDING: RoundedOperands, BY_ONEDNN: OneDnnOrRounded}
     try:
@@ -67,12 +75,12 @@ def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
 @contextmanager
 def _onednn_in(precision: str) -> Iterator[None]:
     """Let oneDNN multiply float32 numbers as `bf16`, or as they are (`ieee`)."""
-    before = _ONEDNN.matmul.fp32_precision
-    _ONEDNN.matmul.fp32_precision = precision
+    before = _ONEDNN.fp32_precision
+    _ONEDNN.fp32_precision = precision
     try:
         yield
     finally:
-        _ONEDNN.matmul.fp32_precision = before
+        _ONEDNN.fp32_precision = before
 
 
 @cache
@@ -106,6 +114,15 @@ def _filled(shape: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     return torch.full((n_numbers,), _ABOVE_ONE).as_strided(shape, stride)
 
 
+class _Operator(Protocol):
+    """An operator of PyTorch, as a dispatch mode gets it."""
+
+    overloadpacket: object
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the operator."""
+
+
 class RoundedOperands(TorchDispatchMode):
     """Rounds the operands of every large enough float32 product to bfloat16, and leaves the product to float32.
 
@@ -114,13 +131,21 @@ class RoundedOperands(TorchDispatchMode):
     """
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: _Operator,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         """Call `func` with rounded operands if it is a product."""
         del types
         first = _FIRST_OPERAND.get(func.overloadpacket)
-        if first is not None and self._must_round(*args[first : first + 2]):
-            args = (*args[:first], *map(_rounded, args[first : first + 2]), *args[first + 2 :])
+        if first is not None:
+            left, right = args[first : first + 2]
+            assert isinstance(left, Tensor)
+            assert isinstance(right, Tensor)
+            if self._must_round(left, right):
+                args = (*args[:first], _rounded(left), _rounded(right), *args[first + 2 :])
         return func(*args, **(kwargs or {}))
 
     def _must_round(self, left: Tensor, right: Tensor) -> bool:
@@ -131,8 +156,12 @@ class OneDnnOrRounded(RoundedOperands):
     """Leaves a product to oneDNN where it rounds both operands, rounds them itself where not, and keeps sums exact."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: _Operator,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         """Call `func` in its precision."""
         if func.overloadpacket in _SUMS:
             with _onednn_in("ieee"):
@@ -147,7 +176,7 @@ class OneDnnOrRounded(RoundedOperands):
 
 _ATEN = torch.ops.aten
 _SUMS = (_ATEN.dot, _ATEN.vdot)
-_FIRST_OPERAND: dict[Callable[..., Any], int] = {  # product -> position of the first of its two factors
+_FIRST_OPERAND: dict[object, int] = {  # product -> position of the first of its two factors
     **dict.fromkeys((_ATEN.mm, _ATEN.bmm, _ATEN.mv), 0),
     **dict.fromkeys((_ATEN.addmm, _ATEN.addmm_, _ATEN.baddbmm, _ATEN.baddbmm_, _ATEN.addbmm, _ATEN.addbmm_), 1),
     **dict.fromkeys((_ATEN.addmv, _ATEN.addmv_), 1),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.core import environment
 from bench.core.errors import StoreError
+from bench.core.text import one_line
 
 FOLDER = "quarantine"
 REASONS = "reasons.txt"
@@ -35,7 +36,7 @@ def set_aside(root: Path, path: Path, reason: str) -> Path | None:
         return None
     except OSError as error:
         raise StoreError(f"cannot set aside {path}, which cannot be trusted: {error.strerror}; move it away") from error
-    _log.warning("warning: %s; it is now %s", reason, target)
+    _log.warning("warning: %s", one_line(f"{reason}; it is now {target}"))
     with (
         contextlib.suppress(OSError),
         (folder / REASONS).open("a", encoding="utf-8", errors="backslashreplace") as file,

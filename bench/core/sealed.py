@@ -11,6 +11,7 @@ from typing import NoReturn
 from bench.core.canonical import digest, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
+from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
 LARGEST_INTEGER = 2**63  # from here on a float does not hold it, or not exactly
@@ -65,5 +66,4 @@ def _bounded(text: str) -> int:
 
 def shorten(value: object) -> str:
     """Return a value as one line of bounded length, for an error."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
+    return one_line(str(value), LONGEST_QUOTE)

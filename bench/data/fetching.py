@@ -105,7 +105,7 @@ def _is_intact(read: Callable[[], object]) -> bool:
 
 
 def _set_aside(path: Path) -> None:
-    """Rename what is there and not intact: someone may want to know what it was."""
+    """Rename a broken file. It is kept, because someone may want to know what it was."""
     if is_there(path):
         try:
             path.rename(path.with_name(f"{path.name}.{time.time_ns()}.untrusted"))

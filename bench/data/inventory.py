@@ -86,7 +86,7 @@ def _size(path: Path) -> int:
     try:
         files = path.rglob("*.png") if path.is_dir() else [path]
         return sum(file.stat().st_size for file in files)
-    except OSError:  # a list says what is there; verifying says what is wrong with it
+    except OSError:  # a list tells only what is there; `verify` tells what is wrong with it
         return 0
 
 

@@ -47,7 +47,8 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError where neither files nor a shape tell how many rows there are."""
-        if (self.kind == "generated") != (not self.files and bool(self.shape)):
+        is_whole = self.shape and not self.files if self.kind == "generated" else self.files
+        if not is_whole:
             raise ValueError("a generated set has a shape and no files, any other has files")
 
     def file(self, key: str) -> DataFile:

@@ -59,5 +59,5 @@ def missing(manifest: DatasetManifest, what: str, places: Sequence[Path]) -> Dat
 
 
 def _shown(place: Path) -> str:
-    """Return a place as it is told: of the repository from its top, since records keep these words."""
+    """Return a place for an error. Records keep it, so a place in the repository is told from the repository's top."""
     return str(place.relative_to(TOP) if place.is_relative_to(TOP) else place)

@@ -1,4 +1,4 @@
-"""Which cells are fitted in one computation: those of one fit, and where the approach can, those of its other seeds."""
+"""Which cells share one computation: the cells of one fit and, where the approach can, of its other seeds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 
-LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit: its checkpoint is in memory thrice; alone it stays under 2 GiB
+LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit; its checkpoint is three times in memory and must stay under 2 GiB
 
 
 def arrange(cells: Sequence[Cell], store: Store) -> list[list[Cell]]:
-    """Return the fits that answer the cells, each with its cells, as they will be keyed, in the order given.
+    """Group cells into computations, in the order of the cells. The cells returned have the keys of their records.
 
-    Seeds of one family are fitted together, unless only one is left or one has a fit of its own already.
+    Seeds of one recipe share a computation, unless only one is left or one already has a fit of its own.
     """
     fits: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -52,7 +52,7 @@ def fit_keys(group: Sequence[Cell]) -> list[str]:
 
 
 def checkpoint_key(group: Sequence[Cell]) -> str:
-    """Return under which key a group's checkpoint lies: that of its fit, or one of all its seeds."""
+    """Return the key of a group's checkpoint: the key of its one fit, or one made of the fit keys of all seeds."""
     keys = fit_keys(group)
     return digest(sorted(keys)) if group[0].batched else keys[0]
 

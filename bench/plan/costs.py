@@ -34,9 +34,9 @@ class CostEstimate:
 
 
 def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | None = None) -> dict[str, CostEstimate]:
-    """Return by key what cells, fitted either way, are expected to cost here.
+    """Return what cells cost on this machine, by key: fitted alone, and together with other seeds.
 
-    By a folder's own records where they tell; else also by those that come with the repository.
+    The folder's own records tell it. If they cannot, the records of the repository are used too.
     """
     import torch  # here: who only counts cells does without
 
@@ -65,8 +65,8 @@ def _committed() -> list[Record]:
 def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -> CostEstimate:
     """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
 
-    Best are those made at today's versions, whose times count, of the same recipe, in this order; where there are none,
-    the next best, and the basis says so.
+    A record is better if it was made at today's versions, then if its times count, then if it is of the same recipe.
+    The basis says what the best records lack.
 
     Args:
         cell: what would run.
@@ -92,7 +92,7 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
 
 
 def time_for(jobs: Sequence[float], at_once: int) -> float:
-    """Return the seconds that jobs take of which so many run at a time, each begun in turn as soon as there is room."""
+    """Return the seconds that jobs take, `at_once` at a time, if each starts as soon as there is room."""
     ends = [0.0] * max(1, min(at_once, len(jobs)))
     for seconds in jobs:
         heapq.heapreplace(ends, ends[0] + seconds)
@@ -102,8 +102,8 @@ def time_for(jobs: Sequence[float], at_once: int) -> float:
 def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
     """Return the records whose training time tells that of the cell.
 
-    A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
-    no more than one after the other.
+    A seed's share of a batch does not tell what a fit of one seed costs. What a fit of one seed costs is an upper
+    bound for a seed of a batch.
     """
     steps = profile(cell.profile).steps_per_epoch
     alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
@@ -130,7 +130,7 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
 def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
     """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
     of_recipe = record.recipe == cell.recipe
-    is_share = cell.batched and record.timings.batched is not None  # which never counts as a time, but is what is asked
+    is_share = cell.batched and record.timings.batched is not None  # a share does not count as a time; it is asked for
     return (
         "made at other versions" if is_stale(record) else "",
         "" if record.timings.valid or is_share else "whose times do not count",

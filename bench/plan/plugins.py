@@ -6,7 +6,7 @@ A folder holds NAME.py and NAME.toml, as `implementations` does. Two ways regist
   that the processes which train find the same approaches.
 - an entry point of group `bnn_bench.approaches` whose value is the package that holds the two files.
 
-Nothing is imported but the parents of announced packages; whatever goes wrong becomes the `error` of a source.
+Only the parents of announced packages are imported. What goes wrong becomes the `error` of a source.
 """
 
 from __future__ import annotations

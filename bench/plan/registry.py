@@ -1,7 +1,7 @@
 """The approaches: manifests read without importing a framework, classes imported only when used.
 
-Those of `implementations` come first; `bench.plan.plugins` says where others may come from. One that cannot be read is
-set apart with its error (`broken`), and the rest works.
+The approaches of `implementations` come first; `bench.plan.plugins` says where others come from. An approach that
+cannot be read is listed with its error (`broken`), and the others work.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from functools import partial
 
 import pytest
 from msgspec import structs
@@ -21,6 +22,7 @@ from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting, Warned
 from bench.run.options import Options
 from bench.run.runner import existing, run
+from tests import synthetic
 from tests.run.watching import Recorder
 
 
@@ -51,8 +53,7 @@ def records(root):
 
 def numbers(record):
     """Return all that was measured, without times."""
-    epochs = [(epoch.epoch, epoch.metrics) for epoch in record.epochs]
-    return record.metrics, epochs
+    return record.metrics, [{"epoch": epoch.epoch, **epoch.metrics} for epoch in record.epochs]
 
 
 def close(left, right):
@@ -241,7 +242,7 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
     assert {len(info["seeds"][name]["epochs"]) for name in healthy} == {3}
     assert {name.split("/")[0] for name in tensors} == {"0", "1", "2"}
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [4, 5, 6]
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [4, 5, 6]
     assert not path.exists()
     whole, resumed = records(tmp_path / "whole"), records(tmp_path)
     for key, record in resumed.items():
@@ -260,7 +261,7 @@ def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatc
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     assert len(list(tmp_path.glob("fits/*/posterior.safetensors"))) == 1
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [(event["epoch"], event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
+    assert [(event.epoch, event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
     go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
     whole = records(tmp_path / "whole")
     for key, record in records(tmp_path).items():
@@ -275,7 +276,7 @@ def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1))
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
@@ -285,7 +286,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1, 2))
-    assert [(event.seeds, event["epoch"]) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
+    assert [(event.seeds, event.epoch) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
         (2, epoch) for epoch in range(1, 7)
     ]
 
@@ -338,10 +339,9 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
 
 def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     cell = cells(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
-    common = {"outcome": "done", "profile": "full", "device": "cpu", "precision": "float32", "provenance": {"cpu": "x"}}
-    common |= {"approach": "toy_mlp", "recipe": "published", "protocol": "common"}
-    alone = {**common, "timings": {"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True}}
-    share = {**common, "timings": {"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16}}
+    made = partial(synthetic.record, "toy_mlp", "published", "common", provenance={"cpu": "x"})
+    alone = made(timings={"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True})
+    share = made(timings={"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16})
     epochs = cell.values["epochs"]
     assert estimate(cell, [share]).fit_s is None
     assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
@@ -366,7 +366,7 @@ def interrupted(tmp_path, monkeypatch, when=4):
 
 def goes_on_from(tmp_path, epoch):
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    return [event["epoch"] for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
+    return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
 
 
 def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
