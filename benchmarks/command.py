@@ -25,7 +25,7 @@ def run(name: str, description: str, known: Sequence[str], measure: Callable[[Se
     given = parser.parse_args()
     try:
         made = measure(given.approaches or known)
-        write_tables({made.name: made}, given.results / "tables")
+        write_tables([made], given.results / "tables")
     except BenchError as error:
         parser.error(str(error))
     sys.stdout.write(f"{render(made)}\n")

@@ -110,7 +110,7 @@ def _measure(given: argparse.Namespace) -> None:
     from bench.show.tables.files import write_tables
     from bench.show.tables.render import render
 
-    write_tables({made.name: made}, given.results / "tables")
+    write_tables([made], given.results / "tables")
     sys.stdout.write(f"{render(made)}\n")
 
 

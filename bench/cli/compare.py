@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE
+from bench.cli.options import INCOMPLETE, Commands
 from bench.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PLACES = ("profile", "device", "precision")
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     compare = commands.add_parser(
         "compare",

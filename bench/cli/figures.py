@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
+from bench.cli.options import INCOMPLETE, Commands, add_place, check_records, folder, names
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     figures = commands.add_parser("figures", help="draw the figures from the records")
     figures.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
@@ -33,16 +33,14 @@ def add(commands: Any) -> None:
 def _figures(arguments: argparse.Namespace) -> int:
     from bench.core.sealed import check_writable
     from bench.show.figures.catalogue import FORMATS, survey, write
-    from bench.show.figures.source import Source
 
     check_records(arguments)
     for form in arguments.format:
         if form not in FORMATS:
             raise unknown_name("format", form, FORMATS)
-    source = Source(arguments.results, arguments.profile, arguments.device, arguments.precision)
-    for problem in source.problems:
-        print(f"warning: {problem}", file=sys.stderr)
-    found, absent = survey(source)
+    material = material_of(arguments)
+    warn(material)
+    found, absent = survey(material)
     wanted = dict.fromkeys(arguments.name)
     reasons = {item.name: item.reason for item in absent}
     for name in wanted:

@@ -10,9 +10,9 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.cli.options import FAILED, INCOMPLETE, count, threads
+from bench.cli.options import FAILED, INCOMPLETE, Commands, count, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.project import REFERENCE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLANTED = REFERENCE / "planted.csv"
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     gate = commands.add_parser("gate", help="does the code still give the numbers of the stored reference? (for CI)")
     gate.add_argument("--gate", type=Path, metavar="FILE", help="what is gated (default: results/reference/gate.toml)")
@@ -181,11 +181,13 @@ def _exit_code(report: Report) -> int:
 def _power(arguments: argparse.Namespace, gate: Gate) -> int:
     from bench.judge.gate.power import power_table, read_effects
     from bench.judge.gate.samples import Folder
-    from bench.show import gate_power as power_text
+    from bench.show import gate_power
+    from bench.show.terminal import shown
 
     rows = power_table(gate, Folder.read(arguments.reference, gate), read_effects(arguments.effects))
     if arguments.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     else:
-        print("\n".join([power_text.grid(rows), *power_text.notes(rows)]))
-    return INCOMPLETE if power_text.unmeasured(rows) else 0
+        table = gate_power.power_table(rows)
+        print(shown(table, *table.notes))
+    return INCOMPLETE if gate_power.unmeasured(rows) else 0

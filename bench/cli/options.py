@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
@@ -18,6 +18,9 @@ FAILED = 1
 USAGE = 2
 INCOMPLETE = 3
 INTERRUPTED = 130
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""Where a command declares itself."""
 
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
 LARGEST_SEED = 2**63 - 1

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.cli.options import USAGE, add_approach_path
+from bench.cli.options import USAGE, Commands, add_approach_path
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.show.predict.predictor import Predictor
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     predict = commands.add_parser("predict", help='pictures of digits, answered: the digit, or "I don\'t know"')
     predict.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, names
+from bench.cli.options import INCOMPLETE, Commands, add_place, check_records, names
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     report = commands.add_parser(
         "report",
@@ -41,12 +40,11 @@ def _report(arguments: argparse.Namespace) -> int:
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
     check_writable(page.parent)  # before the work, not after it
-    place = (arguments.results, arguments.profile, arguments.device, arguments.precision)
-    content = collect(*place, with_figures="html" in arguments.format and not arguments.no_figures)
+    material = material_of(arguments)
+    content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format)
-    for problem in content.problems:
-        print(f"warning: {problem}", file=sys.stderr)
+    warn(material)
     if "html" in arguments.format:
         print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
     print(f"{len(written)} files in {page.parent}")
-    return INCOMPLETE if content.problems else 0
+    return INCOMPLETE if material.problems else 0

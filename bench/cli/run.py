@@ -14,9 +14,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bench.cli.ending import ending, screen
+from bench.cli.ending import ending, reason_width
 from bench.cli.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
-from bench.cli.table import print_tables
+from bench.cli.table import write_and_print_tables
 from bench.core import environment
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
@@ -129,10 +129,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"warning: {problem.reason}", file=sys.stderr)
     is_complete = all(result.outcome == "done" for result in results)
     if not arguments.json:
-        width, rows = screen()
-        last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
-        print_tables(arguments, store, write=True, width=width, rows=None if rows is None else rows - len(last) - 1)
-        print("\n" + "\n".join(last))
+        write_and_print_tables(arguments)
+        print("\n" + "\n".join(ending(results, time.monotonic() - started, arguments, reason_width())))
     return 0 if is_complete else INCOMPLETE
 
 

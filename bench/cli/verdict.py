@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import sys
-from typing import Any
 
-from bench.cli.options import INCOMPLETE, add_place, check_records
+from bench.cli.options import INCOMPLETE, Commands, add_place, check_records
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.store import Store
 
 
-def add(commands: Any) -> None:
+def add(commands: Commands) -> None:
     """Declare the commands of this file."""
     verdict = commands.add_parser("verdict", help="which reported numbers reproduce, and why")
     verdict.add_argument("claim", nargs="?", help="explain this claim step by step (default: a line for every one)")
@@ -24,15 +22,12 @@ def add(commands: Any) -> None:
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    from bench.judge.claims import load_claims
-    from bench.show.tables import tables
+    from bench.show.tables.render import render
     from bench.show.tables.verdicts import as_json, explain, summary_table, verdicts_table
 
     check_records(arguments)
-    records, problems = Store(arguments.results).all_records()
-    device = arguments.device.split(":")[0]
-    chosen = tables.select(records, arguments.profile, device, arguments.precision, problems)
-    results, verdicts = tables.verdicts_of(chosen, load_claims())
+    material = material_of(arguments)
+    results, verdicts = material.results, material.verdicts
     sources = dict.fromkeys(verdict.claim.source for verdict in verdicts)
     if arguments.document not in (None, *sources):
         raise unknown_name("document", arguments.document, sources)
@@ -43,13 +38,12 @@ def _verdict(arguments: argparse.Namespace) -> int:
             (near,) = difflib.get_close_matches(arguments.claim, names, n=1, cutoff=0)
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict` lists all")
         verdicts = [verdicts[names.index(arguments.claim)]]
-    for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
+    warn(material)
     if arguments.json:
         print(json.dumps([as_json(results, verdict) for verdict in verdicts], indent=1))
     elif arguments.claim is not None:
         print("\n\n".join(explain(results, verdict) for verdict in verdicts))
     else:
-        print(tables.render(verdicts_table(results, verdicts), "text"))
-        print(tables.render(summary_table(results, verdicts), "text"))
-    return INCOMPLETE if problems else 0
+        print(render(verdicts_table(results, verdicts), "text"))
+        print(render(summary_table(results, verdicts), "text"))
+    return INCOMPLETE if material.problems else 0

@@ -58,7 +58,7 @@ def _faults(arguments: argparse.Namespace) -> int:
     import torch
 
     from bench.show import faults_files as files
-    from bench.show import faults_summary as summary
+    from bench.show.tables import faults as summary
     from tests.stress.processes import check_system
 
     check_system()

@@ -47,6 +47,6 @@ def _determinism(arguments: argparse.Namespace) -> int:
         for problem in problems:
             print(f"warning: {problem}", file=sys.stderr)
         table = determinism_table(kept, manifests())
-        write_tables({table.name: table}, arguments.results / "tables")
+        write_tables([table], arguments.results / "tables")
     print(json.dumps(found, indent=1) if arguments.json else render(determinism_table(found, manifests())))
     return 0 if all(record["outcome"] == "done" for record in found) else INCOMPLETE

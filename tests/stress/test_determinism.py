@@ -15,7 +15,7 @@ from bench.core.store import seal
 from bench.plan.registry import manifest
 from bench.show import determinism_files as files
 from bench.show.tables.determinism import TITLES, determinism_table
-from bench.show.tables.render import text
+from bench.show.terminal import text
 from tests.stress.determinism import BLOCKS, COMPARED, CONDITIONS, _conditions, _shown, answers, compare, measure
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from bench.judge.claims import Claim, Record, metrics_of, print_interval
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.material import Material
 from bench.show.tables.accuracy import headline
 
 WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
@@ -29,32 +29,32 @@ class Value(NamedTuple):
     high: float
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
     lines: dict[str, dict[str, Value]] = {}
     records: list[Record] = []
-    found = {name: headline(source.claims, name, "accuracy", "mnist") for name in source.results.classifiers()}
+    found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
     reported = {name: claim for name, claim in found.items() if claim is not None}
     for approach, claim in reported.items():
         places = {"published": f"mnist/{claim.split}/accuracy", "common": "mnist/accuracy"}
         for name, (recipe, protocol, _) in CELLS.items():
-            cell = source.cell(approach, recipe, protocol)
+            cell = material.finished(approach, recipe, protocol)
             values = [100 * value for value in metrics_of(cell, places[protocol]).values]
             if values:
                 lines.setdefault(approach, {})[name] = Value(sum(values) / len(values), min(values), max(values))
                 records += cell
     if not lines:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach with a reported accuracy"))
+        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
         return
     bars = "; lines: range of the seeds" if len({record["seed"] for record in records}) > 1 else ""
     caption = (
         "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
         "published recipe measured as the document did; square: the same fit on the official test set with the mean "
         f"probability of 100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, material.approaches))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import show_image
-from bench.show.figures.source import Source, images
 from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look, style
+from bench.show.material import Material, images
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-ood"
 TITLE = "Predicted probabilities on images that are no digits: the plain network beside the Bayesian one"
@@ -26,7 +26,7 @@ SETS = (
 """Data set, what it shows, and how many images of it."""
 
 
-class Answer(NamedTuple):
+class DrawnImage(NamedTuple):
     """One image and the draws of both approaches."""
 
     title: str
@@ -34,27 +34,29 @@ class Answer(NamedTuple):
     draws: tuple[NDArray[Any], ...]  # of each approach, probabilities [S, K]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    records = [source.scored(name) for name in PAIR]
+    records = [material.scored(name) for name in PAIR]
     absent = [name for name, record in zip(PAIR, records, strict=True) if record is None]
     if absent:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{' and '.join(absent)} published x common with raw draws"))
+        yield Absent(
+            NAME, TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common with raw draws")
+        )
         return
     kept = [record for record in records if record is not None]
     shared = {int(record["seed"]) for record in kept}
     if len(shared) > 1:  # the noise of another seed is another image
         yield Absent(NAME, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
         return
-    found: list[Answer] = []
+    found: list[DrawnImage] = []
     for name, title, count in SETS:
-        scores = [source.scores(record) for record in kept]
+        scores = [material.scores(record) for record in kept]
         pixels = images(name, int(kept[0]["seed"]))
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
         for row in range(count):
             draws = tuple(np.exp(score[f"{name}/draws"][:, row].astype(np.float64)) for score in scores)
-            found.append(Answer(title, pixels[row], draws))
+            found.append(DrawnImage(title, pixels[row], draws))
     if not found:
         yield Absent(NAME, TITLE, DOCUMENT, "the records keep no raw draws of images that are no digits")
         return
@@ -63,14 +65,14 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "The first images of each set that the records keep. Bars: mean probability of a class over draws "
         f"({', '.join(f'{name}: {n}' for name, n in zip(PAIR, n_draws, strict=True))}); lines: the middle 95 % of the "
         "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost; "
-        f"noise is drawn as it draws it. {source.conditions(kept)}"
+        f"noise is drawn as it draws it. {material.conditions(kept)}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
 
 @dataclass(frozen=True)
 class _Draw:
-    answers: Sequence[Answer]
+    answers: Sequence[DrawnImage]
 
     def __call__(self) -> Any:
         """Return the drawing: a column for each image, a row for each approach."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from bench.judge.claims import Record, metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, WIDTH, canvas, look, style
+from bench.show.material import Material
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
@@ -26,27 +26,28 @@ class Point(NamedTuple):
     counts: bool  # were the times measured on a quiet machine?
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
     points, records = [], []
     for recipe in ("published", "corrected"):
-        for approach in source.classifiers(recipe):
-            cell = source.cell(approach, recipe)
+        for approach in material.classifiers(recipe):
+            cell = material.finished(approach, recipe)
             accuracy = metrics_of(cell, "mnist/accuracy").mean
             if accuracy is not None:
                 points.append(_point(approach, recipe, 100 * (1 - accuracy), cell))
                 records += cell
     if not points:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach measured by protocol common"))
         return
     draws = max((record["timings"].get("predict_draws") or 0 for record in records), default=0)
     caption = (
         "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
         f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
-        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine or seeds "
-        f"trained together spoilt the times, which then only show the order of magnitude. {source.conditions(records)}"
+        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine, or "
+        "seeds trained together, spoilt the times; they then show the order of magnitude alone. "
+        f"{material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, material.approaches))
 
 
 def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:

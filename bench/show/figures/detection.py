@@ -14,8 +14,8 @@ from bench.judge.claims import Record
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.material import Material
 
 ROC, ROC_TITLE = "roc", "Finding images that are no digits by their predictive entropy"
 ENTROPY, ENTROPY_TITLE = "entropy", "Predictive entropy on digits and on images that are no digits"
@@ -34,15 +34,15 @@ LOWEST_RATE = 1e-3
 Scores = Mapping[str, Mapping[str, NDArray[Any]]]  # approach -> data set -> entropy of each row, nats
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures, of the published recipes."""
     records: dict[str, Record] = {}
-    for name in source.classifiers():
-        record = source.scored(name)
+    for name in material.classifiers():
+        record = material.scored(name)
         if record is not None:
             records[name] = record
     if not records:
-        reason = source.not_run("an approach measured by protocol common with per-row scores (.npz)")
+        reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")
         yield Absent(ROC, ROC_TITLE, FIELD, reason)
         yield Absent(ENTROPY, ENTROPY_TITLE, FIELD, reason)
         return
@@ -50,7 +50,7 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         name: {
             which: found[f"{which}/{SCORE}"].astype(np.float64)
             for which in ("mnist", *SETS)
-            if f"{which}/{SCORE}" in (found := source.scores(record))
+            if f"{which}/{SCORE}" in (found := material.scores(record))
         }
         for name, record in records.items()
     }
@@ -61,18 +61,18 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         for name, record in records.items()
         for which in SETS
     }
-    conditions = source.conditions(list(records.values()))
+    conditions = material.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, source.names))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, material.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, source.names))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, material.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:

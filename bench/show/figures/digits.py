@@ -11,8 +11,8 @@ from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import mosaic
-from bench.show.figures.source import Source
 from bench.show.figures.style import INK, WIDTH, canvas, style
+from bench.show.material import Material
 
 DOCUMENT = "alsibahi2019"
 SHOWN, COLUMNS = 64, 8
@@ -22,7 +22,7 @@ MOST_LINES = 3  # classes below an image
 TRUE = "#0072B2"
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the labelled digits, and the uncertain ones of each approach of the document."""
     title = "The first 64 training images with their labels"
     try:
@@ -38,18 +38,18 @@ def make(source: Source) -> Iterator[Figure | Absent]:
     )
     yield Figure(f"{DOCUMENT}-digits", title, caption, DOCUMENT, _labelled)
     for approach in APPROACHES:
-        yield _uncertain(source, approach)
+        yield _uncertain(material, approach)
 
 
 def _title(approach: str) -> str:
     return f"Digits of which {VOTE_DRAWS} draws of {approach} are not of one mind"
 
 
-def _uncertain(source: Source, approach: str) -> Figure | Absent:
-    name, records = f"{DOCUMENT}-uncertain-{approach}", source.cell(approach, "published", "published")
+def _uncertain(material: Material, approach: str) -> Figure | Absent:
+    name, records = f"{DOCUMENT}-uncertain-{approach}", material.finished(approach, "published", "published")
     record = next((record for record in records if record["arrays"].get(ARRAY, {}).get("rows")), None)
     if record is None:
-        reason = source.not_run(f"{approach} published x published with uncertain images")
+        reason = material.not_run(f"{approach} published x published with uncertain images")
         return Absent(name, _title(approach), DOCUMENT, reason)
     found = record["arrays"][ARRAY]
     rate = record["metrics"].get("mnist/heldout10k-of-train/disagreement_rate")
@@ -58,7 +58,7 @@ def _uncertain(source: Source, approach: str) -> Figure | Absent:
         f"The first {len(found['rows'])} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their "
         f"largest probability in the same class ({found['scanned']:,} images were looked at{share}). Below each image: "
         f"classes with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The "
-        f"document shows such images of the Bayesian network and states no number. {source.conditions([record])}"
+        f"document shows such images of the Bayesian network and states no number. {material.conditions([record])}"
     )
     return Figure(name, _title(approach), caption, DOCUMENT, _Uncertain(found["rows"], found["votes"]))
 

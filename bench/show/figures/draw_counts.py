@@ -14,8 +14,8 @@ from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.detection import SETS
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.material import Material
 
 NAME, TITLE = "draws", "What more draws change on images that are no digits"
 COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
@@ -26,20 +26,20 @@ PANELS = {
 }
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure, of the published recipes that draw."""
     found: dict[str, NDArray[Any]] = {}
     records: list[Record] = []
-    for approach in source.classifiers():
-        record = source.scored(approach)
-        scores = {} if record is None else source.scores(record)
+    for approach in material.classifiers():
+        record = material.scored(approach)
+        scores = {} if record is None else material.scores(record)
         kept = [scores[f"{which}/draws"] for which in SETS if f"{which}/draws" in scores]
         if record is not None and kept and len(kept[0]) > 1:
             found[approach] = np.concatenate(kept, axis=1).astype(np.float64)
             records.append(record)
     if not found:
         yield Absent(
-            NAME, TITLE, FIELD, source.not_run("an approach that draws, with the raw draws of some rows (.npz)")
+            NAME, TITLE, FIELD, material.not_run("an approach that draws, with the raw draws of some rows (.npz)")
         )
         return
     first = next(iter(found.values()))
@@ -48,10 +48,14 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         f"many blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss "
         "the disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no "
         f"class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so "
-        f"that accuracy against draws is not to be had from them. Published recipes. {source.conditions(records)}"
+        f"that accuracy against draws is not to be had from them. Published recipes. {material.conditions(records)}"
     )
     yield Figure(
-        NAME, TITLE, caption, FIELD, _Draw({name: numbers(draws) for name, draws in found.items()}, source.names)
+        NAME,
+        TITLE,
+        caption,
+        FIELD,
+        _Draw({name: numbers(draws) for name, draws in found.items()}, material.approaches),
     )
 
 

@@ -20,9 +20,9 @@ from bench.judge.stats.verdicts import (
     Verdict,
 )
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
 from bench.show.figures.training import quantity
+from bench.show.material import Material
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES = 0.165  # of a claim
@@ -36,7 +36,7 @@ LOOKS = {
 }
 
 
-class Line(NamedTuple):
+class ClaimMark(NamedTuple):
     """A claim in units of its margin."""
 
     outcome: str
@@ -48,13 +48,13 @@ class Block(NamedTuple):
     """A claim by itself, or the claims of one curve."""
 
     label: str
-    lines: Sequence[Line]
+    lines: Sequence[ClaimMark]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give one figure for each document."""
     documents: dict[str, list[Verdict]] = {}
-    for verdict in source.verdicts:
+    for verdict in material.verdicts:
         documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
     for document, verdicts in documents.items():
         name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"
@@ -63,15 +63,15 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         records = [
             record
             for approach in dict.fromkeys(verdict.claim.approach for verdict in trained)
-            for record in source.cell(approach, "published", "published")
+            for record in material.finished(approach, "published", "published")
         ]
         if not trained:
-            yield Absent(name, title, document, source.not_run(f"an approach of {document} published x published"))
+            yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
-        yield Figure(name, title, _caption(source, verdicts, seen, records), document, _Draw(blocks(seen)))
+        yield Figure(name, title, _caption(material, verdicts, seen, records), document, _Draw(blocks(seen)))
 
 
-def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Any]) -> str:
+def _caption(material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Any]) -> str:
     counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
     unseen = len(verdicts) - len(seen)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
@@ -81,7 +81,7 @@ def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict
         "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
         "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
         "for a verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic "
-        f"beyond. {source.conditions(records)}"
+        f"beyond. {material.conditions(records)}"
     )
 
 
@@ -105,13 +105,13 @@ def _label(verdicts: Sequence[Verdict]) -> str:
     return f"{claim.approach}{', ' + run if run else ''}\n{quantity(claim)}\n{first} to {last.partition(' ')[2]}"
 
 
-def _line(verdict: Verdict) -> Line:
+def _line(verdict: Verdict) -> ClaimMark:
     claim = verdict.claim
     interval = print_interval(claim)
     unit = claim.margin or (interval.high - interval.low) / 2
     assert verdict.difference is not None
     half = None if verdict.half_width is None else verdict.half_width / unit
-    return Line(verdict.outcome, verdict.difference / unit, half)
+    return ClaimMark(verdict.outcome, verdict.difference / unit, half)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class _Draw:
 
     def __call__(self) -> Any:
         """Return the drawing: a line for each claim, epochs of a curve close together."""
-        places: list[tuple[float, Line, bool]] = []
+        places: list[tuple[float, ClaimMark, bool]] = []
         ticks: list[tuple[float, str]] = []
         y = 0.0
         for block in self.blocks:
@@ -153,7 +153,7 @@ class _Draw:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
             return drawing
 
-    def _marks(self, axes: Any, places: Sequence[tuple[float, Line, bool]]) -> float:
+    def _marks(self, axes: Any, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
         """Draw the lines; return how far from 0 they reach."""
         reach = 2.0
         for outcome, (marker, colour, fill) in LOOKS.items():

@@ -11,26 +11,23 @@ import numpy as np
 from bench.judge.claims import Claim, Record, measured_key
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, REPORTED, look, recipe_line, style
+from bench.show.material import Material
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
 KEPT = (100, 50, 25, 10, 5, 2, 1)  # percentages on the axis
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all approaches."""
-    lines = {
-        (approach, recipe): records
-        for approach in source.classifiers()
-        for recipe in ("published", "corrected")
-        if (records := [r for r in source.cell(approach, recipe) if "pruning" in r["arrays"]])
-    }
+    lines = material.with_array("pruning")
     if not lines:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach that can be pruned, measured by protocol common"))
+        yield Absent(
+            NAME, TITLE, FIELD, material.not_run("an approach that can be pruned, measured by protocol common")
+        )
         return
-    claims = [claim for claim in source.claims if claim.metric == "pruned_accuracy"]
+    claims = [claim for claim in material.claims if claim.metric == "pruned_accuracy"]
     records = [record for found in lines.values() for record in found]
     test = {record["timings"].get("predict_images") for record in records} - {None}
     seeds = " mean of the seeds, band: their range;" if max(map(len, lines.values())) > 1 else ""
@@ -39,9 +36,9 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "Networks of posterior means after the weights with the lowest score are set to zero (|mu|/sigma where there "
         f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: published recipe, mean "
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
-        f".098, where all are at 0 %, the share of zeros among the test images. {source.conditions(records)}"
+        f".098, where all are at 0 %, the share of zeros among the test images. {material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,8 @@ class _Draw:
             axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
             if recipe == "published":
                 axes.plot(*_curve(records, "30 draws")[:2], "D", color=mine.colour, markersize=3, zorder=4)
-        for number, source in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
-            found = sorted((_kept(c), c.value) for c in self.claims if c.source == source and _kept(c) > 0)
+        for number, run in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
+            found = sorted((_kept(c), c.value) for c in self.claims if c.source == run and _kept(c) > 0)
             marker, label = ("o", "reported") if number == 0 else ("x", "reported, other run")
             axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
         axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")

@@ -9,35 +9,35 @@ from typing import Any
 import numpy as np
 
 from bench.judge.claims import Record
-from bench.judge.ladder.readings import SHOWN_WEIGHTS, read_all, weight_keys
+from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.show.figures.training import Curve, curves
+from bench.show.material import Material
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _accuracy(source)
-    yield _density(source)
+    yield _accuracy(material)
+    yield _density(material)
 
 
-def _accuracy(source: Source) -> Figure | Absent:
-    found = [curve for curve in curves(source, APPROACH) if curve.claims[0].metric == "accuracy"]
-    records = source.cell(APPROACH, "published", "published")
-    if not found or source.profile == "smoke":
-        reason = source.not_run(f"{APPROACH} published x published with whole epochs")
+def _accuracy(material: Material) -> Figure | Absent:
+    found = [curve for curve in curves(material, APPROACH) if curve.claims[0].metric == "accuracy"]
+    records = material.finished(APPROACH, "published", "published")
+    if not found or material.profile == "smoke":
+        reason = material.not_run(f"{APPROACH} published x published with whole epochs")
         return Absent(ACCURACY, ACCURACY_TITLE, DOCUMENT, reason)
     band = "mean of the seeds, band: their range" if len(records) > 1 else "one seed"
     caption = (
         "Share of the 60,000 training and the 10,000 test images that the network of posterior means classifies right; "
         f"coloured: ours ({band}); grey: the document's numbers, crosses those of its first run. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
     return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, _Accuracy(found))
 
@@ -74,19 +74,19 @@ class _Accuracy:
             return drawing
 
 
-def _density(source: Source) -> Figure | Absent:
-    records = source.cell(APPROACH)
+def _density(material: Material) -> Figure | Absent:
+    records = material.finished(APPROACH)
     if not records:
-        return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, source.not_run(f"{APPROACH} published x common"))
+        return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
     for record in records:
-        found = _read(source, record) or _fitted(source, record)
+        found = _read(material, record) or _fitted(material, record)
         if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
                 "is blank in every image: no data ever reach this weight, whose density is the one it started with but "
                 "for the pull of the prior. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
-                f"{source.conditions([record])}"
+                f"{material.conditions([record])}"
             )
             return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
     reason = (
@@ -97,9 +97,9 @@ def _density(source: Source) -> Figure | Absent:
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 
 
-def _read(source: Source, record: Record) -> _Density | None:
+def _read(material: Material, record: Record) -> _Density | None:
     """Return the moments that a reading of the fit has."""
-    for reading in read_all(source.store)[0]:
+    for reading in material.readings:
         if reading["fit_key"] == record["fit_key"]:
             pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
             if all(None not in pair for pair in pairs):
@@ -107,10 +107,10 @@ def _read(source: Source, record: Record) -> _Density | None:
     return None
 
 
-def _fitted(source: Source, record: Record) -> _Density | None:
+def _fitted(material: Material, record: Record) -> _Density | None:
     """Return the moments of the fit itself, where it is kept."""
-    path = source.store.fit_path(record["fit_key"], "posterior")
-    tensors = source.store.read_tensors(path) if path.exists() else None
+    path = material.store.fit_path(record["fit_key"], "posterior")
+    tensors = material.store.read_tensors(path) if path.exists() else None
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
     mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))

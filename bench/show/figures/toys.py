@@ -11,20 +11,20 @@ import numpy as np
 from bench.data.splits import toy_split
 from bench.judge.claims import Record
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.material import Material
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-toys"
 TITLE = "Six points, a plain network and a Bayesian one, near the data and far from it"
 PANELS = (("near", 2.0, 1.0), ("near", 5.0, 3.0), ("far", 100.0, 3.0))  # array, reach of x, room around the curves
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    plain, bayes = source.cell("toy_mlp"), source.cell("toy_bbb")
+    plain, bayes = material.finished("toy_mlp"), material.finished("toy_bbb")
     absent = [name for name, found in (("toy_mlp", plain), ("toy_bbb", bayes)) if not found]
     if absent:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{' and '.join(absent)} published x common"))
+        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common"))
         return
     others = "; thin: the other seeds" if max(len(plain), len(bayes)) > 1 else ""
     band = bayes[0]["metrics"]
@@ -37,7 +37,7 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "Black: the six points; grey dotted: the polynomial that they lie on. Band: 2.5 to 97.5 % of the networks "
         f"drawn (the function alone, without observation noise), mean width {widths} target units{others}. The "
         "document shows the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
-        f"{source.conditions([*plain, *bayes])}"
+        f"{material.conditions([*plain, *bayes])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(plain, bayes))
 

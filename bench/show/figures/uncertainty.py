@@ -11,8 +11,8 @@ import numpy as np
 from bench.judge.claims import Record, metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
-from bench.show.figures.source import Source
 from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.material import Material
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
@@ -24,25 +24,18 @@ LOWEST_RISK = 1e-4
 Cells = Mapping[tuple[str, str], Sequence[Record]]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _reliability(source)
-    yield _risk(source)
+    yield _reliability(material)
+    yield _risk(material)
 
 
-def _cells(source: Source, array: str) -> Cells:
-    return {
-        (approach, recipe): records
-        for recipe in RECIPES
-        for approach in source.classifiers(recipe)
-        if (records := [record for record in source.cell(approach, recipe) if array in record["arrays"]])
-    }
-
-
-def _reliability(source: Source) -> Figure | Absent:
-    cells = _cells(source, "mnist/reliability")
+def _reliability(material: Material) -> Figure | Absent:
+    cells = material.with_array("mnist/reliability")
     if not cells:
-        return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        return Absent(
+            RELIABILITY, RELIABILITY_TITLE, FIELD, material.not_run("an approach measured by protocol common")
+        )
     records = [record for found in cells.values() for record in found]
     images = max(sum(record["arrays"]["mnist/reliability"]["count"]) for record in records)
     caption = (
@@ -50,9 +43,9 @@ def _reliability(source: Source) -> Figure | Absent:
         "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
         f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
-    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, source.names))
+    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -128,18 +121,18 @@ def _wilson(share: Any, count: Any, z: float = 1.959964) -> tuple[Any, Any]:
     return middle - half, middle + half
 
 
-def _risk(source: Source) -> Figure | Absent:
-    cells = _cells(source, "mnist/risk_coverage")
+def _risk(material: Material) -> Figure | Absent:
+    cells = material.with_array("mnist/risk_coverage")
     if not cells:
-        return Absent(RISK, RISK_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        return Absent(RISK, RISK_TITLE, FIELD, material.not_run("an approach measured by protocol common"))
     records = [record for found in cells.values() for record in found]
     band = ", mean over seeds" if max(map(len, cells.values())) > 1 else ""
     caption = (
         "Test images are answered in the order of falling confidence (largest mean probability); at a coverage of 90 % "
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
-        f"logarithmic. Right: each approach's risk when it answers all. {source.conditions(records)}"
+        f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, source.names))
+    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, material.approaches))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import show_image
-from bench.show.figures.source import Source, images
 from bench.show.figures.style import INK, SMALL, WIDTH, canvas, style
+from bench.show.material import Material, images
 
 DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
@@ -50,13 +50,13 @@ class Example(NamedTuple):
         return f"answers {answer}" + ("" if self.label < 0 else ", right" if answer == self.label else ", wrong")
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    record = source.scored(APPROACH)
+    record = material.scored(APPROACH)
     if record is None:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{APPROACH} published x common with raw draws"))
+        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common with raw draws"))
         return
-    found = _examples(source, record)
+    found = _examples(material, record)
     if isinstance(found, str):
         yield Absent(NAME, TITLE, DOCUMENT, found)
         return
@@ -65,22 +65,22 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
         "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
-        f"Accepted and undecided: the first such of the first {record_rows(source, record)} test images, label in "
+        f"Accepted and undecided: the first such of the first {record_rows(material, record)} test images, label in "
         "bold; noise and letters: the first two of each set that the record keeps; letters of not-MNIST, as in the "
         "document, or where they are not there of free fonts. One axis for all images. "
-        f"{source.conditions([record])}"
+        f"{material.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
 
-def record_rows(source: Source, record: Any) -> int:
+def record_rows(material: Material, record: Any) -> int:
     """Return how many rows of the test set have raw draws."""
-    return int(source.scores(record)["mnist/draws"].shape[1])
+    return int(material.scores(record)["mnist/draws"].shape[1])
 
 
-def _examples(source: Source, record: Any) -> list[Example] | str:
+def _examples(material: Material, record: Any) -> list[Example] | str:
     """Return two examples of each kind, or why there are none."""
-    scores, seed = source.scores(record), int(record["seed"])
+    scores, seed = material.scores(record), int(record["seed"])
     found: list[Example] = []
     lacking: dict[str, str] = {}
     for name, kind in KINDS.items():

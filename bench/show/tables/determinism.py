@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bench.core.text import Digits
 from bench.judge.claims import Gap, Record
 from bench.judge.results import origin
-from bench.show.tables.cells import Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 
 TITLES = {
     "again": "the same process",
@@ -34,17 +33,17 @@ def determinism_table(records: Sequence[Record], order: Iterable[str]) -> Table:
     chosen = sorted(records, key=lambda record: (place.get(record["approach"], len(place)), record["approach"]))
     rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
     columns = ("approach", "of", *TITLES.values())
-    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin(chosen))
+    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin=origin(chosen))
 
 
-def _row(record: Record, what: str) -> list[Any]:
+def _row(record: Record, what: str) -> list[Entry]:
     if record["outcome"] != "done":
         gap = Missing(Gap(record["outcome"], record["reason"]))
         return [record["approach"], what, *[gap] * len(TITLES)]
     return [record["approach"], what, *(_cell(record["conditions"][name], what) for name in TITLES)]
 
 
-def _cell(found: Record, what: str) -> Any:
+def _cell(found: Record, what: str) -> Entry:
     if "missing" in found:
         return Missing(Gap("n/a", found["missing"]))
     if found[what] is None:

@@ -20,7 +20,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,12 @@ from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits
 from bench.judge.claims import Gap, Record, Sample
 from bench.judge.results import Results, select
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Cell, Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
 
 if TYPE_CHECKING:
     from bench.plan.registry import Manifest
 
-Rows = Mapping[str, NDArray[Any]]
+Rows = Mapping[str, NDArray[np.float32]]
 """Per-row numbers of one record by "DATASET/NAME"; empty where there are none."""
 
 FLOAT32 = "float32"
@@ -86,7 +86,7 @@ def precision_table(
     """
     lengths = (profile, SHORT) if profile == LONG else (profile,)
     here = [record for record in records if record["profile"] in lengths and record["device"] == device]
-    rows: list[list[Any]] = []
+    rows: list[list[Entry]] = []
     notes: list[str] = []
     for precision in sorted({record["precision"] for record in here} - {FLOAT32}):
         for approach, length in _longest(here, lengths, device, precision, manifests):
@@ -94,10 +94,8 @@ def precision_table(
             made, said = _approach(plain, other, approach, (precision, length), rows_of)
             rows += made
             notes += said
-    brief = ""
     if not notes:
-        brief = "No records: python -m bench run --all --precision bf16 makes them."
-        notes = [brief]
+        notes = ["No records: python -m bench run --all --precision bf16 makes them."]
     caption = (
         "Published training, common protocol, the same seeds: float32, 'there' with matrix products in the precision "
         "named, and the difference. Noise: standard deviation of one float32 value, over seeds (n of them), or where "
@@ -108,7 +106,7 @@ def precision_table(
         + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
         + f"; {device}."
     )
-    return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes, brief)
+    return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes)
 
 
 def _longest(
@@ -137,7 +135,7 @@ def _done(results: Results, approach: str) -> dict[int, Record]:
 
 def _approach(
     plain: Results, other: Results, approach: str, conditions: tuple[str, str], rows_of: Callable[[Record], Rows]
-) -> tuple[list[list[Any]], list[str]]:
+) -> tuple[list[list[Entry]], list[str]]:
     """Return an approach's lines and notes; conditions: the other precision, and the profile of both."""
     found = other.cell(approach, "published", "common")
     name = f"{approach}, {', '.join(conditions)}"
@@ -173,17 +171,23 @@ def _number(record: Record, key: str) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _metric_line(key: str, pairs: Sequence[tuple[Record, Record]], plains: Sequence[Record], rows: Rows) -> list[Any]:
+def _metric_line(key: str, pairs: Sequence[tuple[Record, Record]], plains: Sequence[Record], rows: Rows) -> list[Entry]:
     dataset, _, name = key.partition("/")
     before, after = (_sample(pairs, side, "metrics", key) for side in (0, 1))
     difference = statistics.fmean(b - a for a, b in zip(before.values, after.values, strict=True))
     values = [value for record in plains if (value := _number(record, key)) is not None]
     noise = noise_of(key, values, pairs[0][0], rows)
-    start = [dataset, name, Cell(before, FOUR), Cell(after, FOUR), Number(difference, THREE_DIFFERENCE, after.sources)]
+    start: list[Entry] = [
+        dataset,
+        name,
+        Measured(before, FOUR),
+        Measured(after, FOUR),
+        Number(difference, THREE_DIFFERENCE, after.sources),
+    ]
     if noise is None:
         return [*start, Missing(NO_NOISE), "-", Missing(NO_NOISE), "unknown", Missing(ABSENT)]
     beyond = abs(difference) > BEYOND * noise.value * math.sqrt(2 / len(pairs))
-    shown = [Number(noise.value, TWO, before.sources), noise.kind, Number(noise.n, WHOLE, before.sources)]
+    shown: list[Entry] = [Number(noise.value, TWO, before.sources), noise.kind, Number(noise.n, WHOLE, before.sources)]
     return [*start, *shown, "yes" if beyond else "no", Missing(ABSENT)]
 
 
@@ -241,14 +245,21 @@ def auroc_error(area: float, n_positive: int, n_negative: int) -> float:
     return math.sqrt(max(spread, 0.0) / (n_positive * n_negative))
 
 
-def _time_line(key: str, pairs: Sequence[tuple[Record, Record]]) -> list[Any]:
+def _time_line(key: str, pairs: Sequence[tuple[Record, Record]]) -> list[Entry]:
     """Return the line of a time, whose ratio is given if all times count and were taken on one machine."""
     gap = _why_not_comparable(key, pairs)
     if gap is not None:
         return ["speed", TIMES[key], *[Missing(gap)] * 4, "-", Missing(gap), "-", Missing(gap)]
     before, after = (_sample(pairs, side, "timings", key) for side in (0, 1))
     ratios = [b / a for a, b in zip(before.values, after.values, strict=True)]
-    shown = [Cell(before, FOUR), Cell(after, FOUR), *[Missing(ABSENT)] * 2, "-", Missing(ABSENT), "-"]
+    shown: list[Entry] = [
+        Measured(before, FOUR),
+        Measured(after, FOUR),
+        *[Missing(ABSENT)] * 2,
+        "-",
+        Missing(ABSENT),
+        "-",
+    ]
     return ["speed", TIMES[key], *shown, Number(statistics.median(ratios), FOUR, after.sources)]
 
 

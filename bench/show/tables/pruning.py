@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
 from bench.judge.claims import Claim, Gap, Record, gather, measured_key
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT, at_end, reported
-from bench.show.tables.cells import Cell, Entry, Linked, Missing, Table, difference, make_table
+from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, difference, results_table
 
 MEAN = "mean"
 MEASURED = {
@@ -26,7 +25,7 @@ NO_PRUNING = Gap("n/a", "the record has no pruning curve")
 
 def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     """Levels x networks of every approach, rabanser2017's numbers beside the published recipe."""
-    rows: list[list[Any]] = []
+    rows: list[list[Entry]] = []
     for approach in results.classifiers():
         for recipe in results.recipes(approach):
             rows += _rows(results, claims, approach, recipe)
@@ -38,16 +37,16 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
         "network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL in nats "
         "an image; noise refused: fraction of uniform noise images refused by the median rule; removed of used: "
         "the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official test "
-        f"set. {results.describe()}"
+        "set."
     )
-    return make_table("pruning", "Pruning", caption, columns, rows, results.origin())
+    return results_table(results, "pruning", "Pruning", caption, columns, rows)
 
 
-def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Any]]:
+def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Entry]]:
     records = results.cell(approach, recipe, "common")
     curves = [record["arrays"]["pruning"] for record in records if "pruning" in record.get("arrays", {})]
     if not curves:
-        why = Cell(gather(records, _no_curve))
+        why = Measured(gather(records, _no_curve))
         return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
     score = " / ".join(sorted({curve["score"] for curve in curves}))
     levels = {(row["network"] != MEAN, row["network"], row["fraction"]) for curve in curves for row in curve["rows"]}
@@ -71,7 +70,7 @@ def _cell(records: Sequence[Record], network: str, fraction: float, name: str) -
         value = row.get(name)
         return Gap("n/a", f"the pruning curve has no '{name}'") if value is None else float(value)
 
-    return Cell(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
+    return Measured(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
 
 
 def _no_curve(record: Record) -> float | Gap:
@@ -79,7 +78,7 @@ def _no_curve(record: Record) -> float | Gap:
     return Gap("n/a", reason) if reason else NO_PRUNING
 
 
-def _find(record: Record, network: str, fraction: float) -> Mapping[str, Any] | None:
+def _find(record: Record, network: str, fraction: float) -> Record | None:
     rows = record.get("arrays", {}).get("pruning", {}).get("rows", [])
     return next((row for row in rows if (row["network"], row["fraction"]) == (network, fraction)), None)
 
@@ -100,4 +99,4 @@ def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: st
     if recipe != "published" or not own:
         return NOT_REPORTED
     shown, compared = at_end(own[0], results.cell(approach, recipe, "published"))
-    return [reported(own[0]), Cell(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]
+    return [reported(own[0]), Measured(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]

@@ -9,7 +9,7 @@ from typing import Any
 from bench.core.text import THREE, Digits
 from bench.judge.claims import Gap, Record
 from bench.judge.results import origin
-from bench.show.tables.cells import Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 from bench.show.tables.throughput_sources import is_of_older_code
 from bench.show.tables.throughput_targets import CONDITIONS, load_targets
 
@@ -73,8 +73,8 @@ def throughput_table(records: Sequence[Record], order: Iterable[str]) -> Table:
     lines = [line for record in chosen for line in _lines(record, targets)]
     sizes = sorted({f"({row['product_size']} x {row['product_size']})" for record in chosen for row in record["rows"]})
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
-    notes = [*_notes(chosen, lines), *origin(chosen)]
-    return make_table("throughput", "Our code's speed beside the documents'", caption, COLUMNS, lines, notes)
+    title = "Our code's speed beside the documents'"
+    return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=origin(chosen))
 
 
 def _notes(records: Sequence[Record], lines: Sequence[Sequence[Any]]) -> list[str]:
@@ -92,7 +92,7 @@ def _notes(records: Sequence[Record], lines: Sequence[Sequence[Any]]) -> list[st
     return [*notes, *([f"Below the target: {'; '.join(missed)}."] if missed else [])]
 
 
-def _lines(record: Record, targets: Mapping[tuple[str, str], float]) -> list[list[Any]]:
+def _lines(record: Record, targets: Mapping[tuple[str, str], float]) -> list[list[Entry]]:
     where = [record["device"], record["precision"]]
     if record["outcome"] != "done":
         gap = Missing(Gap(record["outcome"], record["reason"]), _sources(record))
@@ -103,7 +103,7 @@ def _lines(record: Record, targets: Mapping[tuple[str, str], float]) -> list[lis
     return [_line(record, row, marks, target) for row in record["rows"]]
 
 
-def _line(record: Record, row: Mapping[str, Any], marks: str, target: float | None) -> list[Any]:
+def _line(record: Record, row: Mapping[str, Any], marks: str, target: float | None) -> list[Entry]:
     is_training, here = record["what"] == "train", _sources(record)
     ours, document, product = (_rates(row[side]) for side in ("ours", "document", "product"))
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]

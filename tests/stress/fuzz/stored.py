@@ -23,6 +23,9 @@ from bench.core.sealed import has_seal, seal
 from bench.core.store import Store, tensor_hash
 from bench.run.runner import is_final, is_stale
 from bench.show import throughput_files as speeds
+from bench.show.material import Material
+from bench.show.tables.registry import all_tables
+from bench.show.tables.render import markdown
 from tests.stress.fuzz.engine import Reader, Target
 from tests.stress.fuzz.mutate import mutated_value
 
@@ -90,7 +93,8 @@ def _record_reader(store: Store) -> Reader:
         is_final(record)
         is_stale(record)
         if rng.randrange(EVERY) == 0:
-            _tables(record)
+            for table in all_tables(Material(store.root)).values():
+                markdown(table)
 
     return read
 
@@ -101,15 +105,6 @@ def _forged(good: dict[str, Any], rng: random.Random) -> bytes:
         return _text(seal(changed) if isinstance(changed, dict) else changed)
     except RecursionError:
         return b"{}"
-
-
-def _tables(record: dict[str, Any]) -> None:
-    from bench.judge.claims import load_claims
-    from bench.show.tables import tables
-
-    chosen = tables.select([record])
-    for table in tables.build_tables(chosen, load_claims()).values():
-        tables.render(table, "md")
 
 
 def _scores() -> bytes:

@@ -1,11 +1,20 @@
-"""Figures of fault tests as lines of text."""
+"""What was tried to break the suite: the figures of the fault tests as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from bench.show.tables.cells import Table, make_table
+
 Figures = Mapping[str, Any]
+CAPTION = "Kills, planted failures, runs that share a folder, and hostile input, as last tried here."
+
+
+def fault_table(figures: Mapping[str, Figures]) -> Table:
+    """Return a row for each figure; `figures` by kind of test."""
+    rows = [[kind, line.removeprefix(f"{kind}: ")] for kind, found in figures.items() for line in lines(kind, found)]
+    return make_table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows)
 
 
 def lines(name: str, figures: Figures) -> list[str]:
