@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from bench.core import environment
-from bench.core.store import write_atomically
+from bench.core.files import write_atomically
 
 BASELINES = Path(__file__).with_name("baselines.json")
 TOLERANCE = 2.0

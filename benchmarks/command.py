@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
+from bench.cli.main import Parser, guarded
 from bench.core import environment
-from bench.core.errors import BenchError
 from bench.judge.results import origin
 from bench.show.tables.cells import Table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 
 
-def run(name: str, description: str, known: Sequence[str], measure: Callable[[Sequence[str]], Table]) -> None:
-    """Measure the approaches of the command line, all that are known by default; write the table and print it."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+def run(name: str, description: str, known: Sequence[str], measure: Callable[[Sequence[str]], Table]) -> int:
+    """Measure the approaches of the command line, by default all; write and print the table; return the exit code."""
+    parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    given = parser.parse_args()
-    try:
+
+    def act() -> int:
+        given = parser.parse_args()
         made = measure(given.approaches or known)
         write_tables([made], given.results / "tables")
-    except BenchError as error:
-        parser.error(str(error))
-    sys.stdout.write(f"{render(made)}\n")
+        sys.stdout.write(f"{render(made)}\n")
+        return 0
+
+    return guarded(act)
 
 
 def notes(load: str) -> list[str]:

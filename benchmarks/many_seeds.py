@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -78,9 +79,9 @@ def table(lines: Sequence[Sequence[str | Number]], load: str) -> Table:
     return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
 
 
-def main() -> None:
-    """Measure, write the table and print it."""
-    run("many_seeds", "Seeds that train together.", names(), _measure)
+def main() -> int:
+    """Measure, write the table and print it; return the exit code."""
+    return run("many_seeds", "Seeds that train together.", names(), _measure)
 
 
 def _measure(approaches: Sequence[str]) -> Table:
@@ -93,4 +94,4 @@ def _measure(approaches: Sequence[str]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core import environment
-from bench.core.errors import BenchError
 from bench.core.store import Store
 from bench.core.text import WHOLE
 from bench.data.splits import load_split
@@ -39,28 +39,25 @@ CAPTION = (
 )
 
 
-def main() -> None:
-    """Measure each published fit that is kept, write the table and print it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description="Memory of many predictions.")
+def main() -> int:
+    """Measure each published fit that is kept, write the table and print it; return the exit code."""
+    parser = Parser(prog="python -m benchmarks.memory", description="Memory of many predictions.")
     parser.add_argument("fits", type=Path, help="results folder that keeps fits")
     parser.add_argument("--draws", type=count, default=1000, metavar="N", help="default: 1000")
     parser.add_argument("--images", type=count, default=10_000, metavar="N", help="default: 10000")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--one", metavar="APPROACH", help="measure this one here and print its numbers as JSON")
-    given = parser.parse_args()
-    try:
-        _measure(given)
-    except BenchError as error:
-        parser.error(str(error))
+    return guarded(lambda: _measure(parser.parse_args()))
 
 
-def _measure(given: argparse.Namespace) -> None:
+def _measure(given: argparse.Namespace) -> int:
     if given.one:
         sys.stdout.write(json.dumps(one(given.fits, given.one, given.draws, given.images)))
-        return
+        return 0
     made = table([_in_a_process(fit.approach, given) for fit in choose(Store(given.fits))], given.draws, given.images)
     write_tables([made], given.results / "tables")
     sys.stdout.write(f"{render(made)}\n")
+    return 0
 
 
 def _in_a_process(approach: str, given: argparse.Namespace) -> dict[str, Any]:
@@ -93,4 +90,4 @@ def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

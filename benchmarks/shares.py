@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -221,9 +222,9 @@ def table(found: Sequence[Sequence[str | Number]], load: str) -> Table:
     return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
 
 
-def main() -> None:
-    """Measure, write the table and print it."""
-    run("shares", "Where a step's time goes.", names(), _measure)
+def main() -> int:
+    """Measure, write the table and print it; return the exit code."""
+    return run("shares", "Where a step's time goes.", names(), _measure)
 
 
 def _measure(approaches: Sequence[str]) -> Table:
@@ -237,4 +238,4 @@ def _measure(approaches: Sequence[str]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.cli.options import INTERRUPTED, count
+from bench.cli.main import Parser, guarded
+from bench.cli.options import count
 from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
-from bench.core.sealed import check_writable, read_json, write_atomically
+from bench.core.sealed import read_json
 from bench.core.store import Store
+from bench.core.text import THREE, WHOLE, Digits
 from tests.stress.processes import check_system, family, proportional_mib, worked_s
 
 if TYPE_CHECKING:
@@ -75,24 +78,17 @@ CAPTION = (
 )
 
 
-def main() -> None:
-    """Measure what is not measured yet, write the table and print it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.whole", description="A whole run from an empty folder.")
+def main() -> int:
+    """Measure what is not measured yet, write the table and print it; return the exit code."""
+    parser = Parser(prog="python -m benchmarks.whole", description="A whole run from an empty folder.")
     parser.add_argument("new", type=Path, metavar="NEW", help="folder for what is run; kept")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: {', '.join(PARTS)}")
     parser.add_argument("--workers", type=count, default=2, metavar="N", help="fits at a time (default: 2)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    given = parser.parse_args()
-    try:
-        _measure(given)
-    except BenchError as error:
-        parser.error(str(error))
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; a run that goes on is no whole one: remove its folder to measure it anew\n")
-        sys.exit(INTERRUPTED)
+    return guarded(lambda: _measure(parser.parse_args()))
 
 
-def _measure(given: argparse.Namespace) -> None:
+def _measure(given: argparse.Namespace) -> int:
     for name in given.parts:
         if name not in PARTS:
             raise unknown_name("part", name, PARTS)
@@ -103,7 +99,10 @@ def _measure(given: argparse.Namespace) -> None:
         _check_empty(_file(given.new, name, given.workers).with_suffix(""))
     for name in to_do:
         file = _file(given.new, name, given.workers)
-        found = measure(name, file.with_suffix(""), given.workers)
+        try:
+            found = measure(name, file.with_suffix(""), given.workers)
+        except KeyboardInterrupt:
+            raise BenchError(f"interrupted; remove {file.with_suffix('')} to measure it anew") from None
         write_atomically(file, json.dumps(found, indent=1).encode())
     files = [file for name in PARTS for file in sorted(given.new.glob(f"{name}-*.json"))]
     made = table([read_json(file, "measurement") for file in files])
@@ -112,6 +111,7 @@ def _measure(given: argparse.Namespace) -> None:
 
     write_tables([made], given.results / "tables")
     sys.stdout.write(f"{render(made)}\n")
+    return 0
 
 
 def _file(new: Path, name: str, workers: int) -> Path:
@@ -197,7 +197,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
     from bench.judge.results import origin
-    from bench.show.tables.cells import THREE, WHOLE, Digits, Number, make_table
+    from bench.show.tables.cells import Number, make_table
 
     lines = [
         [
@@ -225,4 +225,4 @@ def table(measured: Sequence[Mapping[str, Any]]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -31,6 +31,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D, Bbox
 
+from bench.core.files import write_atomically
 from bench.core.streams import generator
 
 LETTERS = "ABCDEFGHIJ"
@@ -114,14 +115,13 @@ def write_idx(path: Path, array: npt.NDArray[np.uint8]) -> str:
     """Write an IDX file of bytes, compressed with nothing that changes from run to run; return its SHA-256."""
     header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
     raw = header + array.tobytes()
-    path.write_bytes(gzip.compress(raw, compresslevel=9, mtime=0))
+    write_atomically(path, gzip.compress(raw, compresslevel=9, mtime=0))
     return hashlib.sha256(raw).hexdigest()
 
 
 def main(arguments: list[str]) -> None:
     """Write both files and print their hashes."""
     folder = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / "datasets" / "letters"
-    folder.mkdir(parents=True, exist_ok=True)
     images, labels = letters()
     for name, array in (("letters-images-idx3-ubyte.gz", images), ("letters-labels-idx1-ubyte.gz", labels)):
         sys.stdout.write(f"{write_idx(folder / name, array)}  {name}  {list(array.shape)}\n")

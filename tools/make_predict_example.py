@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.files import write_atomically
 from bench.show.predict import Predictor, show
 from bench.show.predict.drawing import draw, save
 from bench.show.predict.normalise import normalise
@@ -51,10 +52,10 @@ def main(results: str) -> None:
     shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     for image in shown:
         image["image"] = Path(image["image"]).name
-    (DOCS / "predict.json").write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
+    write_atomically(DOCS / "predict.json", f"{json.dumps(shown, indent=1)}\n".encode())
     page = DOCS / "predict.md"
     text = BLOCK.sub(lambda found: found[1] + printed(shown) + found[2], page.read_text(encoding="utf-8"))
-    page.write_text(text, encoding="utf-8")
+    write_atomically(page, text.encode())
     save(draw(images, answers), DOCS / "predict.png")
 
 

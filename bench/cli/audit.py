@@ -1,51 +1,98 @@
-"""`audit`: known mistakes, over the documents, our approaches and records, and the data."""
+"""`audit`: known mistakes in documents, approaches, records and data; or every check of one approach."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from bench.cli.options import FAILED, add_place, check_place
+from bench.cli import FAILED
+from bench.cli.options import add_place, check_place
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
+from bench.judge.audit.approach import audit_approach
+from bench.judge.audit.check import approaches_of, check_approach
+from bench.judge.audit.data import audit_data
+from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
+from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.records import audit_records
+from bench.judge.audit.rules import RULES
+from bench.judge.ladder.effects import Numbers
+from bench.judge.ladder.readings import read_all
+from bench.judge.results import Results, select
+from bench.plan.registry import manifests
 
 PARTS = ("documents", "approaches", "records", "data")
+OUTSIDE = (".py", ".toml")  # endings of the files of an approach
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    audit = commands.add_parser("audit", help="known mistakes: in the documents, our approaches, records and data")
-    audit.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
-    add_place(audit)
-    audit.add_argument("--document", help="only this document and the approaches of it")
-    audit.add_argument("--rule", help="only this rule")
-    audit.add_argument("--rules", action="store_true", help="list the rules")
-    audit.add_argument("--no-run", action="store_true", help="of the documents only what was read; runs nothing")
-    audit.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    audit.add_argument("--json", action="store_true", help="for machines")
-    audit.set_defaults(action=_audit)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Applies the audit rules to the parts that are named, all by default. With an approach instead, it runs the "
+        "contract and the rules on that approach, a line a check."
+    )
+    parser.add_argument(
+        "what",
+        nargs="*",
+        metavar="PART|APPROACH",
+        help=f"{', '.join(PARTS)} (default: all); or one approach: its name, NAME.py, or a folder with NAME.py",
+    )
+    add_place(parser)
+    parser.add_argument("--document", help="of the parts, only this document and the approaches of it")
+    parser.add_argument("--rule", help="of the parts, only this rule")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--contract", action="store_true", help="of an approach, only the contract")
+    only.add_argument("--audit-only", action="store_true", help="of an approach, only the rules")
+    parser.add_argument("--rules", action="store_true", help="list the rules")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_audit)
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from bench.judge.audit.documents import DOCUMENTS
-    from bench.judge.audit.rules import RULES
-
     check_place(arguments)
-    for given, kind, known in (
-        (arguments.parts, "part", PARTS),
-        ([arguments.document] if arguments.document else [], "document", DOCUMENTS),
-        ([arguments.rule] if arguments.rule else [], "rule", RULES),
-    ):
-        for name in given:
-            if name not in known:
-                raise unknown_name(kind, name, known)
     if arguments.rules:
         _print_rules(arguments.json)
         return 0
+    others = [name for name in arguments.what if name not in PARTS]
+    if not others:
+        return _audit_parts(arguments)
+    if len(arguments.what) > 1:
+        raise ConfigError(f"'{others[0]}' is no part; give some of {', '.join(PARTS)}, or one approach alone")
+    if arguments.rule or arguments.document:
+        raise ConfigError(f"--rule and --document choose among {', '.join(PARTS)}; leave them out for one approach")
+    return _check_one(arguments, others[0])
+
+
+def _check_one(arguments: argparse.Namespace, given: str) -> int:
+    """Run the contract and the rules on one approach, and tell each as soon as it is there."""
+    if not given.endswith(OUTSIDE) and not Path(given).is_dir() and given not in manifests():
+        raise unknown_name("part or approach", given, [*PARTS, *manifests()])
+    counts: Counter[str] = Counter()
+    everything = []
+    for name in approaches_of(given):
+        for line in check_approach(name, contract=not arguments.audit_only, audit=not arguments.contract):
+            counts[line.outcome] += 1
+            everything.append({"approach": name, **line.as_json()})
+            if not arguments.json:
+                print(line.text(), flush=True)
+    if arguments.json:
+        print(json.dumps(everything, indent=1))
+    else:
+        print("\n" + ", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
+    return FAILED if counts["failed"] else 0
+
+
+def _audit_parts(arguments: argparse.Namespace) -> int:
+    if arguments.contract or arguments.audit_only:
+        raise ConfigError("--contract and --audit-only are for one approach; name it")
+    for given, kind, known in ((arguments.document, "document", DOCUMENTS), (arguments.rule, "rule", RULES)):
+        if given is not None and given not in known:
+            raise unknown_name(kind, given, known)
     found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]
     if not found:
         raise ConfigError("nothing was audited; leave out --rule, or name other parts")
@@ -60,43 +107,26 @@ def _audit(arguments: argparse.Namespace) -> int:
     return FAILED if any(finding.outcome == "fails" for finding in ours) else 0
 
 
-def _findings(arguments: argparse.Namespace) -> Sequence[Any]:
-    from bench.judge.audit.approach import audit_approach
-    from bench.judge.audit.data import audit_data
-    from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
-    from bench.judge.audit.findings import Finding
-    from bench.judge.audit.records import audit_records
-    from bench.judge.ladder.effects import Numbers
-    from bench.judge.ladder.readings import read_all
-    from bench.judge.results import Results, select
-    from bench.plan.registry import manifests
-
+def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
     store = Store(arguments.results)
-    parts = arguments.parts or PARTS
+    parts = arguments.what or PARTS
     records = select(store.all_records()[0], arguments.profile, arguments.device.split(":")[0], arguments.precision)
-    found: list[Finding] = []
     if "documents" in parts:
         documents = [arguments.document] if arguments.document else list(DOCUMENTS)
-        numbers = Numbers(Results(records, manifests()), read_all(store)[0])
-        found += audit_documents(documents, numbers, run=not arguments.no_run)
-    wanted = [entry for entry in manifests().values() if arguments.document in (None, entry.document)]
-    if "approaches" in parts and not arguments.no_run:
-        for entry in wanted:
-            if not entry.missing_framework():
+        yield from audit_documents(documents, Numbers(Results(records, manifests()), read_all(store)[0]))
+    if "approaches" in parts:
+        for entry in manifests().values():
+            if arguments.document in (None, entry.document) and not entry.missing_framework():
                 for recipe in entry.recipes:
-                    found += audit_approach(entry.name, recipe)
-    if "records" in parts and not arguments.no_run:
+                    yield from audit_approach(entry.name, recipe)
+    if "records" in parts:
         chosen = [r for r in records if arguments.document in (None, document_of(r["approach"]))]
-        found += audit_records(chosen, store)
-    if "data" in parts and not arguments.no_run and arguments.document is None:
-        found += audit_data(arguments.data_dir)
-    return found
+        yield from audit_records(chosen, store)
+    if "data" in parts and arguments.document is None:
+        yield from audit_data(arguments.data_dir)
 
 
-def _summary(found: Sequence[Any]) -> str:
-    from bench.judge.audit.documents import DOCUMENTS
-    from bench.judge.audit.findings import OUTCOMES
-
+def _summary(found: Sequence[Finding]) -> str:
     lines = []
     for title, chosen in (
         ("documents", [f for f in found if f.subject in DOCUMENTS]),
@@ -109,10 +139,8 @@ def _summary(found: Sequence[Any]) -> str:
 
 
 def _print_rules(for_machines: bool) -> None:
-    from bench.judge.audit.rules import RULES
-
     if for_machines:
-        print(json.dumps([vars(rule) for rule in RULES.values()], indent=1))
+        print(json.dumps([dataclasses.asdict(rule) for rule in RULES.values()], indent=1))
         return
     for rule in RULES.values():
         print(f"{rule.id:<27}  {rule.severity:<10}  {rule.title}")

@@ -5,42 +5,40 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, Commands
+from bench.cli.options import INCOMPLETE
 from bench.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from bench.judge.compare.pairing import Side
-    from bench.show.compare import Comparison
+from bench.core.store import Store
+from bench.judge.compare.differences import differences, row_test
+from bench.judge.compare.metrics import MAIN_METRICS, lacking
+from bench.judge.compare.pairing import Side, made, only_in, pair
+from bench.judge.compare.pairing import differences as conditions
+from bench.show import compare as render
+from bench.show.compare import Comparison
 
 PLACES = ("profile", "device", "precision")
 
 
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    compare = commands.add_parser(
-        "compare",
-        help="two results folders, paired by cell and seed",
-        description="Compares two results folders, paired by cell and seed: B minus A, with intervals.",
-        epilog="Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be "
-        "used, or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none.",
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = "Compares two results folders, paired by cell and seed: B minus A, with intervals."
+    parser.epilog = (
+        "Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be used, "
+        "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none."
     )
-    compare.add_argument("a", type=Path, metavar="A", help="a results folder")
-    compare.add_argument("b", type=Path, metavar="B", help="another one")
+    parser.add_argument("a", type=Path, metavar="A", help="a results folder")
+    parser.add_argument("b", type=Path, metavar="B", help="another one")
     for name in PLACES:
-        compare.add_argument(f"--{name}", metavar="NAME", help="which records, where there are several; A's,B's differ")
-    compare.add_argument(
+        parser.add_argument(f"--{name}", metavar="NAME", help="which records, where there are several; A's,B's differ")
+    parser.add_argument(
         "--metric", action="append", metavar="PATTERN", help="such as 'mnist/*' (default: the main ones)"
     )
-    compare.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
-    compare.add_argument("--json", action="store_true", help="for machines")
-    compare.set_defaults(action=_compare)
+    parser.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_compare)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from bench.show import compare as render
-
     found = _comparison(arguments)
     if arguments.json:
         print(json.dumps(render.as_json(found), indent=1))
@@ -50,12 +48,6 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:
-    from bench.judge.compare.differences import differences, row_test
-    from bench.judge.compare.metrics import MAIN_METRICS, lacking
-    from bench.judge.compare.pairing import differences as conditions
-    from bench.judge.compare.pairing import made, only_in, pair
-    from bench.show.compare import Comparison
-
     a, b = _sides(arguments)
     pairs = pair(a, b)
     patterns = arguments.metric or MAIN_METRICS
@@ -78,9 +70,6 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     """Read both folders; an option with a comma gives A's value and B's."""
-    from bench.core.store import Store
-    from bench.judge.compare.pairing import Side
-
     wanted: list[dict[str, str | None]] = [{}, {}]
     for name in PLACES:
         given: str | None = getattr(arguments, name)

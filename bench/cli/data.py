@@ -6,17 +6,15 @@ import argparse
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 from bench.cli.options import INCOMPLETE
 from bench.data.fetching import fetch
 from bench.data.inventory import list_datasets, verify
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    sets = commands.add_parser("data", help="the data sets: list, fetch, verify")
-    actions = sets.add_subparsers(required=True, metavar="ACTION")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     for name, text in (("list", "what there is"), ("verify", "check every byte"), ("fetch", "get what is missing")):
         sub = actions.add_parser(name, help=text)
         sub.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")

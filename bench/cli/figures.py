@@ -6,34 +6,30 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, Commands, add_place, check_records, folder, names
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import check_writable
+from bench.show.figures.catalogue import FORMATS, survey, write
 
 
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    figures = commands.add_parser("figures", help="draw the figures from the records")
-    figures.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
-    add_place(figures)
-    figures.add_argument(
-        "--list", action="store_true", help="draw nothing; say which there are, and why others are not"
-    )
-    figures.add_argument(
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
+    add_place(parser)
+    parser.add_argument("--list", action="store_true", help="draw nothing; say which there are, and why others are not")
+    parser.add_argument(
         "--format",
         type=names,
         default=("svg",),
         metavar="F,...",
         help="svg, png (default: svg, png where svg is large)",
     )
-    figures.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
-    figures.set_defaults(action=_figures)
+    parser.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
+    parser.set_defaults(action=_figures)
 
 
 def _figures(arguments: argparse.Namespace) -> int:
-    from bench.core.sealed import check_writable
-    from bench.show.figures.catalogue import FORMATS, survey, write
-
     check_records(arguments)
     for form in arguments.format:
         if form not in FORMATS:

@@ -6,25 +6,27 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, Commands, add_place, check_device, check_place, folder, seeds
+from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, folder, seeds
 from bench.cli.table import material_of, warn
+from bench.cli.training import add_training, train
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
-
-if TYPE_CHECKING:
-    from bench.judge.ladder.rungs import Ladder
-    from bench.show.material import Material
+from bench.judge.ladder.answer import find, sentences
+from bench.judge.ladder.effects import effects
+from bench.judge.ladder.rungs import Ladder
+from bench.judge.ladder.selection import cells_of, chosen
+from bench.plan.cells import Selection
+from bench.show.material import Material
+from bench.show.tables.files import write_tables
+from bench.show.tables.ladder import as_lines, ladder_table
+from bench.show.tables.render import render
 
 ALL = "all"
 
 
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    from bench.cli.training import add_training
-
-    parser = commands.add_parser("ladder", help="from published to corrected, one change at a time")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
     add_place(parser)
@@ -37,8 +39,6 @@ def add(commands: Commands) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    from bench.judge.ladder.selection import chosen
-
     check_place(arguments)
     if arguments.all == bool(arguments.approaches):
         raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
@@ -55,15 +55,14 @@ def _ladder(arguments: argparse.Namespace) -> int:
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.cli.training import train
-    from bench.judge.ladder.selection import cells_of
-    from bench.judge.ladder.taking import read_missing
-    from bench.plan.cells import Selection
+    from bench.judge.ladder.taking import (
+        read_missing,  # imports PyTorch, which a ladder that is only shown does not need
+    )
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
-    records = [record for record in material_of(arguments).results.records if record["seed"] in arguments.seeds]
+    records = [record for record in material_of(arguments).results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
     def tell(text: str) -> None:
@@ -77,12 +76,6 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
 
 def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Namespace) -> None:
-    from bench.judge.ladder.answer import find, sentences
-    from bench.judge.ladder.effects import effects
-    from bench.show.tables.files import write_tables
-    from bench.show.tables.ladder import as_lines, ladder_table
-    from bench.show.tables.render import render
-
     numbers = material.numbers
     lines = []
     for one in ladders:

@@ -1,72 +1,94 @@
-"""The command line, `python -m bench COMMAND`; exit codes: 0 fine, 1 a check failed, 2 usage, 3 something missing."""
+"""The command line, `python -m bench COMMAND`; exit codes: 0 fine, 1 a check failed, 2 usage, 3 something missing.
+
+Only the file of the command that was asked for is imported, so that `list` does not wait for what `run` needs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from bench import __version__
-from bench.cli import (
-    audit,
-    check_approach,
-    compare,
-    data,
-    figures,
-    gate,
-    ladder,
-    listing,
-    predict,
-    reference,
-    report,
-    run,
-    table,
-    verdict,
-)
-from bench.cli.options import INTERRUPTED, USAGE
-from bench.core.errors import BenchError, ConfigError
-
-COMMANDS = (
-    run,
-    reference,
-    table,
-    figures,
-    report,
-    verdict,
-    ladder,
-    audit,
-    check_approach,
-    gate,
-    compare,
-    predict,
-    data,
-    listing,
-)
+from bench.cli import INTERRUPTED, USAGE
+from bench.core.errors import BenchError, ConfigError, unknown_name
 
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
+PROG = "python -m bench"
+DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors in one line, unknown commands with the nearest known one."""
+class Command(NamedTuple):
+    """Where a command is, and what it does."""
+
+    place: str  # MODULE:FUNCTION; the function adds the command's options and its action to a parser
+    help: str
+
+
+COMMANDS = {
+    "run": Command("bench.cli.run:add_run", "train and measure what is missing, then show the tables"),
+    "plan": Command("bench.cli.run:add_plan", "what would run, and how long it takes"),
+    "status": Command("bench.cli.run:add_status", "which cells are done, failed, stale, running or missing"),
+    "table": Command("bench.cli.table:add", "make the tables from the records"),
+    "report": Command("bench.cli.report:add", "one page of HTML with everything, from the records alone"),
+    "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
+    "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why"),
+    "ladder": Command("bench.cli.ladder:add", "from published to corrected, one change at a time"),
+    "audit": Command("bench.cli.audit:add", "known mistakes: in documents, approaches (yours too), records and data"),
+    "gate": Command("bench.cli.gate:add", "does the code still give the numbers of the stored reference? (for CI)"),
+    "compare": Command("bench.cli.compare:add", "two results folders, paired by cell and seed"),
+    "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),
+    "predict": Command("bench.cli.predict:add", 'pictures of digits, answered: the digit, or "I don\'t know"'),
+    "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),
+    "list": Command("bench.cli.list:add", "approaches, recipes, corrections and variants"),
+    "env": Command("bench.cli.env:add", "versions, processor and code state, as records hold them"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line: they raise ConfigError."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise ConfigError that says where help is."""
         raise ConfigError(f"{_short(message).rstrip('.')}; see `{self.prog} --help`")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the words ask for, those of the process by default, and return the exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    return guarded(lambda: act(parse(words)))
 
 
-def main(argv: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
-    """Run one command of a parser, of this package's where none is given, and return the exit code."""
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return what a command line asks for; raises ConfigError on what cannot be parsed."""
+    if not words:
+        raise ConfigError(f"no command given; see `{PROG} --help`")
+    name, *rest = words
+    if name.startswith("-"):
+        return _top().parse_args(words)  # --help and --version end the process, all else is an error
+    if name not in COMMANDS:
+        raise unknown_name("command", _short(name), COMMANDS)
+    module, _, function = COMMANDS[name].place.partition(":")
+    parser = Parser(prog=f"{PROG} {name}", description=COMMANDS[name].help)
+    add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(module), function)
+    add(parser)
+    return parser.parse_args(rest)
+
+
+def act(arguments: argparse.Namespace) -> int:
+    """Do what a command line asks for and return the exit code."""
+    action: Callable[[argparse.Namespace], int] = arguments.action
+    return action(arguments)
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """Return the exit code of an action; an error that a user can cause becomes one line and exit code 2."""
     try:
-        arguments = (parser or make_parser()).parse_args(argv)
-        action: Callable[[argparse.Namespace], int] = arguments.action
-        return action(arguments)
+        return action()
     except BenchError as error:
         print(f"error: {shown(error)}", file=sys.stderr)
         return USAGE
@@ -89,15 +111,18 @@ def shown(error: BenchError) -> str:
     return " ".join(str(error).split())
 
 
-def make_parser(
-    modules: Sequence[ModuleType] = COMMANDS,
-    prog: str = "python -m bench",
-    description: str = "Do the published numbers of Bayesian neural networks hold?",
-) -> argparse.ArgumentParser:
-    """Return the parser of the commands that `modules` declare; what it cannot parse raises ConfigError."""
-    parser = _Parser(prog=prog, description=description)
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _top() -> Parser:
+    lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
+    parser = Parser(
+        prog=PROG,
+        usage=f"{PROG} COMMAND ...",
+        description=DESCRIPTION,
+        epilog="\n".join(["commands:", *lines, "", f"`{PROG} COMMAND --help` explains one."]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for module in modules:
-        module.add(commands)
     return parser

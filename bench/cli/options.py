@@ -5,22 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any, TypeAlias
 
+from bench.cli import FAILED as FAILED
+from bench.cli import INCOMPLETE as INCOMPLETE
+from bench.cli import INTERRUPTED as INTERRUPTED
+from bench.cli import USAGE as USAGE
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.recipes import PROFILES
 from bench.run.remote.interpreters import interpreters, with_their_cells
-
-FAILED = 1
-USAGE = 2
-INCOMPLETE = 3
-INTERRUPTED = 130
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""Where a command declares itself."""
 
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
 LARGEST_SEED = 2**63 - 1
@@ -109,13 +104,14 @@ class _ApproachPath(argparse.Action):
         self,
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
-        values: Any,
+        values: object,
         option_string: str | None = None,
     ) -> None:
         del namespace
-        if not Path(values).exists():
-            parser.error(f"{option_string} {values} is not there; give a folder with NAME.py and NAME.toml")
-        plugins.add_to_path(values)
+        folder = str(values)
+        if not Path(folder).exists():
+            parser.error(f"{option_string} {folder} is not there; give a folder with NAME.py and NAME.toml")
+        plugins.add_to_path(folder)
 
 
 def add_approach_path(parser: argparse.ArgumentParser) -> None:
@@ -205,7 +201,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
 
 def _is_elsewhere(arguments: argparse.Namespace) -> bool:
     """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
-    from bench.run.remote.opening import is_pool
+    from bench.run.remote.opening import is_pool  # imports PyTorch, which a command that only reads does not need
 
     _check_device_name(arguments.device)
     return is_pool(getattr(arguments, "executor", "process"))
@@ -218,11 +214,11 @@ def _check_device_name(name: str) -> None:
 
 def check_device(name: str) -> None:
     """Raise ConfigError on a device that is unknown or not there."""
-    import torch
-
     _check_device_name(name)
     if name == "cpu":
         return
+    import torch  # takes seconds, and only a GPU needs it here
+
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= torch.cuda.device_count():
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")

@@ -7,34 +7,33 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bench.cli.options import USAGE, Commands, add_approach_path
+from bench.cli.options import USAGE, add_approach_path
 from bench.core.errors import BenchError, ConfigError, UnusableImage
+from bench.core.store import Store
+from bench.show.predict import fits, show
+from bench.show.predict.drawing import check_figure, draw, save
+from bench.show.predict.normalise import Normalised, normalise
+from bench.show.predict.predictor import Predictor
 
-if TYPE_CHECKING:
-    from bench.show.predict.normalise import Normalised
-    from bench.show.predict.predictor import Predictor
 
-
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    predict = commands.add_parser("predict", help='pictures of digits, answered: the digit, or "I don\'t know"')
-    predict.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")
-    predict.add_argument("--approach", action="append", default=[], metavar="NAME", help="who answers (default: all)")
-    predict.add_argument("--all", action="store_true", help="every trained approach, side by side")
-    predict.add_argument(
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")
+    parser.add_argument("--approach", action="append", default=[], metavar="NAME", help="who answers (default: all)")
+    parser.add_argument("--all", action="store_true", help="every trained approach, side by side")
+    parser.add_argument(
         "--recipe", action="append", default=[], help="that they were trained by, also several (default: published)"
     )
-    add_approach_path(predict)
-    predict.add_argument("--draws", type=int, default=100, metavar="N", help="of the posterior (default: 100)")
-    predict.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
-    predict.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
-    predict.add_argument("--json", action="store_true", help="for machines")
-    predict.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    predict.add_argument("--profile", default="full", help="that they were trained with (default: full)")
-    predict.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
-    predict.set_defaults(action=_predict)
+    add_approach_path(parser)
+    parser.add_argument("--draws", type=int, default=100, metavar="N", help="of the posterior (default: 100)")
+    parser.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--profile", default="full", help="that they were trained with (default: full)")
+    parser.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
+    parser.set_defaults(action=_predict)
 
 
 def _picture(text: str) -> Path:
@@ -44,9 +43,6 @@ def _picture(text: str) -> Path:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    from bench.show.predict import show
-    from bench.show.predict.drawing import check_figure, draw, save
-
     if arguments.all and arguments.approach:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
@@ -73,10 +69,6 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
     """Return who answers; of all that are there, those that cannot are left out with a warning."""
-    from bench.core.store import Store
-    from bench.show.predict import fits
-    from bench.show.predict.predictor import Predictor
-
     store = Store(arguments.results)
     recipes = tuple(dict.fromkeys(arguments.recipe)) or ("published",)
     names = tuple(dict.fromkeys(arguments.approach))
@@ -97,8 +89,6 @@ def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
 
 def _read(paths: Sequence[Path]) -> tuple[list[Normalised], list[tuple[Path, str]]]:
     """Return the pictures, and of those that cannot be used the reasons."""
-    from bench.show.predict.normalise import normalise
-
     images, unusable = [], []
     for path in paths:
         try:

@@ -6,26 +6,27 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
+from bench.cli.run import estimates
 from bench.cli.training import add_training, train
 from bench.core.errors import unknown_name
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
-
-if TYPE_CHECKING:
-    from bench.judge.reference import Recipe
-    from bench.plan.cells import Cell
+from bench.judge.reference import STAGES, Recipe, cells_of_stage, in_cost_order
+from bench.plan.cells import Cell, Selection
+from bench.run.remote.opening import threads_of_a_fit
+from bench.run.runner import existing, is_final
 
 NAMES = ("epoch1", "full", "ladder")
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    parser = commands.add_parser("reference", help="the seeds that verdicts, gate and ladders compare with")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
     add_training(parser)
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
@@ -56,12 +57,6 @@ def _reference(arguments: argparse.Namespace) -> int:
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Recipe]]:
     """Return all cells of a stage, and those to do in the order of their cost."""
-    from bench.cli.run import estimates
-    from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
-    from bench.plan.cells import Selection
-    from bench.run.remote.opening import threads_of_a_fit
-    from bench.run.runner import existing, is_final
-
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
     to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
@@ -71,8 +66,6 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
 
 
 def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, Any]]:
-    from bench.judge.reference import STAGES
-
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
     lines = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
@@ -82,7 +75,7 @@ def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, 
         lines.append(
             {
                 "stage": name,
-                "what": recipe.title + (f": {skip}" if skip else ""),
+                "what": recipe.title + (f": {in_words(skip)}" if skip else ""),
                 "seeds": " ".join(map(str, numbers)),
                 "to do": len(recipe.cells),
                 "expected_s": recipe.seconds,

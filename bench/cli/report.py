@@ -5,33 +5,30 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, Commands, add_place, check_records, names
+from bench.cli.options import INCOMPLETE, add_place, check_records, names
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import check_writable
+from bench.show.page.build import FORMS, write_report
+from bench.show.page.content import collect
 
 
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    report = commands.add_parser(
-        "report",
-        help="one page of HTML with everything, from the records alone",
-        description="Writes one HTML file that needs no other and asks nobody for anything, and beside it the tables "
-        "as Markdown, CSV and LaTeX. Nothing is trained or measured; equal records give equal files.",
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Writes one HTML file that needs no other and asks nobody for anything, and beside it the tables as Markdown, "
+        "CSV and LaTeX. Nothing is trained or measured; equal records give equal files."
     )
-    add_place(report)
-    report.add_argument("--output", type=Path, metavar="FILE", help="the page (default: RESULTS/report/index.html)")
-    report.add_argument(
+    add_place(parser)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the page (default: RESULTS/report/index.html)")
+    parser.add_argument(
         "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"
     )
-    report.add_argument("--no-figures", action="store_true", help="tables alone, which takes a few seconds")
-    report.set_defaults(action=_report)
+    parser.add_argument("--no-figures", action="store_true", help="tables alone, which takes a few seconds")
+    parser.set_defaults(action=_report)
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from bench.core.sealed import check_writable
-    from bench.show.page.build import FORMS, write_report
-    from bench.show.page.content import collect
-
     check_records(arguments)
     for form in arguments.format:
         if form not in FORMS:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from bench.cli.options import INCOMPLETE, add_selection, count, positive, second
 from bench.cli.table import write_and_print_tables
 from bench.core import environment
 from bench.core.errors import ConfigError
+from bench.core.locks import Holder
 from bench.core.project import RESULTS
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import duration
 from bench.plan.cells import Cell, Estimate, estimate, time_for
@@ -27,67 +30,70 @@ from bench.plan.registry import source_files
 from bench.run.progress import JsonLines, Progress
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    run = commands.add_parser("run", help="train and measure what is missing, then show the tables")
-    add_selection(run)
-    run.add_argument(
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`."""
+    add_selection(parser)
+    parser.add_argument(
         "--threads",
         type=threads,
         help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--executor",
         default="process",
         help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
         "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--workers",
         type=count,
         metavar="N",
         help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
     )
-    run.add_argument(
+    parser.add_argument(
         "--slurm",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
     )
-    run.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
-    run.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
-    run.add_argument(
+    parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
+    parser.add_argument(
         "--checkpoint-every",
         type=seconds,
         metavar="SECONDS",
         help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
     )
-    run.add_argument("--stale", action="store_true", help="also run again what older code made")
-    run.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    how = run.add_mutually_exclusive_group()
+    parser.add_argument("--stale", action="store_true", help="also run again what older code made")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
-    run.set_defaults(action=_run)
+    parser.set_defaults(action=_run)
 
-    plan = commands.add_parser("plan", help="what would run, and how long it takes")
-    add_selection(plan)
-    plan.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
-    plan.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
-    plan.add_argument("--json", action="store_true", help="for machines")
-    plan.set_defaults(action=_plan)
 
-    status = commands.add_parser("status", help="which cells are done, failed, stale, running or missing")
-    add_selection(status)
-    status.add_argument("--json", action="store_true", help="for machines")
-    status.set_defaults(action=_status)
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plan`."""
+    add_selection(parser)
+    parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
+    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_plan)
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `status`."""
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_status)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from bench.run.options import Options
     from bench.run.remote.interpreters import interpreters
     from bench.run.remote.opening import open_executor, threads_of_a_fit
     from bench.run.runner import run
-    from bench.run.worker import Options
 
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
@@ -134,9 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else INCOMPLETE
 
 
-def estimates(
-    chosen: Sequence[Cell], records: Sequence[dict[str, Any]], threads: int | None = None
-) -> dict[str, Estimate]:
+def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | None = None) -> dict[str, Estimate]:
     """Return by key what cells, fitted either way, are expected to cost here.
 
     By a folder's own records where they tell; else also by those that come with the repository.
@@ -170,7 +174,7 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
-def _committed() -> list[dict[str, Any]]:
+def _committed() -> list[Record]:
     """Return the records that come with the repository, to learn costs from where a results folder tells none."""
     return Store(RESULTS).all_records()[0]
 
@@ -202,7 +206,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "training": 0.0 if done or cell.skip else fit_s,
                 "measuring": 0.0 if done or cell.skip else cost.measure_s,
                 "seeds together": len(fit_keys(group)),
-                "basis": cell.skip or cost.basis,
+                "basis": in_words(cell.skip) or cost.basis,
             }
         )
         if group:
@@ -231,7 +235,7 @@ def _status(arguments: argparse.Namespace) -> int:
     rows = []
     for cell in chosen:
         record = existing(cell, store)
-        state = "missing" if record is None else record["outcome"]
+        state: str = "missing" if record is None else record.outcome
         if record is not None and is_stale(record):
             state += ", made by older code"
         by = ""
@@ -239,15 +243,15 @@ def _status(arguments: argparse.Namespace) -> int:
             state, by = "running", _who(locks.holder(store.root, cell.lock_key))
         elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
             state = "interrupted, will resume"
-        timings = record["timings"] if record else {}
+        fit_s = record.timings.fit_s if record else None
         rows.append(
             {
                 "cell": cell.title(),
                 "state": state,
                 "by": by,
-                "made": record["provenance"].get("started", "") if record else "",
-                "training": duration(timings["fit_s"]) if "fit_s" in timings else "",
-                "reason": record["reason"] if record else cell.skip,
+                "made": record.provenance.started if record else "",
+                "training": "" if fit_s is None else duration(fit_s),
+                "reason": in_words(record.reason if record else cell.skip),
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
@@ -258,6 +262,6 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
 
 
-def _who(holder: Mapping[str, Any]) -> str:
+def _who(holder: Holder | None) -> str:
     """Return which process works on a cell, as far as known."""
-    return f"process {holder['pid']} on {holder['host']} since {holder['since']}" if len(holder) == 3 else ""
+    return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""

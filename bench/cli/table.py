@@ -6,33 +6,28 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, Commands, add_place, check_records, folder, place_options
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options
+from bench.show.material import Material
+from bench.show.tables.files import update_readme, write_tables
+from bench.show.tables.registry import TABLES, all_tables, one_table
+from bench.show.tables.render import render
+from bench.show.tables.summary import summary
 
-if TYPE_CHECKING:
-    from bench.show.material import Material
 
-
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    table = commands.add_parser("table", help="make the tables from the records")
-    table.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
-    add_place(table)
-    table.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
-    table.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
-    table.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
-    table.add_argument("--readme", type=Path, help="update the generated blocks of this README")
-    table.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
-    table.set_defaults(action=_table)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
+    add_place(parser)
+    parser.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
+    parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
+    parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
+    parser.add_argument("--readme", type=Path, help="update the generated blocks of this README")
+    parser.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
+    parser.set_defaults(action=_table)
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    from bench.show.tables.files import update_readme, write_tables
-    from bench.show.tables.registry import TABLES, all_tables, one_table
-    from bench.show.tables.render import render
-    from bench.show.tables.summary import summary
-
     if arguments.list:
         print("\n".join(f"{kind.name:<16} {kind.answers}" for kind in TABLES))
         return 0
@@ -55,8 +50,6 @@ def _table(arguments: argparse.Namespace) -> int:
 
 def material_of(arguments: argparse.Namespace) -> Material:
     """Return the records that the options of `add_place` choose."""
-    from bench.show.material import Material
-
     return Material(arguments.results, arguments.profile, arguments.device, arguments.precision)
 
 
@@ -68,10 +61,6 @@ def warn(material: Material) -> None:
 
 def write_and_print_tables(arguments: argparse.Namespace) -> None:
     """Write all tables of a results folder and print their summary, with the command that shows its notes."""
-    from bench.show.tables.files import write_tables
-    from bench.show.tables.registry import all_tables
-    from bench.show.tables.summary import summary
-
     material = material_of(arguments)
     warn(material)
     write_tables(all_tables(material).values(), folder(arguments, "tables"))

@@ -30,10 +30,11 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 def train(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
     """Train and measure what is missing of the cells, in their order; return the exit code."""
+    # Here, as they import PyTorch, which a ladder that is only shown does not need.
     from bench.run.executors import EXECUTORS
+    from bench.run.options import Options
     from bench.run.remote.opening import open_executor, threads_of_a_fit
     from bench.run.runner import run
-    from bench.run.worker import Options
 
     if arguments.executor not in EXECUTORS:
         raise unknown_name("executor", arguments.executor, EXECUTORS)

@@ -6,25 +6,23 @@ import argparse
 import difflib
 import json
 
-from bench.cli.options import INCOMPLETE, Commands, add_place, check_records
+from bench.cli.options import INCOMPLETE, add_place, check_records
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
+from bench.show.tables.render import render
+from bench.show.tables.verdicts import as_json, explain, summary_table, verdicts_table
 
 
-def add(commands: Commands) -> None:
-    """Declare the commands of this file."""
-    verdict = commands.add_parser("verdict", help="which reported numbers reproduce, and why")
-    verdict.add_argument("claim", nargs="?", help="explain this claim step by step (default: a line for every one)")
-    add_place(verdict)
-    verdict.add_argument("--document", help="only the claims of this document")
-    verdict.add_argument("--json", action="store_true", help="for machines")
-    verdict.set_defaults(action=_verdict)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("claim", nargs="?", help="explain this claim step by step (default: a line for every one)")
+    add_place(parser)
+    parser.add_argument("--document", help="only the claims of this document")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_verdict)
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    from bench.show.tables.render import render
-    from bench.show.tables.verdicts import as_json, explain, summary_table, verdicts_table
-
     check_records(arguments)
     material = material_of(arguments)
     results, verdicts = material.results, material.verdicts

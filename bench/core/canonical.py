@@ -6,27 +6,31 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+
+import msgspec
 
 
-def plain(value: Any) -> Any:
-    """Return the value as JSON has it: NaN and infinities as None, tuples and arrays as lists."""
+def plain(value: object) -> object:
+    """Return the value as JSON has it: NaN and infinities as None, tuples and arrays as lists, structs as objects."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
+    if isinstance(value, msgspec.Struct):
+        return plain(msgspec.to_builtins(value, enc_hook=plain))
+    to_list = getattr(value, "tolist", None)  # of arrays, and of NumPy's numbers
+    if to_list is not None:
+        return plain(to_list())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """Return JSON text that is the same for equal values."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """Return the SHA-256 of the canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()

@@ -10,9 +10,10 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from bench.core.project import TOP
+from bench.core.project import PACKAGE, TOP
+from bench.core.records import Provenance
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -52,11 +53,18 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+class CodeState(NamedTuple):
+    """The commit of the code, and whether the code (not the results) differs from it."""
+
+    commit: str  # "" outside a git checkout
+    dirty: bool
+
+
 @cache
-def code_state() -> dict[str, Any]:
-    """Return commit and whether the code (not the results) differs from it; empty outside a git checkout."""
+def code_state() -> CodeState:
+    """Return the state of the code of this package."""
     changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(changed)}
+    return CodeState(_git("rev-parse", "HEAD"), bool(changed))
 
 
 def source_hash(files: list[Path]) -> str:
@@ -70,7 +78,7 @@ def source_hash(files: list[Path]) -> str:
 
 def harness_hash() -> str:
     """Return the SHA-256 over this package's own source, the approaches' not among it."""
-    return source_hash(sorted((TOP / "bench").rglob("*.py")))
+    return source_hash(sorted(PACKAGE.rglob("*.py")))
 
 
 def thread_variables(threads: int | None) -> dict[str, str]:
@@ -91,13 +99,15 @@ def now() -> str:
     return datetime.now(timezone.utc).replace(microsecond=0).isoformat()
 
 
-def describe(threads: int) -> dict[str, Any]:
+def describe(threads: int) -> Provenance:
     """Return the provenance shared by all records of a process."""
-    return {
-        **code_state(),
-        "versions": versions(),
-        "cpu": cpu_name(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "platform": platform.platform(),
-    }
+    code = code_state()
+    return Provenance(
+        commit=code.commit,
+        dirty=code.dirty,
+        versions=versions(),
+        cpu=cpu_name(),
+        cores=os.cpu_count(),
+        threads=threads,
+        platform=platform.platform(),
+    )

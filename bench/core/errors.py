@@ -27,7 +27,7 @@ class UnusableImage(BenchError):
 
 
 class StoreError(BenchError):
-    """A record or checkpoint cannot be read, written or trusted."""
+    """A file of this suite cannot be written; or a record or checkpoint cannot be read or trusted."""
 
 
 class Unsupported(BenchError):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
 import stat
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from bench.core.errors import ConfigError, DataCorrupt
+from bench.core.errors import DataCorrupt, StoreError
 
 LONGEST = 300  # characters of what was found
 CHUNK = 1 << 20  # bytes read at a time
+PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
+PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # mkstemp adds 8 characters
+LEFTOVER_S = 600.0  # age from which a part is what a killed process left: no write takes that long
 
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
@@ -65,27 +73,66 @@ def _read(file: BinaryIO, limit: int) -> bytes:
     return bytes(data)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file and its folder, all or nothing: a reader sees the old bytes or the new ones.
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file and make its folder. A reader sees the old bytes or the new ones, also after a power cut.
 
     Raises:
-        ConfigError: the folder cannot be written, or the disk is full.
+        StoreError: the folder cannot be written, or the disk is full.
     """
-    temporary: Path | None = None
+    part: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-        temporary = Path(name)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=PART_START, suffix=PART_END)
+        part = Path(name)
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)  # mkstemp makes it readable by its owner only
-        temporary.replace(path)
+        part.chmod(0o644)  # mkstemp makes it readable by its owner only
+        part.replace(path)
+        _sync_folder(path.parent)
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written ({reason(error)}); free the space or choose another folder"
-        ) from error
+        raise StoreError(f"cannot write {path}: {reason(error)}; free space or choose another folder") from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        if part is not None:
+            with contextlib.suppress(OSError):  # `sweep` removes what cannot be removed here
+                part.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's list of names: before, a power cut can bring the old file back."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # a folder that one may write but not read
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network drives cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder if it is not there; raise StoreError if files cannot be written into it."""
+    probe = folder / ".writable"
+    write_atomically(probe, b"")
+    probe.unlink(missing_ok=True)
+
+
+def sweep(folders: Iterable[Path], age_s: float = LEFTOVER_S) -> int:
+    """Remove the parts that killed writers left in or below some folders, and return their number.
+
+    Only files with the names that `write_atomically` gives are looked at. Symbolic links are not followed.
+    """
+    removed = 0
+    for folder in folders:
+        for place, _, names in os.walk(folder) if not folder.is_symlink() else ():
+            for path in (Path(place, name) for name in names if PART.fullmatch(name)):
+                with contextlib.suppress(OSError):  # another process removes it too, or it is not ours to remove
+                    status = path.lstat()
+                    if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > age_s:
+                        path.unlink()
+                        removed += 1
+    return removed

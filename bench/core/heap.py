@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-Send = Callable[[dict[str, Any]], None]
+Event = dict[str, Any]  # what a worker tells: a kind, and what belongs to it
+Send = Callable[[Event], None]
 
 EVERY_S = 2.0  # between epochs that are followed by tidying
 
@@ -29,7 +30,7 @@ def tidying(send: Send) -> Send:
     gc.freeze()
     last = time.monotonic()
 
-    def tell(event: dict[str, Any]) -> None:
+    def tell(event: Event) -> None:
         nonlocal last
         send(event)
         now = time.monotonic()

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 from bench.core import environment
+from bench.core.reasons import OTHER_LOAD, Reason
 
 OTHERS_MARGIN = 0.2  # of one core: ten times what the system takes for itself and a run's parent for its events
 COARSE_S = 0.1  # both counts move in ticks of 10 ms, for each core
 LOAD_MARGIN = 0.75  # load beyond the own threads, where the system has no such count
-REASON = "other load on the machine"
+REASON = Reason(OTHER_LOAD)
 _COUNT = Path("/proc/stat")
 _IDLE = (3, 4)  # of its fields: idle, and idle while a disk works
 _FIELDS = 8  # later ones are parts of earlier ones
@@ -33,13 +34,13 @@ class OtherLoad:
         self._start = time.monotonic()
         self._others_before = _others_s()
 
-    def reason(self) -> str:
-        """Return why times since the beginning do not count, '' where they do."""
+    def reasons(self) -> list[Reason]:
+        """Return why times since the beginning do not count; none where they do."""
         others_s, elapsed_s = _others_s(), time.monotonic() - self._start
         if others_s is None or self._others_before is None:
             load = max(self._load_before, environment.load_average())
-            return REASON if load > self._threads + LOAD_MARGIN else ""
-        return REASON if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else ""
+            return [REASON] if load > self._threads + LOAD_MARGIN else []
+        return [REASON] if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else []
 
 
 def machine_worked_s() -> float | None:

@@ -7,23 +7,31 @@ nobody works on its fit any more.
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from bench.core import environment
 from bench.core.errors import StoreError
+from bench.core.files import write_atomically
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
 ORPHANED = 1  # exit code
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that holds a lock."""
+
+    pid: int
+    host: str
+    since: str
 
 
 class Busy(Exception):
@@ -48,7 +56,7 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
         Busy: another process has one of them.
         StoreError: the folder cannot be written.
     """
-    note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": environment.now()})
+    note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), environment.now()))
     with contextlib.ExitStack() as held:
         for key in sorted(set(keys)):  # in one order, so that two runs cannot each wait for the other
             try:
@@ -58,8 +66,8 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
             except OSError as error:
                 raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {error.strerror or error}") from error
             path = _note(root, key)
-            with contextlib.suppress(OSError):  # only `status` reads it
-                path.write_text(note, encoding="utf-8")
+            with contextlib.suppress(StoreError):  # only `status` reads it
+                write_atomically(path, note)
                 held.callback(path.unlink, missing_ok=True)
         yield
 
@@ -77,15 +85,13 @@ def is_held(root: Path, key: str) -> bool:
         return False
 
 
-def holder(root: Path, key: str) -> dict[str, Any]:
-    """Return process (pid), host and begin (since) of whoever works on a fit that is held, as far as they are known."""
+def holder(root: Path, key: str) -> Holder | None:
+    """Return who works on a fit that is held; None where that is not known."""
     try:
         with _note(root, key).open(encoding="utf-8") as file:
-            found = json.loads(file.read(LARGEST_NOTE))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    known = {"pid": int, "host": str, "since": str}
-    return {name: found[name] for name in known if isinstance(found, dict) and isinstance(found.get(name), known[name])}
+            return msgspec.json.decode(file.read(LARGEST_NOTE), type=Holder)
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError):
+        return None
 
 
 def die_with_parent() -> None:

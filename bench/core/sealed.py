@@ -1,86 +1,47 @@
-"""Files that survive a kill and tell whether they can be trusted: atomic writing, and records sealed by their hash."""
+"""JSON sealed by its hash, which tells whether a file can be trusted."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-import time
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from bench.core.canonical import digest, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
 
-SCHEMA = 1
-NAMING = ("key", "fit_key", "approach", "recipe", "protocol", "profile", "device", "precision")
-TYPES = {
-    **dict.fromkeys((*NAMING, "outcome", "reason"), str),
-    "seed": int,
-    **dict.fromkeys(("metrics", "missing", "timings", "provenance"), dict),
-    "epochs": list,
-}
-"""What every record holds, and of which type: a seal is no proof of form, since anyone can compute one."""
-OUTCOMES = ("done", "diverged", "failed", "out-of-time", "skipped")
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
-PART = ".part"
-LEFTOVER_S = 600.0  # age from which an unfinished file is what a killed process left: no write takes that long
+LARGEST_INTEGER = 2**63  # from here on a float does not hold it, or not exactly
+LONGEST_INTEGER = 21  # characters, sign included
+LONGEST_QUOTE = 200  # characters of what was found
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, whatever happens; raises StoreError."""
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
-        ) from error
-
-
-def check_writable(folder: Path) -> None:
-    """Raise StoreError if files cannot be written into a folder, which is made where it is not there."""
-    probe = folder / ".writable"
-    write_atomically(probe, b"")
-    probe.unlink(missing_ok=True)
-
-
-def sweep(root: Path, age_s: float = LEFTOVER_S) -> int:
-    """Remove unfinished files that killed processes left below `root`, and return how many there were."""
-    removed = 0
-    for path in root.rglob(f".*{PART}"):
-        try:
-            if path.is_file() and time.time() - path.stat().st_mtime > age_s:
-                path.unlink()
-                removed += 1
-        except OSError:  # another process removes it too, or it is not ours to remove
-            continue
-    return removed
-
-
-def seal(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record with its hash in field `sha256`."""
-    body = {key: value for key, value in plain(record).items() if key != "sha256"}
+def seal(content: object) -> dict[str, object]:
+    """Return a struct or mapping as JSON has it, with its hash in field `sha256`."""
+    fields = plain(content)
+    assert isinstance(fields, dict), "only what has fields can be sealed"
+    body = {key: value for key, value in fields.items() if key != "sha256"}
     return {**body, "sha256": digest(body)}
 
 
-def read_json(path: Path, what: str) -> Any:
+def has_seal(content: Mapping[str, object]) -> bool:
+    """Return whether the hash of a content is that in its field `sha256`."""
+    try:
+        return content.get("sha256") == digest({key: value for key, value in content.items() if key != "sha256"})
+    except RecursionError:  # nested more deeply than anything that this suite writes
+        return False
+
+
+def read_json(path: Path, what: str) -> object:
     """Return the content of a JSON file of bounded size; raises StoreError, which calls the file `what`."""
     try:
-        return json.loads(read_file(path, LARGEST_RECORD).decode("utf-8"), parse_constant=_refuse)
+        text = read_file(path, LARGEST_RECORD).decode("utf-8")
+        found: object = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
     except (DataCorrupt, ValueError, RecursionError) as error:
-        raise StoreError(f"{what} {path} cannot be read: {_short(error)}") from error
+        raise StoreError(f"{what} {path} cannot be read: {shorten(error)}") from error
+    return found
 
 
 def _refuse(word: str) -> NoReturn:
@@ -88,59 +49,21 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"'{word}' is no number of JSON")
 
 
-def has_seal(record: Mapping[str, Any]) -> bool:
-    """Return whether the record's hash is that of its content."""
-    try:
-        return record.get("sha256") == digest({key: value for key, value in record.items() if key != "sha256"})
-    except RecursionError:  # nested more deeply than anything that this suite writes
-        return False
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text:.50} is too large")
+    return value
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """Read and check one record; raises StoreError that names the file and what is wrong with it."""
-    record = read_json(path, "record")
-    if not isinstance(record, dict) or not {"schema", *TYPES} <= record.keys():
-        raise StoreError(f"record {path} is not a record of this suite")
-    if record["schema"] != SCHEMA:
-        raise StoreError(f"record {path} has schema {_short(record['schema'])}; this version reads {SCHEMA}")
-    if record["outcome"] not in OUTCOMES:
-        raise StoreError(f"record {path} has outcome '{_short(record['outcome'])}'; known: {', '.join(OUTCOMES)}")
-    if not has_seal(record):
-        raise StoreError(f"record {path} was changed after it was written (its hash does not fit)")
-    bad = [field for field, kind in TYPES.items() if not _is(record[field], kind)] or _misformed(record)
-    if bad:
-        raise StoreError(f"record {path}: field '{bad[0]}' has not the form that this suite writes")
-    return record
+def _bounded(text: str) -> int:
+    value = int(text) if len(text) < LONGEST_INTEGER else LARGEST_INTEGER
+    if abs(value) >= LARGEST_INTEGER:
+        raise ValueError(f"the number {text:.50} is too large")
+    return value
 
 
-def _misformed(record: Mapping[str, Any]) -> list[str]:
-    """Return the sections that do not hold what is asked of them."""
-    return [
-        *(["metrics"] if not all(map(_is_number, record["metrics"].values())) else []),
-        *(["missing"] if not all(isinstance(reason, str) for reason in record["missing"].values()) else []),
-        *(["epochs"] if not all(map(_is_epoch, record["epochs"])) else []),
-        *(["timings"] if not all(_is_timing(*item) for item in record["timings"].items()) else []),
-        *(["provenance"] if not isinstance(record["provenance"].get("versions", {}), dict) else []),
-    ]
-
-
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    """Return whether it is a number that a float can hold, a truth value, or nothing."""
-    return value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
-
-
-def _is_timing(name: str, value: object) -> bool:
-    return isinstance(value, str) if name == "reason" else _is_number(value)
-
-
-def _is_epoch(entry: object) -> bool:
-    return isinstance(entry, dict) and _is(entry.get("epoch"), int) and all(map(_is_number, entry.values()))
-
-
-def _short(value: object) -> str:
+def shorten(value: object) -> str:
+    """Return a value as one line of bounded length, for an error."""
     text = " ".join(str(value).split())
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."

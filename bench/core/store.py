@@ -13,11 +13,11 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
@@ -26,14 +26,18 @@ from safetensors import SafetensorError, safe_open
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import read_file
-from bench.core.sealed import SCHEMA, check_writable, read_record, seal, sweep, write_atomically
+from bench.core.files import check_writable, read_file, sweep, write_atomically
+from bench.core.folder import Problem, SealedFolder, read_sealed
+from bench.core.records import SCHEMA, Naming, Record, record_name
+from bench.core.sealed import seal
 
-__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal", "write_atomically"]
+__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
 
 if TYPE_CHECKING:
     import torch
 
+# The folders of a results folder that get files. `quarantine` gets only files that lay elsewhere.
+WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "determinism", "faults", "throughput")
 CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
@@ -43,12 +47,14 @@ _BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error)
 _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A file of the store that cannot be trusted, and why."""
+Info = dict[str, object]  # what a posterior or a checkpoint says of itself
+Scores = Mapping[str, NDArray[np.generic]]
+CONVERT = "convert the folder with python tools/convert_records.py FOLDER"
 
-    path: Path
-    reason: str
+
+def read_record(path: Path) -> Record:
+    """Read and check one record, wherever it lies; raises StoreError that names the file and what is wrong with it."""
+    return read_sealed(path, Record, "record", SCHEMA, CONVERT)
 
 
 class Store:
@@ -57,11 +63,12 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
+        self._folder = SealedFolder(self.records, Record, "record", SCHEMA, record_name, "*/*.json", CONVERT)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed writes left."""
         check_writable(self.root / "fits")
-        sweep(self.root)
+        sweep(self.root / folder for folder in WRITTEN)
 
     def lock(self, fit_key: str) -> FileLock:
         """Return the lock of a fit; the system releases it when its process ends, however it ends."""
@@ -73,34 +80,32 @@ class Store:
 
     # records
 
-    def record_path(self, spec: Mapping[str, Any]) -> Path:
-        """Return where the record of a measurement lives; `spec` has the record's naming fields and its key."""
-        name = f"{spec['recipe']}__{spec['protocol']}__{spec['profile']}__seed{spec['seed']}__{spec['key'][:8]}.json"
-        return self.records / str(spec["approach"]) / name
+    def record_path(self, naming: Naming) -> Path:
+        """Return where the record of a measurement lives."""
+        return self.records / record_name(naming)
 
-    def write(self, record: Mapping[str, Any], scores: Mapping[str, NDArray[Any]] | None = None) -> Path:
+    def write(self, record: Record, scores: Scores | None = None) -> Path:
         """Write a record and, beside it, its per-row scores (.npz), whose hash the record has."""
-        path = self.record_path(record)
         if scores:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **dict(scores))
-            record = {**record, "scores_sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()}
-            write_atomically(path.with_suffix(".npz"), buffer.getvalue())
-        sealed = seal(record)
-        write_atomically(path, (json.dumps(sealed, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
-        self._drop_superseded(sealed, path)
+            hashed = hashlib.sha256(buffer.getbuffer()).hexdigest()
+            record = msgspec.structs.replace(record, scores_sha256=hashed)
+            write_atomically(self._scores_path(record), buffer.getvalue())
+        path = self._folder.write(record)
+        self._drop_superseded(record, path)
         return path
 
-    def find(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    def find(self, naming: Naming) -> Record | None:
         """Return the record of a measurement, or None; one that cannot be trusted is set aside."""
-        path = self.record_path(spec)
+        path = self.record_path(naming)
         record = self._read_or_set_aside(path)
-        if record is not None and record["key"] != spec["key"]:
+        if record is not None and record.key != naming.key:
             self._set_aside_record(path, f"record {path} is of another measurement than its name says")
             return None
         return record
 
-    def scores(self, record: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
+    def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record; empty where there are none.
 
         Those that cannot be read or are not those of the record are set aside. A record of before the hash was kept
@@ -115,7 +120,7 @@ class Store:
             self._set_aside_scores(record, error)
             return {}
 
-    def set_aside_if_scores_are_damaged(self, record: Mapping[str, Any]) -> bool:
+    def set_aside_if_scores_are_damaged(self, record: Record) -> bool:
         """Return whether the file beside a record is not the one that was written with it; both are set aside.
 
         No file is no fault: a clone has those of one seed only.
@@ -127,17 +132,17 @@ class Store:
             quarantine.set_aside(self.root, path, f"record {path} goes with its scores, to be made again")
         return True
 
-    def _scores_path(self, record: Mapping[str, Any]) -> Path:
+    def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
 
-    def _scores_content(self, record: Mapping[str, Any]) -> bytes | None:
+    def _scores_content(self, record: Record) -> bytes | None:
         """Return the file beside a record; None where there is none, or where its hash shows another one."""
         path = self._scores_path(record)
         if not path.exists():
             return None
         try:
             content = read_file(path, LARGEST_SCORES)
-            expected = record.get("scores_sha256")
+            expected = record.scores_sha256
             if expected is not None and hashlib.sha256(content).hexdigest() != expected:
                 raise ValueError("they are not those of the record (their hash does not fit)")
         except _BROKEN_SCORES as error:
@@ -145,43 +150,36 @@ class Store:
             return None
         return content
 
-    def _set_aside_scores(self, record: Mapping[str, Any], error: Exception) -> None:
+    def _set_aside_scores(self, record: Record, error: Exception) -> None:
         path = self._scores_path(record)
         with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
             quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
-    def find_done_elsewhere(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    def find_done_elsewhere(self, naming: Naming) -> Record | None:
         """Return a finished record of the same name, made where the framework was there, or None."""
-        for _, record in self._same_name(spec):
-            if record["outcome"] == "done":
+        for _, record in self._same_name(naming):
+            if record.outcome == "done":
                 return record
         return None
 
-    def _same_name(self, spec: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
-        """Return the records whose naming fields are those of `spec`, and their files; the keys may differ."""
-        path = self.record_path(spec)
+    def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
+        """Return the records whose naming fields are the given ones, and their files; the keys may differ."""
+        path = self.record_path(naming)
         found = []
         for other in sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json")):
             record = self._read_or_set_aside(other)
-            if record is not None and all(record.get(name) == spec.get(name) for name in CONDITIONS):
+            if record is not None and all(getattr(record, name) == getattr(naming, name) for name in CONDITIONS):
                 found.append((other, record))
         return found
 
-    def _read_or_set_aside(self, path: Path) -> dict[str, Any] | None:
+    def _read_or_set_aside(self, path: Path) -> Record | None:
         if not path.exists():
             return None
         try:
-            return self._read(path)
+            return self._folder.read(path)
         except StoreError as error:
             self._set_aside_record(path, str(error))
             return None
-
-    def _read(self, path: Path) -> dict[str, Any]:
-        """Read and check a record, also that it lies where it belongs: what it says of itself is never a path."""
-        record = read_record(path)
-        if self.record_path(record) != path:
-            raise StoreError(f"record {path} is not where it belongs; it is of {self.record_path(record).name}")
-        return record
 
     def _set_aside_record(self, path: Path, reason: str) -> None:
         quarantine.set_aside(self.root, path, reason)
@@ -189,21 +187,15 @@ class Store:
         if scores.exists():  # the next record of this name would replace them
             quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
 
-    def _drop_superseded(self, record: Mapping[str, Any], written: Path) -> None:
+    def _drop_superseded(self, record: Record, written: Path) -> None:
         """Remove `skipped` records of the same cell: they only said that this one was missing."""
         for path, other in self._same_name(record):
-            if path != written and other["outcome"] == "skipped":
+            if path != written and other.outcome == "skipped":
                 path.unlink()
 
-    def all_records(self) -> tuple[list[dict[str, Any]], list[Problem]]:
+    def all_records(self) -> tuple[list[Record], list[Problem]]:
         """Return all trustworthy records, and the files that are none."""
-        records, problems = [], []
-        for path in sorted(self.records.glob("*/*.json")):
-            try:
-                records.append(self._read(path))
-            except StoreError as error:
-                problems.append(Problem(path, str(error)))
-        return records, problems
+        return self._folder.read_all()
 
     # posteriors and checkpoints
 
@@ -211,7 +203,7 @@ class Store:
         """Return where a fit's `posterior` or `checkpoint` lives."""
         return self.root / "fits" / fit_key[:16] / f"{kind}.safetensors"
 
-    def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: Mapping[str, Any]) -> None:
+    def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: object) -> None:
         """Write tensors with a JSON description, sealed by a hash over both."""
         from safetensors.torch import save
 
@@ -221,8 +213,8 @@ class Store:
         write_atomically(path, save(ready, metadata=metadata))
 
     def read_tensors(
-        self, path: Path, belongs: Callable[[dict[str, Any]], bool] | None = None
-    ) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        self, path: Path, belongs: Callable[[Info], bool] | None = None
+    ) -> tuple[dict[str, torch.Tensor], Info] | None:
         """Return tensors and description, or None if there are none.
 
         What cannot be trusted is set aside: the hash does not fit, or the description is not one that `belongs` here.
@@ -238,7 +230,7 @@ class Store:
             text = metadata.get("info", "")
             if metadata.get("sha256") != tensor_hash(tensors, text):
                 raise ValueError("its hash does not fit")
-            info: dict[str, Any] = json.loads(text)
+            info: Info = json.loads(text)
             if belongs is not None and not belongs(info):
                 raise ValueError("it is of another fit, or of other code")
         except _BROKEN_TENSORS as error:
@@ -247,7 +239,7 @@ class Store:
         return tensors, info
 
 
-def _unpacked(content: bytes) -> dict[str, NDArray[Any]]:
+def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
     """Return the arrays of an npz file; raises one of _BROKEN_SCORES, also on what would fill the memory."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         size = sum(member.file_size for member in archive.infolist())
@@ -265,12 +257,8 @@ def tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     """Return the SHA-256 over names, types, shapes and bytes of tensors, and their description."""
     import torch  # here: most commands read records alone
 
-    def parts() -> Iterator[Any]:
-        for name in sorted(tensors):
-            value = tensors[name]
-            yield [name, str(value.dtype), list(value.shape)]
-
-    hasher = hashlib.sha256(canonical([*parts(), text]).encode())
+    parts = [[name, str(tensors[name].dtype), list(tensors[name].shape)] for name in sorted(tensors)]
+    hasher = hashlib.sha256(canonical([*parts, text]).encode())
     for name in sorted(tensors):
         if tensors[name].numel():
             hasher.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)

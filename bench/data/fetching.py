@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
-from bench.core.files import is_there, read_file, reason, write_file
+from bench.core.files import is_there, read_file, reason, write_atomically
 from bench.data import notmnist
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
 from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
@@ -47,7 +47,8 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
             for notmnist459 its zip, npz or folder. None: torchvision's mirrors, or the public address.
 
     Raises:
-        ConfigError: unknown name, `source` does not exist, or `dest` cannot be written.
+        ConfigError: unknown name, or `source` does not exist.
+        StoreError: `dest` cannot be written.
         DataMissing: the copy lacks a file, or no address could be reached.
         DataCorrupt: the copy's content is not the known one.
         MissingFramework: mirrors are needed and torchvision, which knows them, is not installed.
@@ -73,7 +74,7 @@ def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | Non
     else:
         data = _first_good(known, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
     _set_aside(path)
-    write_file(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
+    write_atomically(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
     return path
 
 
@@ -91,7 +92,7 @@ def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
             known, [known.url], notmnist.MAX_ARCHIVE_BYTES, lambda data, url: notmnist.load_archive(data, url, known)
         )
     _set_aside(path)
-    write_file(path, notmnist.stored(images, labels))
+    write_atomically(path, notmnist.stored(images, labels))
     return path
 
 

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.core.errors import ConfigError, StoreError
 from bench.core.project import REFERENCE
-
-Record = Mapping[str, Any]
+from bench.core.reasons import in_words
+from bench.core.records import Number
+from bench.core.records import Record as Record  # for bench.show, until it takes it from there
 
 PUBLISHED = REFERENCE / "published.csv"
 
@@ -81,6 +82,7 @@ class Gap(NamedTuple):
 
     code: str
     reason: str
+    is_fault: bool = False  # a seed diverged or gave a number that is not finite: that is no mere absence
 
 
 @dataclass(frozen=True)
@@ -276,8 +278,8 @@ def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
     """
     cells: dict[str, list[Record]] = {}
     for record in records:
-        if (record["recipe"], record["protocol"]) == ("published", "published"):
-            cells.setdefault(record["approach"], []).append(record)
+        if (record.recipe, record.protocol) == ("published", "published"):
+            cells.setdefault(record.approach, []).append(record)
     return [ClaimRow(claim, measure(claim, cells.get(claim.approach, []))) for claim in claims]
 
 
@@ -291,7 +293,7 @@ def _closed_form(name: str) -> Sample:
 
 
 def _read(record: Record, stage: str, key: str) -> float | Gap:
-    profile = record["profile"]
+    profile = record.profile
     if stage == "final":
         if profile != "full":
             return Gap("fewer epochs", f"profile {profile} does not train to the end; profile full does")
@@ -299,12 +301,12 @@ def _read(record: Record, stage: str, key: str) -> float | Gap:
     if profile in ("smoke", "faults"):
         return Gap("fewer epochs", f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
     epoch = int(stage.partition(":")[2])
-    entries = {entry["epoch"]: entry for entry in record["epochs"]}
+    entries = {entry.epoch: entry for entry in record.epochs}
     if epoch not in entries:
         return Gap(
             "fewer epochs", f"profile {profile} trained {len(entries)} epoch(s), this number is of epoch {epoch}"
         )
-    return _value(entries[epoch], key, record)
+    return _value(entries[epoch].metrics, key, record)
 
 
 # from records to samples
@@ -323,17 +325,17 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
     values: list[float] = []
     gaps: list[tuple[int, Gap]] = []
     seen: dict[int, Record] = {}
-    for record in sorted(records, key=lambda record: record["seed"]):
-        rival = seen.setdefault(record["seed"], record)
+    for record in sorted(records, key=lambda record: record.seed):
+        rival = seen.setdefault(record.seed, record)
         if rival is not record:
-            name = f"{record['approach']} {record['recipe']} x {record['protocol']}, seed {record['seed']}"
-            raise StoreError(f"two records of {name}; keep one of {rival.get('key')} and {record.get('key')}")
-        found = read(record) if record["outcome"] == "done" else Gap(record["outcome"], record["reason"])
+            name = f"{record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
+            raise StoreError(f"two records of {name}; keep one of {rival.key} and {record.key}")
+        found = read(record) if record.outcome == "done" else unfinished(record)
         if isinstance(found, Gap):
-            gaps.append((record["seed"], found))
+            gaps.append((record.seed, found))
         else:
             values.append(found)
-    sources = tuple(str(seen[seed].get("key", "")) for seed in sorted(seen))
+    sources = tuple(seen[seed].key for seed in sorted(seen))
     return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
 
 
@@ -345,7 +347,13 @@ def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
     seed, first = gaps[0]
     if len(gaps) == n_records:
         return first
-    return Gap("*", f"{len(gaps)} of {n_records} seeds not counted (seed {seed} {first.code}: {first.reason})")
+    text = f"{len(gaps)} of {n_records} seeds not counted (seed {seed} {first.code}: {first.reason})"
+    return Gap("*", text, first.is_fault)
+
+
+def unfinished(record: Record) -> Gap:
+    """Return why a record without numbers has none."""
+    return Gap(record.outcome, in_words(record.reason), record.outcome == "diverged")
 
 
 def metrics_of(records: Sequence[Record], key: str) -> Sample:
@@ -355,20 +363,20 @@ def metrics_of(records: Sequence[Record], key: str) -> Sample:
 
 def metric(record: Record, key: str) -> float | Gap:
     """Return a metric of a finished record, or the reason that the record gives for its absence."""
-    return _value(record["metrics"], key, record)
+    return _value(record.metrics, key, record)
 
 
-def _value(numbers: Mapping[str, Any], key: str, record: Record) -> float | Gap:
+def _value(numbers: Mapping[str, Number], key: str, record: Record) -> float | Gap:
     value = numbers.get(key)
     if value is not None and math.isfinite(value):
         return float(value)
     parts = key.split("/")
     for end in range(len(parts), 0, -1):
-        reason = record["missing"].get("/".join(parts[:end]))
+        reason = record.missing.get("/".join(parts[:end]))
         if reason is not None:
-            return Gap("no data" if end == 1 else "n/a", reason)
+            return Gap("no data" if end == 1 else "n/a", in_words(reason), reason.kind == "not-finite")
     if key in numbers:
-        return Gap("not finite", f"the measured '{key}' is not a finite number")
+        return Gap("not finite", f"the measured '{key}' is not a finite number", is_fault=True)
     return Gap("n/a", f"the record has no '{key}'")
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from bench.core.errors import ConfigError
-from bench.judge.claims import Record
+from bench.core.reasons import told
+from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
 
 if TYPE_CHECKING:
     from bench.core.store import Problem
     from bench.plan.registry import Manifest
 
-DAMAGED = "damaged"  # outcome of what stands in for a record that cannot be read
-CONDITIONS = ("profile", "device", "precision")
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
@@ -34,7 +33,7 @@ def select(
     same cell and seed that can be read goes before it.
     """
     wanted = (profile, device, precision)
-    chosen = [record for record in records if tuple(record[name] for name in CONDITIONS) == wanted]
+    chosen = [record for record in records if record.conditions == wanted]
     damaged = [record for problem in problems if (record := _stand_in(problem, wanted)) is not None]
     return chosen + damaged
 
@@ -44,19 +43,26 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
     named = NAME.fullmatch(problem.path.name)
     if named is None or named["profile"] != conditions[0]:
         return None
-    return {
-        **dict(zip(CONDITIONS, conditions, strict=True)),
-        "approach": problem.path.parent.name,
-        "recipe": named["recipe"],
-        "protocol": named["protocol"],
-        "seed": int(named["seed"]),
-        "key": named["key"],
-        "fit_key": "",
-        "outcome": DAMAGED,
-        "reason": problem.reason,
-        **{part: {} for part in ("metrics", "missing", "timings", "arrays", "provenance")},
-        "epochs": [],
-    }
+    profile, device, precision = conditions
+    return Record(
+        schema=SCHEMA,
+        approach=problem.path.parent.name,
+        recipe=named["recipe"],
+        protocol=named["protocol"],
+        profile=profile,
+        seed=int(named["seed"]),
+        device=device,
+        precision=precision,
+        fit_key="",
+        key=named["key"],
+        outcome=DAMAGED,
+        reason=told("damaged", problem.reason),
+        metrics={},
+        missing={},
+        epochs=[],
+        timings=Timings(),
+        provenance=Provenance(),
+    )
 
 
 class Results:
@@ -64,29 +70,29 @@ class Results:
 
     def __init__(self, records: Iterable[Record], manifests: Mapping[str, Manifest]) -> None:
         """Index the records; raises ConfigError if they differ in profile, device or precision."""
-        newest: dict[tuple[Any, ...], Record] = {}
+        newest: dict[tuple[str, str, str, int], Record] = {}
         self.n_superseded = 0
         self.conditions: tuple[str, str, str] | None = None
         for record in records:
-            conditions = (record["profile"], record["device"], record["precision"])
+            conditions = record.conditions
             if self.conditions not in (None, conditions):
                 both = " and ".join(", ".join(item) for item in (self.conditions, conditions) if item)
                 raise ConfigError(f"a table cannot mix records of {both}; select one profile, device and precision")
             self.conditions = conditions
-            key = (record["approach"], record["recipe"], record["protocol"], record["seed"])
+            key = (record.approach, record.recipe, record.protocol, record.seed)
             rival = newest.get(key)
-            self.n_superseded += rival is not None and DAMAGED not in (rival.get("outcome"), record.get("outcome"))
+            self.n_superseded += rival is not None and DAMAGED not in (rival.outcome, record.outcome)
             if rival is None or _made(record) > _made(rival):
                 newest[key] = record
         self.records = list(newest.values())
         self.manifests = manifests
-        others = {record["approach"] for record in self.records} - set(manifests)
+        others = {record.approach for record in self.records} - set(manifests)
         self.approaches = [*manifests, *sorted(others)]
 
     def cell(self, approach: str, recipe: str, protocol: str) -> list[Record]:
         """Return the records of one cell, one a seed."""
         wanted = (approach, recipe, protocol)
-        return [r for r in self.records if (r["approach"], r["recipe"], r["protocol"]) == wanted]
+        return [r for r in self.records if (r.approach, r.recipe, r.protocol) == wanted]
 
     def toys(self) -> list[str]:
         """Return the approaches to the toy regression."""
@@ -102,7 +108,7 @@ class Results:
 
     def variants(self, approach: str) -> list[str]:
         """Return the recipes with records, other than published and corrected, by name."""
-        found = {record["recipe"] for record in self.records if record["approach"] == approach}
+        found = {record.recipe for record in self.records if record.approach == approach}
         return sorted(found - {"published", "corrected"})
 
     def recipes(self, approach: str) -> list[str]:
@@ -114,7 +120,7 @@ class Results:
         """Return the conditions as the end of a caption; `spread`: and how a table of means shows theirs."""
         if self.conditions is None:
             return "No records."
-        seeds = {record["seed"] for record in self.records}
+        seeds = {record.seed for record in self.records}
         return described(self.conditions, seeds, "; mean +- standard deviation (number of seeds)" if spread else "")
 
     def origin(self) -> list[str]:
@@ -136,18 +142,26 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
     return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{spread if len(ordered) > 1 else ''}."
 
 
-def origin(records: Sequence[Record]) -> list[str]:
+class Made(Protocol):
+    """Whatever says what made it."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Return machine, code and data."""
+
+
+def origin(records: Sequence[Made]) -> list[str]:
     """Return notes on the machine, versions and code that made the records; none without records."""
     if not records:
         return []
-    made = [record.get("provenance", {}) for record in records]
-    cpu = _listed(entry.get("cpu") for entry in made)
-    accelerator = _listed(entry.get("accelerator") for entry in made)
-    threads = _listed(entry.get("threads") for entry in made)
+    made = [record.provenance for record in records]
+    cpu = _listed(entry.cpu for entry in made)
+    accelerator = _listed(entry.accelerator for entry in made)
+    threads = _listed(entry.threads for entry in made)
     versions = [
         f"{name} {numbers}"
         for name in SHOWN_VERSIONS
-        if (numbers := _listed(entry.get("versions", {}).get(name) for entry in made))
+        if (numbers := _listed(entry.versions.get(name) for entry in made))
     ]
     commits = _listed(_commit(entry) for entry in made)
     machine = " with ".join(part for part in (cpu or "an unknown machine", accelerator) if part)
@@ -156,14 +170,12 @@ def origin(records: Sequence[Record]) -> list[str]:
 
 
 def _made(record: Record) -> str:
-    provenance = record.get("provenance", {})
-    return str(provenance.get("measured") or provenance.get("started") or "")
+    return record.provenance.measured or record.provenance.started
 
 
-def _commit(provenance: Mapping[str, Any]) -> str | None:
-    commit = provenance.get("commit")
-    return f"{commit[:10]}{' with changes' if provenance.get('dirty') else ''}" if commit else None
+def _commit(made: Provenance) -> str | None:
+    return f"{made.commit[:10]}{' with changes' if made.dirty else ''}" if made.commit else None
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _listed(values: Iterable[object]) -> str:
     return " / ".join(sorted({str(value) for value in values if value not in (None, "", "absent")}))

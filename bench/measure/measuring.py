@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import ContractViolation
+from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
@@ -23,17 +24,21 @@ ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of it
 WEIGHT_NOISE_ROWS = 10_000
 
 
+EpochMetrics: TypeAlias = Mapping[str, "float | None"]
+"""What a fit reported and the protocol measured after one epoch, by name."""
+
+
 @dataclass
 class Measurement:
     """What a protocol found: see the record's fields of the same names."""
 
     metrics: dict[str, float | None] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    arrays: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, NDArray[Any]] = field(default_factory=dict)
-    timings: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, Reason] = field(default_factory=dict)
+    arrays: dict[str, object] = field(default_factory=dict)
+    scores: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    timings: dict[str, float | int] = field(default_factory=dict)
 
-    def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, str]) -> None:
+    def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, Reason]) -> None:
         """Add metrics and reasons under a prefix such as a data set's name."""
         self.metrics.update({f"{prefix}/{name}": value for name, value in metrics.items()})
         self.missing.update({f"{prefix}/{name}": reason for name, reason in missing.items()})
@@ -44,10 +49,10 @@ class Predicted:
     """A data set's predictions, reduced over the draws."""
 
     summary: DrawSummary
-    hits: NDArray[Any]  # [S], rows that each draw has right
+    hits: NDArray[np.int64]  # [S], rows that each draw has right
     seconds: float  # spent in predict alone
     n_draws: int
-    kept: NDArray[Any]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
+    kept: NDArray[np.float16]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
 
 
 def first_rows(split: Split, limit: int | None) -> Split:

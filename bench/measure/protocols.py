@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +13,12 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import DataMissing, Unsupported
+from bench.core.reasons import Reason, told
 from bench.data.manifest import OOD_NAMES
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
+    EpochMetrics,
     Measurement,
     Predicted,
     categorical,
@@ -75,7 +76,7 @@ class Protocol(ABC):
         return {}
 
     @abstractmethod
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """Measure the trained posterior; `epochs` are the entries made while training."""
 
 
@@ -87,7 +88,7 @@ class Common(Protocol):
         """See `Protocol.n_rows`."""
         return self.budget.common_rows
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
@@ -113,7 +114,7 @@ class Common(Protocol):
         try:
             outside = self.ood(name)
         except DataMissing as error:
-            found.missing[name] = str(error)
+            found.missing[name] = told("no-data", error)
             return
         predicted = predict_split(posterior, outside, draws, N_CLASSES, KEPT_ROWS)
         found.add(name, *evaluate_ood(inside, predicted.summary))
@@ -123,7 +124,8 @@ class Common(Protocol):
         try:
             network = posterior.mean_network()
         except Unsupported as error:
-            found.missing.update({f"mnist/mean_network/{name}": str(error) for name in ("accuracy", "nll")})
+            names = ("mnist/mean_network/accuracy", "mnist/mean_network/nll")
+            found.missing.update(dict.fromkeys(names, told("unsupported", error)))
             return
         predicted = predict_split(network, test, range(1), N_CLASSES)
         found.add("mnist", *evaluate_mean_network(predicted.summary, test.y.numpy()))
@@ -141,17 +143,17 @@ class Common(Protocol):
             kept = prune_at(marginals, FRACTIONS)
             rows = [row for fraction in FRACTIONS for row in self._pruned(posterior, fraction, kept[fraction], test)]
         except Unsupported as error:
-            found.missing["pruning"] = str(error)
+            found.missing["pruning"] = told("unsupported", error)
             return
         found.arrays["pruning"] = {"score": score_name(marginals), "rows": rows}
 
     def _pruned(
         self, posterior: Posterior, fraction: float, keep: Mapping[str, Tensor], test: Split
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         marginals = posterior.weights()
         pruned = posterior.masked(keep)
         mean = self._accuracy_and_nll(pruned.mean_network(), test, range(1))
-        rows: list[dict[str, Any]] = [
+        rows: list[dict[str, object]] = [
             {"fraction": fraction, "network": "mean", **mean, **pruning_row(marginals, keep, with_sigma=False)}
         ]
         if fraction in DRAWN_FRACTIONS and posterior.n_draws is None:
@@ -171,12 +173,12 @@ class Common(Protocol):
         return rows
 
 
-def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[Any]]:
+def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[np.generic]]:
     """Return per-row numbers for paired intervals and the raw draws of a few rows for figures."""
     summary = predicted.summary
     log_probs = summary.log_mean_probs
     probs = np.exp(log_probs)
-    labelled: dict[str, NDArray[Any]] = {}
+    labelled: dict[str, NDArray[np.generic]] = {}
     if bool((split.y >= 0).all()):
         label = split.y.numpy()
         squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
@@ -195,7 +197,7 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     }
 
 
-def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, Any]:
+def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, float | int]:
     device = test.x.device
     x, rows = test.x[:1], test.rows[:1]
     repeats = timing.repeat_seconds(
@@ -217,7 +219,7 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
 class ToyCommon(Protocol):
     """The six-point regression: fit at the points, and the width of the band near the data and far from it."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
@@ -228,13 +230,13 @@ class ToyCommon(Protocol):
         if bool((at_points.variance > 0).all()):
             found.metrics["toy/nll"] = regression.gaussian_nll(at_points, points.y.numpy())
         else:
-            found.missing["toy/nll"] = "the network states no observation noise"
+            found.missing["toy/nll"] = Reason("no-observation-noise")
         for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
             grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
             answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
             width = regression.band_width(answer)
             if width is None:
-                found.missing[f"toy/band_width_{name}"] = "one network has no spread"
+                found.missing[f"toy/band_width_{name}"] = Reason("no-spread")
             else:
                 found.metrics[f"toy/band_width_{name}"] = width
             lower, upper = regression.band(answer)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError, DataMissing, unknown_name
+from bench.core.reasons import Reason, told
 from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
-from bench.measure.measuring import Measurement, categorical, draws_of, gaussian, predict_split
+from bench.measure.measuring import EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
@@ -40,7 +40,7 @@ def _shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
     return [split.select(part) for part in torch.split(order, BATCH)]
 
 
-def _last_epoch(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def _last_epoch(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
     """Return the last epoch's measured numbers: the document's final ones where it prints every epoch."""
     return {key: value for key, value in epochs[-1].items() if "/" in key} if epochs else {}
 
@@ -48,7 +48,7 @@ def _last_epoch(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 class NoDocument(Protocol):
     """Nothing was published: nothing is measured while training, and there is no such cell."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         del posterior, epochs
         raise ConfigError(f"{self.entry.name} has no document; measure it with protocol common")
@@ -57,7 +57,7 @@ class NoDocument(Protocol):
 class Alsibahi2019(Protocol):
     """One stochastic pass for each of 10,000 images held out of the training file; 30 for the uncertain ones."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         held_out = self.split("heldout10k-of-train")
         file_rows = held_out.rows.numpy()
@@ -81,7 +81,7 @@ class Alsibahi2019(Protocol):
 class Chopra2018(Protocol):
     """Ten networks and mean logits when forced; the median rule over 100 networks, redrawn for each batch of 128."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         test = self.split("test10k")
@@ -115,7 +115,7 @@ class Chopra2018(Protocol):
 
     def _accepted(self, found: Measurement, key: str, outcomes: estimators.Chopra2018Outcomes) -> None:
         if outcomes.accepted.fraction is None:
-            found.missing[key] = "the rule refused every image"
+            found.missing[key] = Reason("images-refused")
         else:
             found.metrics[key] = outcomes.accepted.fraction
 
@@ -145,7 +145,7 @@ class Chopra2018(Protocol):
             letters = self.ood("notmnist459")
         except DataMissing as error:
             for key in (f"{place}/refusal_rate", "notmnist459/100 random of 459/refusal_rate"):
-                found.missing[key] = str(error)
+                found.missing[key] = told("no-data", error)
             return
         side = round(letters.x.shape[1] ** 0.5)
         lying = letters.x.reshape(-1, side, side).transpose(1, 2).reshape(len(letters), -1).contiguous()
@@ -182,7 +182,7 @@ class Feldman2018(Protocol):
         del posterior, draws
         return 0.0
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         noise = self.ood("noise_gaussian")
@@ -227,7 +227,7 @@ class Feldman2018Bbb(Feldman2018):
 class Feldman2018Toy(Protocol):
     """The losses printed while training, and the value that the text quotes at x = 100."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         if posterior.n_draws == 1:
@@ -254,7 +254,7 @@ class Rabanser2017(Protocol):
             "mnist/test10k/accuracy": self._accuracy(network, self.split("test10k")),
         }
 
-    def final(self, posterior: Posterior, epochs: Sequence[Mapping[str, Any]]) -> Measurement:
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         marginals = posterior.weights()

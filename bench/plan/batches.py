@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bench.core.canonical import digest
-from bench.core.store import Store
+from bench.core.fits import checkpoint_info, fit_info
+from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 
 LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit: its checkpoint is in memory thrice; alone it stays under 2 GiB
@@ -56,19 +56,24 @@ def checkpoint_key(group: Sequence[Cell]) -> str:
     return digest(sorted(keys)) if group[0].batched else keys[0]
 
 
-def is_posterior_of(info: Mapping[str, Any], fit_key: str) -> bool:
-    """Return whether a kept posterior, by what it says of itself, is of this fit."""
-    return bool(info["fit_key"] == fit_key)
+def is_posterior_of(info: Info, fit_key: str) -> bool:
+    """Return whether a kept posterior, by what it says of itself, is of this fit.
+
+    Raises ValueError for a description of another form.
+    """
+    return fit_info(info).fit_key == fit_key
 
 
-def is_checkpoint_of(info: Mapping[str, Any], fit_keys: Mapping[str, str], source: str) -> bool:
-    """Return whether a checkpoint is of these fits and of this code: half a fit of each is a fit of neither.
+def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], source: str) -> bool:
+    """Return whether a checkpoint belongs to exactly these fits and this version of the code.
+
+    Work of two versions must not be mixed. Raises ValueError for a description of another form.
 
     Args:
         info: what the checkpoint says of itself.
         fit_keys: of the seeds, by the names of their contexts.
         source: hash of the approach's source.
     """
-    fits, seeds = info["fit_keys"], info["seeds"]
-    same = all(fits.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
-    return same and fits.keys() == seeds.keys() and bool(info["source_sha256"] == source)
+    found = checkpoint_info(info)
+    same = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
+    return same and found.fit_keys.keys() == found.seeds.keys() and found.source_sha256 == source

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.canonical import digest
-from bench.core.errors import BenchError, ConfigError, MissingFramework, unknown_name
-from bench.core.load import REASON as OTHER_LOAD
+from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.core.precision import check_precision
+from bench.core.reasons import OTHER_LOAD, Reason, told
+from bench.core.records import Naming, Number, Record
 from bench.data.manifest import data_hashes
 from bench.plan.recipes import Profile, build, profile, resolve
 from bench.plan.registry import Manifest, manifest, manifests
@@ -27,6 +28,7 @@ TRAINING_FILES = "mnist/train-"
 # short (geometric means). But the products take a tenth of a second, which a burst can stretch a hundredfold, and a fit
 # takes minutes: those fits took 0.9 to 3.8 times their time.
 UNDER_LOAD = (1 / 3, 3.0)
+_KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Cell:
     key: str
     values: Mapping[str, Any]  # every field of the approach, or only the recipe's where its framework is missing
     corrections: tuple[str, ...]
-    skip: str = ""  # why it cannot run here
+    skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
     family: str = ""  # what its other seeds share with it, where they can be fitted together
     twin_keys: tuple[str, str] | None = None  # fit_key and key of the same cell fitted the other way
@@ -67,10 +69,19 @@ class Cell:
         """Return one key for the fit and its twin: at most one process works on either."""
         return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
-    def naming(self) -> dict[str, Any]:
+    def naming(self) -> Naming:
         """Return the fields that name the record; which one of several GPUs it was is no part of the name."""
-        names = ("approach", "recipe", "protocol", "profile", "seed", "precision", "fit_key", "key")
-        return {**{name: getattr(self, name) for name in names}, "device": self.device.split(":")[0]}
+        return Naming(
+            approach=self.approach,
+            recipe=self.recipe,
+            protocol=self.protocol,
+            profile=self.profile,
+            seed=self.seed,
+            device=self.device.split(":")[0],
+            precision=self.precision,
+            fit_key=self.fit_key,
+            key=self.key,
+        )
 
     def title(self) -> str:
         """Return the cell's name for people."""
@@ -133,15 +144,16 @@ def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
 
 def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection) -> Cell:
     recipe = resolve(entry, recipe_name)
-    skip = ""
+    skip = None
     try:
         values = dataclasses.asdict(build(entry, recipe, budget))
     except BenchError as error:
         if not (isinstance(error, MissingFramework) or entry.module):
             raise
-        values, skip = dict(recipe.values), str(error)  # one from outside that is broken must not stop the others
+        # An approach from outside that is broken must not stop the others.
+        values, skip = dict(recipe.values), told(_KINDS.get(type(error), "unsupported"), error)
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
-        skip = f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}"
+        skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     hashes = data_hashes()
     shared = {
         "approach": entry.name,
@@ -200,9 +212,7 @@ class Estimate:
     basis: str
 
 
-def estimate(
-    cell: Cell, records: Sequence[Mapping[str, Any]], rate: float | None = None, source: str | None = None
-) -> Estimate:
+def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None, source: str | None = None) -> Estimate:
     """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
 
     Best are those made by today's code, whose times count, of the same recipe, in this order; where there are none,
@@ -214,21 +224,21 @@ def estimate(
         rate: this machine's rate of matrix products; times are scaled by it where a record knows its own.
         source: hash of the approach's code of today; None takes all records for its work.
     """
-    same = ("approach", "device", "precision")
+    same = (cell.approach, cell.naming().device, cell.precision)
     alike = [
         record
         for record in records
-        if record["outcome"] == "done" and all(record[name] == cell.naming()[name] for name in same)
+        if record.outcome == "done" and (record.approach, record.device, record.precision) == same
     ]
     training = _best(cell, _trained_alike(cell, alike), source)
     measuring = _best(cell, _measured_alike(cell, alike), source)
     if not training:
         return Estimate(None, None, "no record of this approach, device and precision to learn from")
     epochs = cell.values.get("epochs", 0)
-    per_epoch = _median(_scaled(record, "epoch_with_measuring_s", rate) for record in training)
+    per_epoch = _median(_scaled(record, record.timings.epoch_with_measuring_s, rate) for record in training)
     return Estimate(
         0.0 if epochs == 0 else None if per_epoch is None else per_epoch * epochs,
-        _median(_scaled(record, "measure_s", rate) for record in measuring),
+        _median(_scaled(record, record.timings.measure_s, rate) for record in measuring),
         _basis(cell, training, rate, source),
     )
 
@@ -241,26 +251,26 @@ def time_for(jobs: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-def _trained_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
     """Return the records whose training time tells that of the cell.
 
     A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
     no more than one after the other.
     """
     steps = profile(cell.profile).steps_per_epoch
-    alike = [record for record in records if profile(record["profile"]).steps_per_epoch == steps]
-    alone = [record for record in alike if "batched" not in record["timings"]]
-    together = [record for record in alike if "batched" in record["timings"]]
+    alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
+    alone = [record for record in alike if record.timings.batched is None]
+    together = [record for record in alike if record.timings.batched is not None]
     return (together or alone) if cell.batched else alone
 
 
-def _measured_alike(cell: Cell, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _measured_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
     """Return the records that were measured by the cell's protocol on as many rows with as many draws."""
     return [
         record
         for record in records
-        if record["protocol"] == cell.protocol
-        and _extent(record["profile"], cell.protocol) == _extent(cell.profile, cell.protocol)
+        if record.protocol == cell.protocol
+        and _extent(record.profile, cell.protocol) == _extent(cell.profile, cell.protocol)
     ]
 
 
@@ -269,42 +279,45 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
     return (found.common_rows, found.draws) if protocol == "common" else (found.rows,)
 
 
-def _flaws(cell: Cell, record: Mapping[str, Any], source: str | None) -> tuple[str, ...]:
+def _flaws(cell: Cell, record: Record, source: str | None) -> tuple[str, ...]:
     """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
-    of_recipe = record["recipe"] == cell.recipe
-    is_share = cell.batched and "batched" in record["timings"]  # which never counts as a time, but is what is asked
-    of_today = source is None or record["provenance"].get("source_sha256") == source
+    of_recipe = record.recipe == cell.recipe
+    is_share = cell.batched and record.timings.batched is not None  # which never counts as a time, but is what is asked
+    of_today = source is None or record.provenance.source_sha256 == source
     return (
         "" if of_today else "made by older code",
-        "" if record["timings"].get("valid") or is_share else "whose times do not count",
-        "" if of_recipe else f"of recipe {record['recipe']}",
+        "" if record.timings.valid or is_share else "whose times do not count",
+        "" if of_recipe else f"of recipe {record.recipe}",
     )
 
 
-def _best(cell: Cell, records: Sequence[Mapping[str, Any]], source: str | None) -> list[Mapping[str, Any]]:
+def _best(cell: Cell, records: Sequence[Record], source: str | None) -> list[Record]:
     ranks = [tuple(map(bool, _flaws(cell, record, source))) for record in records]
     return [record for record, rank in zip(records, ranks, strict=True) if rank == min(ranks)]
 
 
-def _basis(cell: Cell, records: Sequence[Mapping[str, Any]], rate: float | None, source: str | None) -> str:
-    parts = [f"{len(records)} record(s) on {records[0]['provenance']['cpu']}", *_flaws(cell, records[0], source)]
+def _basis(cell: Cell, records: Sequence[Record], rate: float | None, source: str | None) -> str:
+    parts = [f"{len(records)} record(s) on {records[0].provenance.cpu}", *_flaws(cell, records[0], source)]
     factors = [_factor(record, rate) for record in records]
     if any(factor != 1 for factor in factors):
         parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")
     return ", ".join(filter(None, parts))
 
 
-def _factor(record: Mapping[str, Any], rate: float | None) -> float:
+def _factor(record: Record, rate: float | None) -> float:
     """Return how much slower this machine is than that of the record was; bounded where other load was there."""
-    then = record["provenance"].get("matmul_rate")
+    then = record.provenance.matmul_rate
     if not then or not rate:
         return 1.0
-    lowest, highest = UNDER_LOAD if OTHER_LOAD in record["timings"].get("reason", "") else (0.0, math.inf)
+    lowest, highest = UNDER_LOAD if _had_other_load(record) else (0.0, math.inf)
     return float(min(max(then / rate, lowest), highest))
 
 
-def _scaled(record: Mapping[str, Any], name: str, rate: float | None) -> float | None:
-    seconds = record["timings"].get(name)
+def _had_other_load(record: Record) -> bool:
+    return any(reason.kind == OTHER_LOAD for reason in record.timings.reasons)
+
+
+def _scaled(record: Record, seconds: Number, rate: float | None) -> float | None:
     return None if seconds is None else seconds * _factor(record, rate)
 
 

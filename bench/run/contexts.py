@@ -7,21 +7,23 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from bench.core import environment, timing
 from bench.core.errors import BenchError, Diverged, StoreError
-from bench.core.store import Store
+from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_info
+from bench.core.heap import Event, Send
+from bench.core.reasons import Reason, in_words
+from bench.core.store import Info, Store
 from bench.interface import Context, Posterior
 from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 from bench.plan.registry import source_files
 
-Send = Callable[[dict[str, Any]], None]
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 
 CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
@@ -57,10 +59,10 @@ class Fitting:
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
         self._source = environment.source_hash(source_files(cells[0].approach))
-        self._n_epochs = cells[0].values["epochs"]
+        self._n_epochs: int = cells[0].values["epochs"]
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
-        self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self._found: tuple[dict[str, Tensor], CheckpointInfo] | None = None
         self._looked = False
         self._parent = os.getppid()
         self._last_checkpoint = self._mark = time.perf_counter()
@@ -71,22 +73,27 @@ class Fitting:
         It lies on the device of the fit: a fused optimiser wants its count of steps, too, where its parameters are.
         """
         if not self._looked:
-            self._found, self._looked = self._store.read_tensors(self._checkpoint, self._is_ours), True
-            known = {} if self._found is None else self._found[1]["seeds"]
-            if any(each.name not in known for each in self.contexts):
-                self._found = None
+            self._found, self._looked = self._read(), True
         self._mark = time.perf_counter()
         if self._found is None:
             return None
         tensors, info = self._found
         self.resumed = True
-        kept = info["seeds"][context.name]
-        context.epochs, context.diverged = kept["epochs"], kept["diverged"]
+        kept = info.seeds[context.name]
+        context.epochs, context.diverged = list(kept.epochs), kept.diverged
         prefix = f"{context.name}/"
         state = {name[len(prefix) :]: t.to(self.device) for name, t in tensors.items() if name.startswith(prefix)}
-        return info["epoch"], state
+        return info.epoch, state
 
-    def _is_ours(self, info: Mapping[str, Any]) -> bool:
+    def _read(self) -> tuple[dict[str, Tensor], CheckpointInfo] | None:
+        """Return the checkpoint, if it holds every seed of this fit."""
+        read = self._store.read_tensors(self._checkpoint, self._is_ours)
+        if read is None:
+            return None
+        info = checkpoint_info(read[1])
+        return (read[0], info) if all(each.name in info.seeds for each in self.contexts) else None
+
+    def _is_ours(self, info: Info) -> bool:
         return is_checkpoint_of(info, self._fit_keys, self._source)
 
     def report(
@@ -105,7 +112,7 @@ class Fitting:
             raise OrphanedError("the run that started this fit is gone")
         context.take(epoch, trace, posterior)
         if all(each.diverged for each in self.contexts):
-            raise Diverged(context.diverged)
+            raise Diverged(in_words(context.diverged))
         context.state = state
         timing.synchronise(self.device)
         self._measured_s += time.perf_counter() - start
@@ -119,21 +126,23 @@ class Fitting:
         n_seeds = len(self.contexts)
         for context in self.contexts:
             if not context.diverged:
-                context.epochs[-1]["seconds"] = self._trained_s / n_seeds
-                context.epochs[-1]["with_measuring_s"] = (self._trained_s + self._measured_s) / n_seeds
+                with_measuring_s = (self._trained_s + self._measured_s) / n_seeds
+                context.epochs[-1] = msgspec.structs.replace(
+                    context.epochs[-1], seconds=self._trained_s / n_seeds, with_measuring_s=with_measuring_s
+                )
         self._trained_s = self._measured_s = 0.0
         self._n_reported = 0
         if time.perf_counter() - self._last_checkpoint > self._checkpoint_every_s and epoch < self._n_epochs:
             self._write_checkpoint(epoch)
-        event = {"kind": "epoch", "epoch": epoch, "of": self._n_epochs, "trace": dict(trace), "seeds": n_seeds}
+        event: Event = {"kind": "epoch", "epoch": epoch, "of": self._n_epochs, "trace": dict(trace), "seeds": n_seeds}
         self._send(event)
 
     def _write_checkpoint(self, epoch: int) -> None:
         tensors = {f"{each.name}/{name}": t for each in self.contexts for name, t in each.state().items()}
-        seeds = {each.name: {"epochs": each.epochs, "diverged": each.diverged} for each in self.contexts}
-        known = {"fit_keys": self._fit_keys, "source_sha256": self._source}
+        seeds = {each.name: SeedProgress(epochs=each.epochs, diverged=each.diverged) for each in self.contexts}
+        info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, source_sha256=self._source)
         try:
-            self._store.write_tensors(self._checkpoint, tensors, {"epoch": epoch, "seeds": seeds, **known})
+            self._store.write_tensors(self._checkpoint, tensors, info)
         except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process
             self._send({"kind": "warning", "message": f"{error}; training goes on without a checkpoint"})
         self._last_checkpoint = time.perf_counter()
@@ -147,8 +156,8 @@ class RunContext(Context):
         self.name = str(cell.seed)  # in a checkpoint
         self.device = torch.device(cell.device)
         self.steps_per_epoch = profile(cell.profile).steps_per_epoch
-        self.epochs: list[dict[str, Any]] = []
-        self.diverged = ""  # why; the seed's training may go on, but nothing is taken from it any more
+        self.epochs: list[OpenEpoch] = []
+        self.diverged: Reason | None = None  # why; the seed's training may go on, but nothing is taken from it any more
         self.state: Callable[[], Mapping[str, Tensor]] = dict
         self._fitting, self._measure = fitting, measure
 
@@ -172,6 +181,6 @@ class RunContext(Context):
             return
         for name, value in trace.items():
             if not math.isfinite(value):
-                self.diverged = f"{name} is {value} in epoch {epoch}; a smaller learning rate may help"
+                self.diverged = Reason("diverged", {"metric": name, "value": str(value), "epoch": epoch})
                 return
-        self.epochs.append({"epoch": epoch, **trace, **self._measure(posterior(), epoch)})
+        self.epochs.append(OpenEpoch(epoch=epoch, metrics={**trace, **self._measure(posterior(), epoch)}))

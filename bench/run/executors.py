@@ -18,10 +18,11 @@ from typing import Any
 from bench.core.environment import thread_variables
 from bench.core.errors import OutOfTime, WorkerCrashed, unknown_name
 from bench.plan.cells import Cell
+from bench.run.options import Options
+from bench.run.process import child, work
 from bench.run.remote.child import in_child
 from bench.run.remote.jobs import work_job
 from bench.run.remote.pool import Pool, run_on
-from bench.run.worker import Options, child, work
 
 EXECUTORS = ("process", "inline")
 POLL_S = 0.5
@@ -97,7 +98,7 @@ def process_context() -> Any:
     if "forkserver" in methods:
         # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo
         # is what torch.optim imports at its first use, which takes as long as the rest of torch.
-        context.set_forkserver_preload(["bench.run.worker", "bench.core.compiled", "torch._dynamo"])
+        context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
     return context
 
 

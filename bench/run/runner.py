@@ -8,17 +8,22 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.core.heap import Event
 from bench.core.locks import Busy
+from bench.core.reasons import in_words, told
+from bench.core.records import Outcome, Record
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
 from bench.run.executors import Processes, run_group
+from bench.run.fitting import is_of_older_code
+from bench.run.options import Options
+from bench.run.recording import empty_record, record_event, write_or_say_why
 from bench.run.remote.pool import Pool, run_queue
-from bench.run.worker import Options, empty_record, is_of_older_code, write_or_say_why
 
 BUSY_WAIT_S = 1.0
 FINAL = ("done", "diverged")  # outcomes that a second call does not try again
@@ -40,21 +45,21 @@ class Watcher(Protocol):
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         """Announce what is to be done, and how many cells are done already."""
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """Show an event of a worker."""
 
     def finish(self) -> None:
         """Leave the terminal in order."""
 
 
-def existing(cell: Cell, store: Store) -> dict[str, Any] | None:
+def existing(cell: Cell, store: Store) -> Record | None:
     """Return the record that answers a cell already, if any.
 
     A record of the seed fitted the other way, alone or with other seeds, is as good: the numbers agree up to rounding.
     A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
     """
     found = store.find(cell.naming())
-    if cell.twin_keys is not None and (found is None or found["outcome"] not in FINAL):
+    if cell.twin_keys is not None and (found is None or found.outcome not in FINAL):
         found = store.find(cell.twin().naming()) or found
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming())
@@ -83,7 +88,7 @@ def run(
     for cell in cells:
         record = existing(cell, store)
         if record is not None and _answers(record, stale):
-            results[cell.identity] = Result(cell, record["outcome"], record["reason"], was_there=True)
+            results[cell.identity] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
         else:
             open_cells.append(cell)
     queue = arrange(open_cells, store)
@@ -134,7 +139,7 @@ class _OneAtATime:
         """See `Watcher`."""
         self._watcher.begin(groups, done)
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
         with self._lock:
             self._watcher.event(group, event)
@@ -144,19 +149,19 @@ class _OneAtATime:
         self._watcher.finish()
 
 
-def is_final(record: dict[str, Any]) -> bool:
+def is_final(record: Record) -> bool:
     """Return whether a second call leaves the record alone: it has its numbers, and no data set has come since."""
-    if record["outcome"] not in FINAL:
+    if record.outcome not in FINAL:
         return False
-    return not any(row.present for row in list_datasets() if row.optional and row.name in record["missing"])
+    return not any(row.present for row in list_datasets() if row.optional and row.name in record.missing)
 
 
-def is_stale(record: dict[str, Any]) -> bool:
+def is_stale(record: Record) -> bool:
     """Return whether the implementation's source has changed since the record was made."""
-    return is_of_older_code(record["approach"], record)
+    return is_of_older_code(record.approach, record.provenance)
 
 
-def _answers(record: dict[str, Any], renew: bool) -> bool:
+def _answers(record: Record, renew: bool) -> bool:
     return is_final(record) and not (renew and is_stale(record))
 
 
@@ -173,15 +178,15 @@ def _run_group(
     for cell in group:  # another process may have finished it while we waited
         record = existing(cell, store)
         if record is not None and _answers(record, options.renew):
-            results.append(Result(cell, record["outcome"], record["reason"], was_there=True))
-            known = {"outcome": record["outcome"], "reason": record["reason"]}
-            watcher.event(group, {"kind": "record", "key": cell.key, **known, "was_there": True})
+            results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
+            watcher.event(group, {**record_event(cell, record), "was_there": True})
             del open_cells[cell.key]
     if not open_cells:
         return results
     todo = list(open_cells.values())
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
-    outcome, reason = "failed", ""
+    outcome: Outcome = "failed"
+    reason = told("crashed", "")
     try:
         with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
             for event in events:
@@ -192,11 +197,11 @@ def _run_group(
                     results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
                 watcher.event(todo, event)
     except WorkerCrashed as error:
-        reason = str(error)
+        reason = told("crashed", error)
     except OutOfTime as error:
-        outcome, reason = "out-of-time", str(error)
+        outcome, reason = "out-of-time", told("out-of-time", error)
     for cell in open_cells.values():
         event = write_or_say_why(store, cell, empty_record(cell, outcome, reason))
         watcher.event(todo, event)
-        results.append(Result(cell, outcome, reason, was_there=False))
+        results.append(Result(cell, outcome, in_words(reason), was_there=False))
     return results

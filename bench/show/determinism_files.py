@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from bench.core.errors import StoreError
-from bench.core.sealed import has_seal, read_json, write_atomically
+from bench.core.folder import SealedFolder
+from bench.core.records import Fields, Outcome, Provenance
 
 SCHEMA = 1
-FIELDS = ("schema", "approach", "outcome", "reason", "conditions", "provenance")
+AGAIN = "make it again with python -m tests.stress determinism --write"
 
 
-def write(results: Path, record: Mapping[str, Any]) -> Path:
-    """Write a record and return its path; a new one of the same approach replaces it."""
-    path = results / "determinism" / f"{record['approach']}.json"
-    write_atomically(path, (json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
-    return path
+class Likeness(Fields, frozen=True, kw_only=True):
+    """Whether two computations gave the same bits, and how far apart they are."""
+
+    exact: bool
+    largest: float
 
 
-def read_all(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return all records that can be trusted, and what is wrong with the others."""
-    records, problems = [], []
-    for path in sorted((results / "determinism").glob("*.json")):
-        try:
-            records.append(_read(path))
-        except StoreError as error:
-            problems.append(str(error))
-    return records, problems
+class Condition(Fields, frozen=True, kw_only=True):
+    """What a second computation under another condition gave; None where there is nothing to compare."""
+
+    weights: Likeness | None = None
+    predictions: Likeness | None = None
+    missing: str | None = None  # why it was not computed
 
 
-def _read(path: Path) -> dict[str, Any]:
-    record = read_json(path, "report")
-    if not isinstance(record, dict) or any(field not in record for field in FIELDS) or record["schema"] != SCHEMA:
-        raise StoreError(f"{path} is no report of this version; make it again with python -m bench determinism --write")
-    if not has_seal(record):
-        raise StoreError(f"{path} was changed after it was written (its hash does not fit)")
-    return record
+class Repeatability(Fields, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    schema: int
+    sha256: str = ""
+    approach: str
+    outcome: Outcome
+    reason: str
+    conditions: dict[str, Condition]
+    provenance: Provenance
+
+
+def name_of(found: Repeatability) -> str:
+    """Return the name of a file."""
+    return f"{found.approach}.json"
+
+
+def folder(results: Path) -> SealedFolder[Repeatability]:
+    """Return what a results folder says of repeatability."""
+    return SealedFolder(results / "determinism", Repeatability, "report", SCHEMA, name_of, "*.json", AGAIN)
+
+
+def read_all(results: Path) -> tuple[list[Repeatability], list[str]]:
+    """Return all files that can be trusted, and what is wrong with the others."""
+    found, problems = folder(results).read_all()
+    return found, [problem.reason for problem in problems]

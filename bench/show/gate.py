@@ -8,7 +8,7 @@ from bench.core.text import duration
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, MetricCheck, Report
 from bench.judge.stats.gating import POWER
 from bench.show import gate_power
-from bench.show.gate_power import power_table
+from bench.show.gate_power import caught_table
 from bench.show.tables.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import printable, shown
@@ -39,14 +39,14 @@ def verdict_line(report: Report) -> str:
 
 def text(report: Report) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
-    power = power_table(report.caught)
+    power = caught_table(report.caught)
     end = (*power.notes, "", *_facts(report), "", *_troubles(report), verdict_line(report))
     return shown(metrics_table(report), "", checks_table(report), "", power, *end)
 
 
 def markdown(report: Report) -> str:
     """Return the report as Markdown: the outcome and what went wrong first."""
-    power = power_table(report.caught)
+    power = caught_table(report.caught)
     grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report), power)))
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
     facts = "".join(f"- {escape(line)}\n" for line in [*power.notes, *_facts(report)])

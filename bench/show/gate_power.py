@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.judge.gate.checks import Caught
-from bench.judge.gate.plants import FAULTS
+from bench.judge.gate.faults import EXACTLY_CAUGHT, FAULTS
 from bench.show.tables.cells import Table, make_table
 
 COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
 
 
-def power_table(rows: Sequence[Caught]) -> Table:
+def caught_table(rows: Sequence[Caught]) -> Table:
     """Return a row for each planted fault and cell."""
     shown = [
         (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
@@ -19,26 +19,22 @@ def power_table(rows: Sequence[Caught]) -> Table:
     return make_table("gate_power", "How surely planted faults are caught", "", COLUMNS, shown, notes(rows))
 
 
-def exact_faults() -> dict[str, str]:
-    """Return the check that always catches a fault, of those that one does."""
-    return {fault.name: fault.caught_by for fault in FAULTS.values() if fault.caught_by}
-
-
 def unmeasured(rows: Sequence[Caught]) -> list[str]:
     """Return the faults that the metrics must catch and that have no row."""
-    return sorted(FAULTS.keys() - exact_faults().keys() - {row.fault for row in rows})
+    return sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
 
 
 def notes(rows: Sequence[Caught]) -> list[str]:
     """Return a line for each fault without a row."""
-    always = [f"{name}: always caught, by the exact check '{check}'" for name, check in exact_faults().items()]
-    return always + [f"{name}: not measured yet; gate --plant {name} --save does" for name in unmeasured(rows)]
+    always = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
+    command = "python -m benchmarks.power"
+    return always + [f"{name}: not measured yet; {command} {name} --save does" for name in unmeasured(rows)]
 
 
 def as_json(rows: Sequence[Caught]) -> dict[str, object]:
     """Return the faults as plain values."""
     return {
         "by_metrics": [vars(row) for row in rows],
-        "by_exact_checks": exact_faults(),
+        "by_exact_checks": EXACTLY_CAUGHT,
         "not_measured": unmeasured(rows),
     }

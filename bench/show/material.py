@@ -10,16 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
+from bench.core.records import Reading, Record
 from bench.core.store import Problem, Store
-from bench.judge.claims import Claim, ClaimRow, Record, load_claims, match
+from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Verdict, judge
 from bench.plan.registry import Manifest, manifests
 from bench.show import determinism_files, faults_files, throughput_files
+from bench.show.determinism_files import Repeatability
+from bench.show.faults_files import FaultFigures
+from bench.show.throughput_files import Speeds
 
-Scores = Mapping[str, NDArray[np.float32]]
+Scores = Mapping[str, NDArray[np.generic]]
 """Per-row numbers of one record by "DATASET/NAME"."""
 
 
@@ -73,7 +77,7 @@ class Material:
         return judge(self.rows)
 
     @cached_property
-    def _readings(self) -> tuple[Sequence[Record], Sequence[str]]:
+    def _readings(self) -> tuple[Sequence[Reading], Sequence[str]]:
         return readings.read_all(self.store)
 
     @cached_property
@@ -82,34 +86,34 @@ class Material:
         return Numbers(self.results, self._readings[0])
 
     @property
-    def readings(self) -> Sequence[Record]:
+    def readings(self) -> Sequence[Reading]:
         """What was read from fits beyond their records."""
         return self._readings[0]
 
     @cached_property
-    def _speeds(self) -> tuple[Sequence[Record], Sequence[str]]:
+    def _speeds(self) -> tuple[Sequence[Speeds], Sequence[str]]:
         return throughput_files.read_all(self.store.root)
 
     @property
-    def speeds(self) -> Sequence[Record]:
+    def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
         return self._speeds[0]
 
     @cached_property
-    def _repeatable(self) -> tuple[Sequence[Record], Sequence[str]]:
+    def _repeatable(self) -> tuple[Sequence[Repeatability], Sequence[str]]:
         return determinism_files.read_all(self.store.root)
 
     @property
-    def repeatable(self) -> Sequence[Record]:
+    def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
         return self._repeatable[0]
 
     @cached_property
-    def _faults(self) -> tuple[Mapping[str, Record], Sequence[str]]:
+    def _faults(self) -> tuple[Mapping[str, FaultFigures], Sequence[str]]:
         return faults_files.read_all(self.store.root)
 
     @property
-    def faults(self) -> Mapping[str, Record]:
+    def faults(self) -> Mapping[str, FaultFigures]:
         """The figures of the fault tests by kind."""
         return self._faults[0]
 
@@ -121,8 +125,8 @@ class Material:
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""
-        found = [record for record in self.results.cell(approach, recipe, protocol) if record["outcome"] == "done"]
-        return sorted(found, key=lambda record: int(record["seed"]))
+        found = [record for record in self.results.cell(approach, recipe, protocol) if record.outcome == "done"]
+        return sorted(found, key=lambda record: int(record.seed))
 
     def classifiers(self, recipe: str = "published") -> list[str]:
         """Return the approaches of documents to MNIST that have finished common records of a recipe."""
@@ -133,19 +137,19 @@ class Material:
         ]
 
     def with_array(self, array: str) -> dict[tuple[str, str], list[Record]]:
-        """Return the finished common records that hold an array, by approach and recipe: published, then corrected."""
+        """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
         return {
             (approach, recipe): found
             for recipe in ("published", "corrected")
             for approach in self.classifiers(recipe)
-            if (found := [record for record in self.finished(approach, recipe) if array in record["arrays"]])
+            if (found := [one for one in self.finished(approach, recipe) if getattr(one.arrays, array) is not None])
         }
 
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record, empty without them."""
-        if record["key"] not in self._scores:
-            self._scores[record["key"]] = self.store.scores(record)
-        return self._scores[record["key"]]
+        if record.key not in self._scores:
+            self._scores[record.key] = self.store.scores(record)
+        return self._scores[record.key]
 
     def scored(self, approach: str) -> Record | None:
         """Return the first published x common record that has per-row scores, None without any."""
@@ -153,7 +157,7 @@ class Material:
 
     def conditions(self, records: Sequence[Record]) -> str:
         """Return profile, device, precision and seeds of some records, the end of a figure's caption."""
-        return described((self.profile, self.device, self.precision), {int(record["seed"]) for record in records})
+        return described((self.profile, self.device, self.precision), {int(record.seed) for record in records})
 
     def not_run(self, what: str) -> str:
         """Return the sentence for records that are not there."""

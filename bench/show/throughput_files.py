@@ -2,49 +2,81 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from bench.core.errors import StoreError
-from bench.core.sealed import has_seal, read_json, seal, write_atomically
+from bench.core.folder import SealedFolder
+from bench.core.records import Fields, Number, Outcome, Provenance, Versions
 
 SCHEMA = 1
-NAMING = ("approach", "what", "device", "precision", "draws")
-FIELDS = ("schema", *NAMING, "outcome", "reason", "rounds", "rows", "timings", "provenance")
+AGAIN = "measure them again with python -m benchmarks throughput"
 
 
-def path_of(results: Path, record: Mapping[str, Any]) -> Path:
-    """Return where a record lives; a new one of the same name replaces it."""
-    name = "__".join(str(record[field]).replace(":", "") for field in NAMING)
-    return results / "throughput" / f"{name}.json"
+class Blocks(Fields, frozen=True, kw_only=True):
+    """Times of one side's blocks, a block a round."""
+
+    seconds: list[float]
+    work: float  # steps, draws x images or products in a block
 
 
-def write(results: Path, record: Mapping[str, Any]) -> Path:
-    """Write a record, sealed by its hash, and return its path; raises StoreError."""
-    path = path_of(results, record)
-    text = json.dumps(seal(record), indent=1, sort_keys=True, allow_nan=False)
-    write_atomically(path, f"{text}\n".encode())
-    return path
+class BlockTitles(Fields, frozen=True, kw_only=True):
+    """What a block of each side is, in words."""
+
+    ours: str
+    document: str
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read and check one record; raises StoreError that names the file and what is wrong with it."""
-    record: dict[str, Any] = read_json(path, "speeds")
-    if not isinstance(record, dict) or any(field not in record for field in FIELDS) or record["schema"] != SCHEMA:
-        raise StoreError(f"{path} holds no speeds of this version; measure them again with python -m bench throughput")
-    if not has_seal(record):
-        raise StoreError(f"speeds {path} were changed after they were written (the hash does not fit)")
-    return record
+class SpeedRow(Fields, frozen=True, kw_only=True):
+    """One thing measured on both sides."""
+
+    title: str
+    ours: Blocks
+    document: Blocks
+    product: Blocks
+    product_size: int
+    flops_per_unit: float
+    measured: BlockTitles
+    document_batch: int | None = None
+    overhead_s: Number = None
 
 
-def read_all(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return all records that can be trusted, and what is wrong with the others."""
-    records, problems = [], []
-    for path in sorted((results / "throughput").glob("*.json")):
-        try:
-            records.append(read(path))
-        except StoreError as error:
-            problems.append(str(error))
-    return records, problems
+class SpeedTimings(Fields, frozen=True, kw_only=True):
+    """Whether the times count, and if not why."""
+
+    valid: bool
+    reason: str
+
+
+class Speeds(Fields, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    schema: int
+    sha256: str = ""
+    approach: str
+    what: str
+    device: str
+    precision: str
+    draws: int
+    outcome: Outcome
+    reason: str
+    rounds: int
+    rows: list[SpeedRow]
+    timings: SpeedTimings
+    provenance: Provenance
+    versions: Versions | None = None
+
+
+def name_of(speeds: Speeds) -> str:
+    """Return the name of a file; new speeds of the same name replace it."""
+    naming = (speeds.approach, speeds.what, speeds.device.replace(":", ""), speeds.precision, speeds.draws)
+    return f"{'__'.join(map(str, naming))}.json"
+
+
+def folder(results: Path) -> SealedFolder[Speeds]:
+    """Return the measured speeds of a results folder."""
+    return SealedFolder(results / "throughput", Speeds, "speeds", SCHEMA, name_of, "*.json", AGAIN)
+
+
+def read_all(results: Path) -> tuple[list[Speeds], list[str]]:
+    """Return all files that can be trusted, and what is wrong with the others."""
+    found, problems = folder(results).read_all()
+    return found, [problem.reason for problem in problems]

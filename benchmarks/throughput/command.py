@@ -1,49 +1,52 @@
-"""`throughput`: our code beside the documents' own, in turn in one run."""
+"""`python -m benchmarks.throughput`: our code beside the documents' own, in turn in one run."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from bench.cli.options import INCOMPLETE, check_device, counts, names, positive
+from bench.cli import INCOMPLETE
+from bench.cli.main import Parser, guarded
+from bench.cli.options import check_device, counts, names, positive
 from bench.core.store import Store
 from bench.plan.registry import manifests
+from bench.show import throughput_files as files
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
+from bench.show.tables.throughput import throughput_table
+from benchmarks.throughput import measure
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    throughput = commands.add_parser(
-        "throughput",
-        help="how fast our code is beside the documents' own, in turn in one run",
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what the words ask for, those of the process by default, and return the exit code."""
+    return guarded(lambda: _throughput(_parser().parse_args(argv)))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m benchmarks.throughput",
         description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
-        "writes RESULTS/throughput and the table 'throughput'. Needs the repository: no wheel holds the documents' "
-        "code. Let nothing else run on the machine meanwhile.",
+        "writes RESULTS/throughput and the table 'throughput'. Let nothing else run on the machine meanwhile.",
     )
-    throughput.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
-    throughput.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")
-    throughput.add_argument("--device", type=names, default=("cpu",), help="a list of devices (default: cpu)")
-    throughput.add_argument("--precision", type=names, default=("float32",), help="a list (default: float32)")
-    throughput.add_argument("--draws", type=counts, default=(100,), help="a list of draws to predict (default: 100)")
-    throughput.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
-    throughput.add_argument("--block", type=positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
-    throughput.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
-    throughput.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
-    throughput.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    throughput.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    throughput.add_argument("--json", action="store_true", help="for machines")
-    throughput.set_defaults(action=_throughput)
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
+    parser.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")
+    parser.add_argument("--device", type=names, default=("cpu",), help="a list of devices (default: cpu)")
+    parser.add_argument("--precision", type=names, default=("float32",), help="a list (default: float32)")
+    parser.add_argument("--draws", type=counts, default=(100,), help="a list of draws to predict (default: 100)")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
+    parser.add_argument("--block", type=positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
+    parser.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
+    parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    return parser
 
 
 def _throughput(arguments: argparse.Namespace) -> int:
-    from bench.show import throughput_files as files
-    from bench.show.tables.files import write_tables
-    from bench.show.tables.render import render
-    from bench.show.tables.throughput import throughput_table
-    from benchmarks.throughput import measure
-
     for device in arguments.device:
         check_device(device)
     asked = measure.requests(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import INCOMPLETE, USAGE
 from bench.core import environment, timing
 from bench.core.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.core.products import matrix_products
@@ -30,6 +30,7 @@ from bench.show.tables.render import markdown
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.throughput_targets import load_targets
 from benchmarks.throughput import blocks, measure, prediction, training, yardsticks
+from benchmarks.throughput.command import main as measure_speeds
 from benchmarks.throughput.flops import prediction_flops, training_flops
 from benchmarks.throughput.measure import Request
 from benchmarks.throughput.training import Subject
@@ -583,8 +584,8 @@ def small(monkeypatch):
 
 
 def test_the_command_writes_records_and_the_table_that_table_makes_again(small, tmp_path, capsys):
-    arguments = ["throughput", "mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]
-    assert main([*arguments, "--results", str(tmp_path)]) == 0
+    arguments = ["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
     shown = capsys.readouterr()
     assert "linear_bbb" in shown.out
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
@@ -606,8 +607,8 @@ def test_the_command_writes_records_and_the_table_that_table_makes_again(small, 
 
 
 def test_json_is_what_the_files_hold(small, tmp_path, capsys):
-    arguments = ["throughput", "mlp", "--what", "train", "--rounds", "1", "--block", "0.001", "--json"]
-    assert main([*arguments, "--results", str(tmp_path)]) == 0
+    arguments = ["mlp", "--what", "train", "--rounds", "1", "--block", "0.001", "--json"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     (kept,) = files.read_all(tmp_path)[0]
     assert shown["rows"] == kept["rows"]
@@ -618,7 +619,7 @@ def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_pa
         raise MissingFramework("mxnet_bbb needs mxnet")
 
     monkeypatch.setattr(measure, "make_subject", absent)
-    assert main(["throughput", "mxnet_bbb", "--what", "train", "--results", str(tmp_path)]) == INCOMPLETE
+    assert measure_speeds(["mxnet_bbb", "--what", "train", "--results", str(tmp_path)]) == INCOMPLETE
     assert "skipped: mxnet_bbb needs mxnet" in capsys.readouterr().out
 
 
@@ -629,8 +630,8 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
         return subject_of(request.approach)
 
     monkeypatch.setattr(measure, "make_subject", break_mlp)
-    arguments = ["throughput", "mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
-    assert main([*arguments, "--results", str(tmp_path)]) == INCOMPLETE
+    arguments = ["mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == INCOMPLETE
     assert capsys.readouterr().err.splitlines()[:2] == [
         "mlp train, cpu, float32",
         "  RuntimeError: no such luck",
@@ -677,16 +678,9 @@ def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
     ],
 )
 def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
-    assert main(["throughput", *arguments, "--results", str(tmp_path)]) == USAGE
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-
-
-def test_without_the_repository_there_is_one_line(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(yardsticks, "REPOSITORY", tmp_path)
-    assert main(["throughput", "mlp", "--results", str(tmp_path)]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "only the repository holds" in line
 
 
 def test_errors_of_the_process_of_a_measurement_are_its_record():

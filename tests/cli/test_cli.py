@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench.cli.main import main
+from bench.cli.main import COMMANDS, main
 from bench.cli.options import INCOMPLETE, USAGE, seeds
 
 
@@ -41,7 +41,7 @@ def lines(capsys):
         (["report", "--results", "/no/folder"], "--results /no/folder is no folder"),
         (["status", "mlp", "--results", "a" * 300], "File name too long"),
         (["run", "mlp", "--approach-path", "b" * 300], "File name too long"),
-        (["check-approach", "c" * 5000], "File name too long"),
+        (["audit", "c" * 5000], "File name too long"),
         (["compare", "d" * 300, "/tmp"], "File name too long"),
         (["run", "mlp", "--precision", "tf32"], "only CUDA devices have it"),
         (["run", "mlp", "--precision", "float23"], "did you mean 'float32'"),
@@ -56,13 +56,19 @@ def lines(capsys):
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
         (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: dask"),
         (["run", "mlp", "--colour"], "--help"),
-        (["rnu"], "invalid choice"),
+        (["rnu"], "did you mean 'run'"),
+        ([], "no command given"),
+        (["--colour"], "unrecognized arguments: --colour"),
+        (["audit", "recrods"], "did you mean 'records'"),
+        (["audit", "mlp", "data"], "'mlp' is no part"),
+        (["audit", "mlp", "--rule", "kl-sign"], "leave them out"),
+        (["audit", "records", "--contract"], "name it"),
         (["table", "accurcy"], "did you mean 'accuracy'"),
         (["data", "verify", "mnst"], "mnist"),
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):
-    if arguments[0] in ("run", "table"):
+    if arguments and arguments[0] in ("run", "table"):
         arguments = [*arguments, "--results", str(tmp_path)]
     assert main(arguments) == USAGE
     assert re.search(message, lines(capsys)[-1])
@@ -184,7 +190,7 @@ def test_verify_checks_every_byte_of_the_repository(capsys):
 
 
 def test_every_help_page(capsys):
-    for name in ("", "run", "plan", "status", "table", "data", "list", "env"):
+    for name in ("", *COMMANDS):
         with pytest.raises(SystemExit) as ended:
             main([*name.split(), "--help"])
         assert ended.value.code == 0

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from bench.run.worker import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from bench.core.products import BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES, Rounded
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.run.test_runner import Silent
 
 CPU = torch.device("cpu")

@@ -1,6 +1,5 @@
 """Records and tensors on disk: atomic, sealed, and set aside when they cannot be trusted."""
 
-import errno
 import json
 import os
 import tracemalloc
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical, digest
 from bench.core.errors import StoreError
-from bench.core.store import Store, read_record, seal, write_atomically
+from bench.core.store import Store, read_record, seal
 
 
 def set_aside(root):
@@ -160,20 +159,6 @@ def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
         assert not path.exists()
     assert store.scores(record()) == {}
     assert len(set_aside(tmp_path)) == 3
-
-
-def test_writing_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match="No space left on device"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_is_a_file_is_one_line(tmp_path):
@@ -360,17 +345,6 @@ def test_tensors_of_another_fit_are_set_aside(tmp_path):
     store.write_tensors(path, {"mu": torch.ones(2)}, {})  # without the field, sealed as it may be
     assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
     assert len(set_aside(tmp_path)) == 2
-
-
-def test_only_old_unfinished_files_are_swept(tmp_path):
-    old, young, other = (tmp_path / "fits" / name for name in (".a.json.x.part", ".b.json.y.part", "c.part"))
-    old.parent.mkdir()
-    for path in (old, young, other):
-        path.write_bytes(b"half")
-    for path in (old, other):
-        os.utime(path, (0, 0))
-    Store(tmp_path).check_writable()
-    assert sorted(path.name for path in old.parent.iterdir()) == [".b.json.y.part", "c.part"]
 
 
 # Who works on what

@@ -490,7 +490,7 @@ def test_files_that_cannot_be_written_are_told_before_the_run(tmp_path, option, 
     def never(*_, **__):
         raise AssertionError("the fresh run began")
 
-    monkeypatch.setattr("bench.judge.gate.fresh.run_fresh", never)
+    monkeypatch.setattr("bench.cli.gate.run_fresh", never)
     (tmp_path / "file").write_text("")
     assert main(["gate", "--gate", str(gate_file(tmp_path)), option, str(tmp_path / place)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
@@ -511,7 +511,7 @@ def test_the_report_is_printed_before_files_are_written(tmp_path, monkeypatch, c
         raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
 
     path, _, _, _ = folders(tmp_path)
-    monkeypatch.setattr("bench.core.store.write_atomically", full)
+    monkeypatch.setattr("bench.cli.gate.write_atomically", full)
     assert command(tmp_path, path, "--junit", str(tmp_path / "gate.xml")) == USAGE
     told = capsys.readouterr()
     assert "gate passed" in told.out
@@ -572,7 +572,7 @@ def test_a_gate_prints_how_surely_each_planted_fault_is_caught(tmp_path, capsys)
 def test_a_gate_without_measured_effects_says_so(tmp_path, capsys):
     path, _, _, _ = folders(tmp_path)
     assert command(tmp_path, path, "--effects", str(tmp_path / "none.csv")) == 0
-    assert "kl-scale: not measured yet; gate --plant kl-scale --save does" in capsys.readouterr().out
+    assert "kl-scale: not measured yet; python -m benchmarks.power kl-scale --save does" in capsys.readouterr().out
 
 
 def test_the_power_of_saved_effects(tmp_path, capsys):

@@ -117,14 +117,8 @@ def test_an_unreadable_file_is_never_green(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "mlp"], "no gate"),
-        (["--save"], "no gate"),
-        (["--plant", "kl-scal"], "did you mean 'kl-scale'"),
-        (["--plant", "kl-scale", "--only", "mpl"], "no gated cell"),
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "no folder"),
-        (["--fresh", ".", "--plant", "kl-scale"], "runs anew"),
-        (["--plant", "kl-scale", "--workers", "2"], "own fresh run"),
         (["--power", "--workers", "2"], "own fresh run"),
         (["--power", "--effects", "not-there.csv"], "--save makes them"),
     ],

@@ -9,14 +9,15 @@ import pytest
 from bench.core.store import Store
 from bench.judge.gate.checks import FAIL, PASS
 from bench.judge.gate.config import load_gate
+from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import fresh_cells, repeated_cells, run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.plants import FAULTS
-from bench.judge.gate.power import effects_of, read_effects, save_effects
+from bench.judge.gate.power import read_effects
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import worker
+from bench.run.options import Options
 from bench.run.runner import run
-from bench.run.worker import Options
+from benchmarks.power import effects_of, planted, save_effects
 from tests.gate_folders import split_sha
 from tests.run.test_runner import Silent
 
@@ -120,7 +121,7 @@ def test_an_unchanged_rerun_passes(real, tmp_path):
 @pytest.mark.parametrize("name", CAUGHT)
 def test_a_planted_fault_is_caught(real, tmp_path, name):
     approach, expected = CAUGHT[name]
-    report, states = gated(real, tmp_path, (approach,), FAULTS[name].plant)
+    report, states = gated(real, tmp_path, (approach,), lambda: planted(name))
     assert not report.passed
     failed = [check for check, state in states.items() if state == FAIL]
     assert any(check.startswith(expected) for check in failed), failed
@@ -129,7 +130,7 @@ def test_a_planted_fault_is_caught(real, tmp_path, name):
 
 
 def test_effects_of_a_fault_are_kept(real, tmp_path):
-    report, _ = gated(real, tmp_path / "fresh", ("mlp",), FAULTS["learning-rate"].plant)
+    report, _ = gated(real, tmp_path / "fresh", ("mlp",), lambda: planted("learning-rate"))
     path = tmp_path / "planted.csv"
     save_effects(path, effects_of("learning-rate", report))
     save_effects(path, effects_of("learning-rate", report))  # in place of the older ones

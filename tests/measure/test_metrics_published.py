@@ -26,12 +26,10 @@ def test_geometric_entropy_worked() -> None:
     # .519615 * .654667 + .264575 * 1.329630 = .340175 + .351787
     summary = reduce_draws(torch.tensor([[[0.9, 0.1]], [[0.3, 0.7]]], dtype=torch.float64).log())
     assert published.geometric_entropy(summary.mean_log_probs) == pytest.approx([0.691962], abs=1e-6)
-    bits = published.feldman2018_entropy_bits(summary.mean_log_probs)
-    assert bits == pytest.approx(0.691962 / math.log(2), abs=1e-6)
 
 
-def test_uniform_entropy_in_bits_is_log2_of_10() -> None:
-    assert published.feldman2018_entropy_bits(np.full((3, 10), -math.log(10))) == pytest.approx(3.321928, abs=1e-6)
+def test_geometric_entropy_of_uniform_rows_is_log_10() -> None:
+    assert published.geometric_entropy(np.full((3, 10), -math.log(10))) == pytest.approx([math.log(10)] * 3, abs=1e-8)
 
 
 def test_geometric_entropy_of_opposed_sure_draws_is_zero() -> None:
@@ -120,20 +118,6 @@ def test_chopra2018_printed_numbers_are_consistent() -> None:
     for correct in (8400, 8487):
         outcomes = published.Chopra2018Outcomes(correct, 8750 - correct, 1250)
         assert (outcomes.total, outcomes.refusal_rate, outcomes.accepted.printed_percent) == (10_000, 0.125, 96)
-
-
-def test_alsibahi2019_measures_one_draw() -> None:
-    log_probs = torch.tensor([[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]]).log()
-    labels = np.array([0, 1, 1])
-    assert published.alsibahi2019_accuracy(log_probs, labels) == pytest.approx(2 / 3)
-    with pytest.raises(ConfigError, match="one draw"):
-        published.alsibahi2019_accuracy(log_probs.repeat(2, 1, 1), labels)
-
-
-def test_rabanser2017_pruned_to_nothing_scores_the_zeros_of_the_test_set() -> None:
-    # All logits are 0: every image is classified as 0, which 980 of 10,000 are
-    labels = np.repeat(np.arange(10), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])
-    assert published.rabanser2017_accuracy(np.full((10_000, 10), -math.log(10)), labels) == 0.098
 
 
 def test_rabanser2017_counts_every_weight_of_the_unused_layer() -> None:

@@ -170,7 +170,7 @@ def test_one_that_cannot_be_imported_ends_as_a_skipped_record(folder, tmp_path, 
 
 
 def test_the_example_passes_every_check(capsys):
-    assert main(["check-approach", str(EXAMPLES / "mc_dropout.py"), "--json"]) == 0
+    assert main(["audit", str(EXAMPLES / "mc_dropout.py"), "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)
     assert {line["outcome"] for line in lines} <= {"passed", "not applicable", "not measured"}
     assert {line["part"] for line in lines} == {"contract", "audit"}
@@ -212,7 +212,7 @@ def test_a_planted_mistake_is_found_and_explained(mistake, folder, capsys):
     code = (folder / "mine.py").read_text()
     assert right in code
     (folder / "mine.py").write_text(code.replace(right, wrong))
-    assert main(["check-approach", "mine", "--json"]) == FAILED
+    assert main(["audit", "mine", "--json"]) == FAILED
     failed = {line["name"]: line for line in json.loads(capsys.readouterr().out) if line["outcome"] == "failed"}
     assert names <= set(failed)
     assert all(line["remedy"] for line in failed.values())
@@ -228,7 +228,7 @@ def test_a_fit_that_raises_is_one_failure_not_all(folder, capsys):
     head, rest = code.split(right, 1)
     signature, body = rest.split(":\n", 1)
     (folder / "mine.py").write_text(f"{head}{right}{signature}:\n        1 / 0\n{body}")
-    assert main(["check-approach", "mine", "--json"]) == FAILED
+    assert main(["audit", "mine", "--json"]) == FAILED
     lines = json.loads(capsys.readouterr().out)
     assert {(line["name"], line["outcome"]) for line in lines} == {("fit", "failed")}
     assert "ZeroDivisionError" in lines[0]["detail"]
@@ -237,5 +237,5 @@ def test_a_fit_that_raises_is_one_failure_not_all(folder, capsys):
 @pytest.mark.parametrize("given", ["nonsense", "nowhere/none.py", "."])
 def test_nothing_to_check_is_one_line(given, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["check-approach", given]) == USAGE
+    assert main(["audit", given]) == USAGE
     assert capsys.readouterr().err.count("\n") == 1

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bench.run.worker import Options
 
 from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError, OutOfTime, StoreError, WorkerCrashed
@@ -28,7 +29,6 @@ from bench.run.remote.child import in_child
 from bench.run.remote.parcels import deliver, outgoing
 from bench.run.remote.task import do_task, make_task
 from bench.run.runner import run
-from bench.run.worker import Options
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMOKE = cells(Selection(approaches=("mlp",), recipes=("published",), profile="smoke"))

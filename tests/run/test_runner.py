@@ -10,13 +10,13 @@ import time
 
 import numpy as np
 import pytest
+from bench.run.worker import Options
 
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
 from bench.run.runner import existing, is_final, is_stale, run
-from bench.run.worker import Options
 
 
 class Silent:

@@ -5,6 +5,7 @@ import os
 import socket
 
 import pytest
+from bench.run.worker import Options
 
 import implementations.toy_mlp
 from bench.cli.main import main
@@ -14,7 +15,6 @@ from bench.plan import batches
 from bench.plan.cells import Selection, cells, estimate
 from bench.run import contexts
 from bench.run.runner import existing, run
-from bench.run.worker import Options
 
 TIMES = ("seconds",)
 

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 import submitit
+from bench.run.worker import Options
 
 from bench.core.errors import ConfigError, WorkerCrashed
 from bench.core.store import Store
@@ -14,7 +15,6 @@ from bench.run.remote.opening import open_executor
 from bench.run.remote.slurm_pool import parameters
 from bench.run.remote.task import make_task
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.run.test_remote import Recorder, assert_equal, interpreter, results
 
 CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), profile="smoke"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from bench.run.worker import Options
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError, WorkerCrashed
@@ -22,7 +23,6 @@ from bench.run import worker
 from bench.run.executors import Processes
 from bench.run.remote import opening
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.stress import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")

@@ -21,7 +21,7 @@ from bench.show.figures.style import COLOURS, look
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import Example
-from bench.show.figures.waterfall import Rung, waterfall
+from bench.show.figures.waterfall import WaterfallBar, waterfall
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=30).map(np.array)
@@ -180,10 +180,10 @@ def test_looks_are_fixed_and_newcomers_change_no_other():
 
 def test_the_waterfall_ends_where_the_effects_add_up_to():
     rungs = [
-        Rung("up", 0.3, 0.1, 0.5, 5),
-        Rung("down", -0.1, -0.2, 0.0, 5),
-        Rung("once", 0.05, None, None, 1),
-        Rung("other", -0.2, -0.3, -0.1, 5, 1.1),
+        WaterfallBar("up", 0.3, 0.1, 0.5, 5),
+        WaterfallBar("down", -0.1, -0.2, 0.0, 5),
+        WaterfallBar("once", 0.05, None, None, 1),
+        WaterfallBar("other", -0.2, -0.3, -0.1, 5, 1.1),
     ]
     drawing = waterfall(rungs, start=1.0, unit="fraction", first="published", last="corrected")
     (axes,) = drawing.axes

@@ -284,7 +284,7 @@ def test_the_page_says_once_what_holds_for_all_its_tables(written, page):
 )
 def test_a_place_that_cannot_be_written_is_told_before_the_work(output, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("bench.show.page.content.collect", lambda *_, **__: pytest.fail("the work has begun"))
+    monkeypatch.setattr("bench.cli.report.collect", lambda *_, **__: pytest.fail("the work has begun"))
     assert main(["report", "--results", str(tmp_path), "--output", str(tmp_path / output)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.core import quarantine
 from bench.core.canonical import canonical
-from bench.core.sealed import PART
+from bench.core.files import PART
 from bench.core.store import Store, tensor_hash
 
 NUMBERS = ("metrics", "missing", "arrays", "model", "recipe_values", "scores_sha256", "outcome")
@@ -46,7 +46,7 @@ def faults(root: Path) -> Iterator[str]:
 
 def unfinished(root: Path) -> set[Path]:
     """Return the files that killed processes were just writing."""
-    return set(root.rglob(f".*{PART}"))
+    return {path for path in root.rglob(".*") if PART.fullmatch(path.name)}
 
 
 def differences(left: Contents, right: Contents) -> list[str]:

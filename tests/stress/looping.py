@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.run.worker import Options
+
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
 from bench.run.runner import run
-from bench.run.worker import Options
 from tests.stress.processes import children, memory_mib
 
 

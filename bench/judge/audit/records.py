@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from bench.core.errors import BenchError, Unsupported
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
@@ -21,8 +21,6 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
 from bench.run.runner import is_stale
 
-Record = Mapping[str, Any]
-
 STILL = 0.02  # relative change of sigma since its start, below which it never moved
 HALF = 0.02  # what half precision makes of a stored entropy, nats
 INPUTS, ROWS = 784, 60_000
@@ -30,11 +28,11 @@ INPUTS, ROWS = 784, 60_000
 
 def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
     """Apply every rule that finished records can be put to, approach by approach."""
-    done = [record for record in records if record["outcome"] == "done"]
+    done = [record for record in records if record.outcome == "done"]
     known = manifests()
     found: list[Finding] = []
-    for name in dict.fromkeys(record["approach"] for record in done):
-        own = [record for record in done if record["approach"] == name]
+    for name in dict.fromkeys(record.approach for record in done):
+        own = [record for record in done if record.approach == name]
         found += [_one_seed(name, own), _stale(name, own), *_last_epoch(name, own)]
         if name in known:
             found += list(_predictions(own, store)) + list(_sigma(own, store))
@@ -44,7 +42,7 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
 def _one_seed(name: str, records: Iterable[Record]) -> Finding:
     cells: dict[str, set[int]] = {}
     for record in records:
-        cells.setdefault(f"{record['recipe']} x {record['protocol']}", set()).add(record["seed"])
+        cells.setdefault(f"{record.recipe} x {record.protocol}", set()).add(record.seed)
     single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
     few = sum(len(seeds) < ENOUGH for seeds in cells.values())
     least = min(map(len, cells.values()))
@@ -56,8 +54,8 @@ def _one_seed(name: str, records: Iterable[Record]) -> Finding:
 
 
 def _stale(name: str, records: Sequence[Record]) -> Finding:
-    old = sum(is_stale(dict(record)) for record in records)
-    dirty = sum(bool(record["provenance"].get("dirty")) for record in records)
+    old = sum(is_stale(record) for record in records)
+    dirty = sum(record.provenance.dirty for record in records)
     detail = f"{old} of {len(records)} records by other code than today's, {dirty} by code that was never committed"
     measured = {"stale": old, "uncommitted": dirty}
     return Finding("stale-result", f"records of {name}", "fails" if old else "passes", detail, measured)
@@ -67,11 +65,11 @@ def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:
     """Look whether test numbers that were printed while training chose the epoch that is reported."""
     compared, other = 0, []
     for record in records:
-        last = record["epochs"][-1] if record["epochs"] else {}
-        for key in set(last) & set(record["metrics"]):
+        last = record.epochs[-1].metrics if record.epochs else {}
+        for key in set(last) & set(record.metrics):
             if "/test10k/" in key:
                 compared += 1
-                if last[key] != record["metrics"][key]:
+                if last[key] != record.metrics[key]:
                     other.append(key)
     if compared:
         detail = f"{compared - len(other)} of {compared} test numbers of every epoch are reported from the last epoch"
@@ -81,8 +79,8 @@ def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:
 def _draws(records: Iterable[Record]) -> Iterator[Finding]:
     counts: dict[int, set[str]] = {}
     for record in records:
-        if record["protocol"] == "common" and "predict_draws" in record["timings"]:
-            counts.setdefault(int(record["timings"]["predict_draws"]), set()).add(record["approach"])
+        if record.protocol == "common" and record.timings.predict_draws is not None:
+            counts.setdefault(record.timings.predict_draws, set()).add(record.approach)
     counts.pop(1, None)  # deterministic networks have one
     if counts:
         shown = ", ".join(f"{n} draws: {', '.join(sorted(names))}" for n, names in sorted(counts.items()))
@@ -93,7 +91,7 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
     """Compute from the raw draws kept of a few rows what the records say of them."""
     for record in records:
-        subject = f"record of {record['approach']} {record['recipe']} x {record['protocol']}, seed {record['seed']}"
+        subject = f"record of {record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
         scores = store.scores(record)
         if "mnist/draws" not in scores or not len(scores["mnist/draws"]):
             continue
@@ -133,11 +131,11 @@ def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
     """Compare the sigmas of kept posteriors with where they started: those after two steps with the same seed."""
     seen = set()
     for record in records:
-        name, recipe = record["approach"], record["recipe"]
-        if (name, recipe) in seen or record["device"] != "cpu":
+        name, recipe = record.approach, record.recipe
+        if (name, recipe) in seen or record.device != "cpu":
             continue
         entry = manifests()[name]
-        path = store.fit_path(record["fit_key"], "posterior")
+        path = store.fit_path(record.fit_key, "posterior")
         if entry.task != "mnist" or "weights" not in entry.capabilities or not path.exists():
             continue
         try:
@@ -146,11 +144,11 @@ def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
             if kept is None:
                 continue
             task = Task("classification", 10, ROWS, INPUTS)
-            approach = build(entry, resolve(entry, recipe), profile(record["profile"]))
-            ended = _stds(approach.rebuild(kept[0], task, record["seed"]))
+            approach = build(entry, resolve(entry, recipe), profile(record.profile))
+            ended = _stds(approach.rebuild(kept[0], task, record.seed))
             if not ended:
                 continue
-            started = _stds(subject.fit_with(CheckContext(record["seed"])))
+            started = _stds(subject.fit_with(CheckContext(record.seed)))
             seen.add((name, recipe))
         except Unsupported:
             continue
@@ -164,7 +162,7 @@ def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
             f"after training sigma differs from its start by {moved:.2%} (root mean square of the ratio's log); "
             f"its mean is {float(spread.mean()):.3g}, its standard deviation {float(spread.std()):.2g}"
         )
-        subject_name = f"posterior of {name} {recipe}, profile {record['profile']}, seed {record['seed']}"
+        subject_name = f"posterior of {name} {recipe}, profile {record.profile}, seed {record.seed}"
         known = declared(entry, resolve(entry, recipe)).get("sigma-frozen")
         if moved >= STILL:
             yield Finding("sigma-frozen", subject_name, "passes", detail, {"change": moved})

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bench.judge.claims import Gap, Record
+from bench.core.records import Record
+from bench.judge.claims import Gap
 from bench.judge.compare.metrics import MAIN_METRICS, comparable
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import read

@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from bench.judge.claims import Gap, Record
+from bench.core.records import Number, Record
+from bench.judge.claims import Gap
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import LAST_EPOCH, read
 
@@ -49,7 +49,7 @@ def lacking(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> l
 def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
     """Return every metric that some record of either side has as a finite number."""
     records = [*cell.a, *cell.b]
-    final = dict.fromkeys(name for record in records for name in record["metrics"])
+    final = dict.fromkeys(name for record in records for name in record.metrics)
     traced = dict.fromkeys(name for record in records for name in _trace(record) if "/" in name and name not in final)
     names = [
         *(name for name in final if _fits(name, patterns)),
@@ -58,8 +58,8 @@ def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
     return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
 
 
-def _trace(record: Record) -> Mapping[str, Any]:
-    return record["epochs"][-1] if record["epochs"] else {}
+def _trace(record: Record) -> Mapping[str, Number]:
+    return record.epochs[-1].metrics if record.epochs else {}
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.errors import ConfigError
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.claims import Record
-from bench.judge.results import CONDITIONS, Results, origin, select
+from bench.judge.results import Results, origin, select
 from bench.plan.recipes import PROFILES
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
@@ -22,6 +23,7 @@ AMOUNTS = {  # fields of a profile
     "common_rows": "rows of the common protocol",
 }
 
+CONDITIONS = ("profile", "device", "precision")
 CellName = tuple[str, str, str]  # approach, recipe, protocol
 
 
@@ -42,8 +44,8 @@ class Side:
         Raises ConfigError if no record, or records of different conditions, are left.
         """
         records, problems = store.all_records()
-        kept = [record for record in records if all(wanted[key] in (None, record[key]) for key in CONDITIONS)]
-        found = sorted({tuple(str(record[key]) for key in CONDITIONS) for record in kept})
+        kept = [record for record in records if all(wanted[key] in (None, getattr(record, key)) for key in CONDITIONS)]
+        found = sorted({record.conditions for record in kept})
         if len(found) != 1:
             listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
             hint = (
@@ -52,11 +54,11 @@ class Side:
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
         newest = Results(select(kept, profile, device, precision), {}).records
-        done = {key_of(record): record for record in newest if record["outcome"] == "done"}
+        done = {key_of(record): record for record in newest if record.outcome == "done"}
         unfinished = [
-            f"{name}: {title(key_of(record))}, {record['outcome']}: {record['reason']}"
+            f"{name}: {title(key_of(record))}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
-            if record["outcome"] != "done"
+            if record.outcome != "done"
         ]
         return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
 
@@ -73,7 +75,7 @@ class Pairs:
 
 def key_of(record: Record) -> tuple[str, str, str, int]:
     """Return what pairs a record: approach, recipe, protocol and seed."""
-    return record["approach"], record["recipe"], record["protocol"], int(record["seed"])
+    return record.approach, record.recipe, record.protocol, record.seed
 
 
 def title(key: Sequence[Any]) -> str:
@@ -110,13 +112,13 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
     ]
     lines += _other_amounts(a.conditions[0], b.conditions[0])
     for name in PROVENANCE:
-        n_other = sum(one["provenance"].get(name) != other["provenance"].get(name) for one, other in both)
+        n_other = sum(getattr(one.provenance, name) != getattr(other.provenance, name) for one, other in both)
         if n_other:
             lines.append(f"{name} differs in {n_other} of {len(both)} pairs")
-    together = sum(one["timings"].get("batched") != other["timings"].get("batched") for one, other in both)
+    together = sum(one.timings.batched != other.timings.batched for one, other in both)
     if together:
         lines.append(f"in {together} of {len(both)} pairs, seeds were trained together with other seeds or others so")
-    versions = [(one["provenance"].get("versions", {}), other["provenance"].get("versions", {})) for one, other in both]
+    versions = [(one.provenance.versions, other.provenance.versions) for one, other in both]
     names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
     if names:
         lines.append(f"versions differ: {', '.join(names)}")

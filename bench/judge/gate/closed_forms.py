@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.core.records import PrunedRow, Record
 from bench.data.splits import load_split
-from bench.judge.claims import WORKED_EXAMPLE, Record, load_claims, match
+from bench.judge.claims import WORKED_EXAMPLE, load_claims, match
 from bench.judge.gate.checks import FAIL, MISSING, PASS, Check
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
@@ -41,7 +41,7 @@ def _blind(records: Sequence[Record]) -> Check:
     if not done:
         return Check("uniform", MISSING, "approach uniform was not measured")
     wanted = {"nll", "predictive_entropy"}
-    scores = {key: value for key, value in done[0]["metrics"].items() if key.rsplit("/", 1)[-1] in wanted}
+    scores = {key: value for key, value in done[0].metrics.items() if key.rsplit("/", 1)[-1] in wanted}
     if lacking := wanted - {key.rsplit("/", 1)[-1] for key in scores}:
         return Check("uniform", MISSING, f"approach uniform has no {' and no '.join(sorted(lacking))}")
     wrong = [key for key, value in scores.items() if value is None or abs(value - LOG_K) > FLOAT32]
@@ -81,14 +81,14 @@ def _pruning(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> l
     return [record for record in records if is_pruned or _without_weights(record)]
 
 
-def _without_weights(record: Record) -> list[Mapping[str, Any]]:
-    rows = record["arrays"].get("pruning", {}).get("rows", [])
-    return [row for row in rows if row["fraction"] == 1 and row["network"] == "mean"]
+def _without_weights(record: Record) -> list[PrunedRow]:
+    rows = record.arrays.pruning.rows if record.arrays.pruning is not None else []
+    return [row for row in rows if row.fraction == 1 and row.network == "mean"]
 
 
-def _no_zeros(row: Mapping[str, Any], y: NDArray[np.generic]) -> str:
+def _no_zeros(row: PrunedRow, y: NDArray[np.generic]) -> str:
     """Return what a network of zeros has that it cannot have, or ''."""
     share = float((y == 0).mean())  # .098 of all 10,000
-    if abs(row["accuracy"] - share) > 1e-9 or abs((row["nll"] or 0) - LOG_K) > FLOAT32:
+    if abs((row.accuracy or 0) - share) > 1e-9 or abs((row.nll or 0) - LOG_K) > FLOAT32:
         return f"{row}, but class 0 has {share}"
     return ""

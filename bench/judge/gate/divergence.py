@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, Check
 from bench.judge.gate.config import Gate, GatedCell, Waiver
 from bench.judge.gate.samples import Folder, fresh_records
@@ -42,7 +42,7 @@ def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.da
     for waiver in gate.waivers:
         if waiver.diverged:
             cell = gate.cell(waiver.cell)
-            old = [record for record in reference.cell(cell) if record["outcome"] in ("done", "diverged")]
+            old = [record for record in reference.cell(cell) if record.outcome in ("done", "diverged")]
             lost = len([record for record in fresh_records(gate, cell, fresh) if _diverged(record)])
             counts = Diverged(sum(map(_diverged, old)), len(old), lost, cell.n_seeds)
             found.append(Divergence(waiver, counts, today > waiver.until))
@@ -58,7 +58,7 @@ def waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | Non
 def of_reference(waiver: Waiver | None, records: Sequence[Record]) -> list[Record]:
     """Return the reference's records that count: all, but for the diverged ones that a waiver names."""
     named = waiver.diverged if waiver is not None else ()
-    return [record for record in records if not (_diverged(record) and record["seed"] in named)]
+    return [record for record in records if not (_diverged(record) and record.seed in named)]
 
 
 def of_fresh(waiver: Waiver | None, records: Sequence[Record]) -> list[Record]:
@@ -81,4 +81,4 @@ def divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> Check:
 
 
 def _diverged(record: Record) -> bool:
-    return bool(record["outcome"] == "diverged")
+    return record.outcome == "diverged"

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import BenchError
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
-from bench.judge.claims import Gap, Record
+from bench.judge.claims import Gap
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check, excuse
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.samples import Folder, finished, fresh_records, key_of, labels_measured, read, title_of
@@ -33,20 +35,20 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> Check:
     name = f"plan {cell.name}"
     if not records:
         return Check(name, MISSING, "no reference records")
-    for record, planned in zip(records, gate.planned(cell, [record["seed"] for record in records]), strict=True):
+    for record, planned in zip(records, gate.planned(cell, [record.seed for record in records]), strict=True):
         if planned.skip:
-            return Check(name, NOT_COMPARABLE, planned.skip)
+            return Check(name, NOT_COMPARABLE, in_words(planned.skip))
         both = [(planned.fit_key, planned.key), *([planned.twin_keys] if planned.twin_keys else [])]
-        if (record["fit_key"], record["key"]) in both:
+        if (record.fit_key, record.key) in both:
             continue
-        trained = record["fit_key"] in {fit_key for fit_key, _ in both}
+        trained = record.fit_key in {fit_key for fit_key, _ in both}
         what = "is measured" if trained else "is trained"
         return Check(name, FAIL, f"it {what} otherwise than the reference was{_changed(record, planned.values)}")
     return Check(name, PASS, f"{len(records)} reference records answer today's plan")
 
 
 def _changed(record: Record, values: Mapping[str, Any]) -> str:
-    old = record["recipe_values"]
+    old = record.recipe_values
     names = [name for name in {**old, **values} if _plain(old.get(name)) != _plain(values.get(name))]
     return "".join(f"; {name} was {old.get(name)}, is {values.get(name)}" for name in names)
 
@@ -76,8 +78,7 @@ def data_check(gate: Gate, reference: Folder, fresh: Folder) -> Check:
 
 
 def _made_from(record: Record) -> Mapping[str, str]:
-    found: Mapping[str, str] = record["provenance"].get("data_sha256", {})
-    return found
+    return record.provenance.data_sha256
 
 
 def _without(titles: Sequence[str], n: int, what: str) -> str:
@@ -112,8 +113,8 @@ def _trained_on(gate: Gate, cell: GatedCell, records: Sequence[Record], today: d
     if not records:
         return Check(title, *excuse(gate, cell.name, "no fresh seed has finished", today))
     for record in records:
-        name = f"{cell.split}/{record['seed']}" if cell.split in WITH_SEED else cell.split
-        found = record["provenance"].get("train_sha256")
+        name = f"{cell.split}/{record.seed}" if cell.split in WITH_SEED else cell.split
+        found = record.provenance.train_sha256
         if name not in gate.splits:
             return Check(title, MISSING, f"the gate file pins no split '{name}'; its hash here is {found}")
         if found != gate.splits[name]:
@@ -147,7 +148,7 @@ def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, to
     records = [*finished(reference.cell(cell)), *new]
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        values = [(record["seed"], read(record, key)) for record in records]
+        values = [(record.seed, read(record, key)) for record in records]
         for (one, first), (other, second) in itertools.combinations(values, 2):
             if one != other and not isinstance(first, Gap) and first == second:
                 return Check(f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {metric.key}: {first!r}")

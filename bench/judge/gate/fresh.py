@@ -9,10 +9,10 @@ from bench.core.store import Store
 from bench.judge.gate.config import Gate
 from bench.plan.cells import Cell, Selection, cells
 from bench.run.executors import Processes
+from bench.run.options import Options
 from bench.run.remote.opening import open_executor, threads_of_a_fit
 from bench.run.remote.pool import Pool
 from bench.run.runner import Watcher, run
-from bench.run.worker import Options
 
 AGAIN = "again"  # folder, inside that of the fresh run, with the second run of the repeated cells
 BLIND = "uniform"  # the approach whose scores are known

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.judge.gate.checks import WAIVED, Check, Report
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate

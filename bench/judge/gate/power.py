@@ -1,6 +1,6 @@
 """How surely each planted fault is caught: its measured effect beside the spread of the reference.
 
-The effects are rows of `results/reference/planted.csv`, written by `gate --plant FAULT --save`.
+The effects are rows of `results/reference/planted.csv`, written by `python -m benchmarks.power FAULT --save`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError
-from bench.core.store import write_atomically
-from bench.judge.gate.checks import Caught, Report
+from bench.core.project import REFERENCE
+from bench.judge.gate.checks import Caught
 from bench.judge.gate.config import Gate
-from bench.judge.gate.plants import FAULTS
+from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.samples import Folder, key_of, sample
 from bench.judge.stats.gating import Design
+
+EFFECTS = REFERENCE / "planted.csv"
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,14 @@ class Effect:
 COLUMNS = tuple(field.name for field in fields(Effect))
 
 
-def effects_of(fault: str, report: Report) -> list[Effect]:
-    """Return what a report of a run with a planted fault measured."""
-    made, commit = now(), str(code_state()["commit"])
-    return [
-        Effect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
-        for check in report.metrics
-        if check.shift is not None
-    ]
-
-
 def read_effects(path: Path) -> list[Effect]:
     """Read the file; raises ConfigError that names the first bad row."""
     try:
         rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"effects {path} cannot be read: {error}; gate --plant FAULT --save makes them") from error
+        raise ConfigError(
+            f"effects {path} cannot be read: {error}; python -m benchmarks.power FAULT --save makes them"
+        ) from error
     if not rows or tuple(rows[0]) != COLUMNS:
         raise ConfigError(f"effects {path}: the first row must name the columns {','.join(COLUMNS)}")
     return [_effect(row, f"effects {path}, row {number}") for number, row in enumerate(rows[1:], start=2)]
@@ -70,21 +63,6 @@ def _effect(row: Sequence[str], where: str) -> Effect:
     if fault not in FAULTS or not math.isfinite(found.mean):
         raise ConfigError(f"{where}: fault '{fault}', mean {mean}; give one of {', '.join(FAULTS)} and a finite mean")
     return found
-
-
-def save_effects(path: Path, effects: Sequence[Effect]) -> None:
-    """Add effects to the file, in place of older ones of the same fault, cell and metric."""
-    kept = {_name(effect): effect for effect in (read_effects(path) if path.exists() else [])}
-    kept |= {_name(effect): effect for effect in effects}
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(astuple(effect) for _, effect in sorted(kept.items()))
-    write_atomically(path, out.getvalue().encode())
-
-
-def _name(effect: Effect) -> tuple[str, str, str]:
-    return effect.fault, effect.cell, effect.metric
 
 
 def power_table(gate: Gate, reference: Folder, effects: Iterable[Effect]) -> list[Caught]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from bench.judge.claims import Record
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, Check
 from bench.judge.gate.config import Gate
 from bench.judge.gate.samples import Folder
@@ -21,25 +21,24 @@ def repeat_checks(gate: Gate, reference: Folder, fresh: Folder, again: Folder) -
         (planned,) = gate.planned(cell, [gate.repeat_seed], apart=True)
         first, second = (_of_key(folder.cell(cell), planned.key) for folder in (fresh, again))
         if planned.skip:
-            checks.append(Check(f"repeat {name}", NOT_COMPARABLE, planned.skip))
+            checks.append(Check(f"repeat {name}", NOT_COMPARABLE, in_words(planned.skip)))
             continue
         if first is None or second is None:
             checks.append(Check(f"repeat {name}", MISSING, f"seed {gate.repeat_seed} was not run twice"))
             continue
         checks.append(_same(f"repeat {name}", first, second))
-        stored = [record for record in reference.cell(cell) if record["seed"] == gate.repeat_seed]
+        stored = [record for record in reference.cell(cell) if record.seed == gate.repeat_seed]
         checks.append(_as_stored(f"as stored {name}", first, stored))
     return checks
 
 
 def _of_key(records: Sequence[Record], key: str) -> Record | None:
-    return next((record for record in records if record["key"] == key and record["outcome"] == "done"), None)
+    return next((record for record in records if record.key == key and record.outcome == "done"), None)
 
 
-def _numbers(record: Record) -> dict[str, Any]:
+def _numbers(record: Record) -> dict[str, object]:
     """Return every number of a record that is no time."""
-    epochs = [{name: value for name, value in entry.items() if name != "seconds"} for entry in record["epochs"]]
-    return {**record["metrics"], **{f"epoch {entry['epoch']}": entry for entry in epochs}}
+    return {**record.metrics, **{f"epoch {epoch.epoch}": epoch.metrics for epoch in record.epochs}}
 
 
 def _same(title: str, first: Record, second: Record) -> Check:
@@ -58,10 +57,10 @@ def _as_stored(title: str, fresh: Record, stored: Sequence[Record]) -> Check:
     if not stored:
         return Check(title, MISSING, "the reference has no such seed")
     (old,) = stored
-    if old["key"] != fresh["key"]:
+    if old.key != fresh.key:
         return Check(title, NOT_COMPARABLE, "the reference trained this seed together with others")
-    ours, theirs = fresh["provenance"], old["provenance"]
-    unlike = [name for name in SAME_MACHINE if ours.get(name) != theirs.get(name)]
+    ours, theirs = fresh.provenance, old.provenance
+    unlike = [name for name in SAME_MACHINE if getattr(ours, name) != getattr(theirs, name)]
     if unlike:
         return Check(title, NOT_COMPARABLE, f"the reference was made with other {', '.join(unlike)}")
     return _same(title, old, fresh)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.core.records import Record
 from bench.core.store import Problem, Store
-from bench.judge.claims import Gap, Record, Sample, gather, metric
+from bench.judge.claims import Gap, Sample, gather, metric
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
 
@@ -37,7 +38,7 @@ class Folder:
     def cell(self, cell: GatedCell) -> list[Record]:
         """Return the newest record of every seed of a cell, in the order of the seeds."""
         found = self.results.cell(cell.approach, cell.recipe, cell.protocol)
-        return sorted(found, key=lambda record: int(record["seed"]))
+        return sorted(found, key=lambda record: int(record.seed))
 
 
 def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
@@ -46,29 +47,29 @@ def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
     found = []
     for planned in gate.planned(cell, gate.seeds_of(cell)):
         keys = {planned.key, *(planned.twin_keys or ())}
-        found += [record for record in records if record["seed"] == planned.seed and record["key"] in keys]
+        found += [record for record in records if record.seed == planned.seed and record.key in keys]
     return found
 
 
 def finished(records: Sequence[Record]) -> list[Record]:
     """Return the records that have numbers."""
-    return [record for record in records if record["outcome"] == "done"]
+    return [record for record in records if record.outcome == "done"]
 
 
 def labels_measured(folder: Folder, record: Record) -> NDArray[np.generic] | None:
     """Return the labels of the test rows that a record was measured on; None unless it has scores sealed by a hash."""
     labels = folder.store.scores(record).get("mnist/label")
-    return labels if record.get("scores_sha256") and labels is not None and labels.size else None
+    return labels if record.scores_sha256 and labels is not None and labels.size else None
 
 
 def title_of(cell: GatedCell, record: Record) -> str:
     """Return the name of a record in a check's text."""
-    return f"{cell.name}, seed {record['seed']}"
+    return f"{cell.name}, seed {record.seed}"
 
 
 def of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
     """Return the records of these seeds."""
-    return [record for record in records if record["seed"] in seeds]
+    return [record for record in records if record.seed in seeds]
 
 
 def key_of(cell: GatedCell, key: str) -> str:
@@ -85,7 +86,6 @@ def read(record: Record, key: str) -> float | Gap:
     """Return a number of a finished record: a metric, or an entry of the last epoch of its training trace."""
     if not key.startswith(LAST_EPOCH):
         return metric(record, key)
-    if not record["epochs"]:
+    if not record.epochs:
         return Gap("n/a", "the record has no epochs")
-    trace: Mapping[str, Any] = record["epochs"][-1]
-    return metric({**record, "metrics": trace}, key.removeprefix(LAST_EPOCH))
+    return metric(msgspec.structs.replace(record, metrics=record.epochs[-1].metrics), key.removeprefix(LAST_EPOCH))

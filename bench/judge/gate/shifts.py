@@ -6,15 +6,14 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import Record, Sample
+from bench.core.records import Record
+from bench.judge.claims import Sample
 from bench.judge.gate.checks import FAIL, MISSING, PASS, Check, MetricCheck, Shift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, GatedMetric
 from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
 from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
 from bench.judge.stats.gating import Design
 from bench.judge.stats.prediction import HolmStep, holm
-
-WITHOUT_NUMBER = ("not finite", "diverged")  # codes of gaps that are a fault, not an absence
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
         return "no reference records"
     both = of_seeds(records, gate.fresh_seeds)
     if both:
-        return f"seed {both[0]['seed']} is in the reference and among the fresh ones, which must be others"
+        return f"seed {both[0].seed} is in the reference and among the fresh ones, which must be others"
     if known.gap is not None:
         return f"the reference is not whole: {known.gap.reason}"
     if known.n < gate.reference_seeds:
@@ -108,7 +107,7 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
             *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
         )
     if gap is not None:
-        without: State = FAIL if any(word in f"{gap.code} {gap.reason}" for word in WITHOUT_NUMBER) else MISSING
+        without: State = FAIL if gap.is_fault else MISSING
         return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
     assert step is not None
     assert pair.reference.mean is not None

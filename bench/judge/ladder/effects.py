@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.claims import Gap, Record, metric
+from bench.judge.claims import Gap, metric, unfinished
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired, pair
@@ -29,7 +30,7 @@ class Numbers:
     def __init__(self, results: Results, readings: Iterable[Record]) -> None:
         """Index the readings by their fit."""
         self.results = results
-        self._readings = {reading["fit_key"]: reading for reading in readings}
+        self._readings = {reading.fit_key: reading for reading in readings}
 
     def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
         """Return the number of every seed that has it, and why others have none."""
@@ -39,20 +40,21 @@ class Numbers:
             return {}, (Gap("not run", f"`{command(place)}` measures it"),)
         found: dict[int, float] = {}
         gaps: dict[Gap, None] = {}
-        for record in sorted(records, key=lambda record: record["seed"]):
+        for record in sorted(records, key=lambda record: record.seed):
             value = self._value(record, place)
             if isinstance(value, Gap):
                 gaps[value] = None
             else:
-                found[record["seed"]] = value
+                found[record.seed] = value
         return found, tuple(gaps)
 
     def _value(self, record: Record, place: Place) -> float | Gap:
-        if record["outcome"] != "done":
-            return Gap(record["outcome"], f"{place.fit_text()}, seed {record['seed']}: {record['reason']}")
+        if record.outcome != "done":
+            gap = unfinished(record)
+            return Gap(gap.code, f"{place.fit_text()}, seed {record.seed}: {gap.reason}", gap.is_fault)
         if place.source != "reading":
             return metric(record, place.key)
-        reading = self._readings.get(record["fit_key"])
+        reading = self._readings.get(record.fit_key)
         if reading is None:
             return Gap("not read", f"`{command(place)}` reads it from the fits that are kept where they were made")
         return metric(reading, place.key)

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bench.core.errors import DataMissing, Unsupported, unknown_name
+from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
 from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics import classification, ood
@@ -52,7 +53,7 @@ class Key(NamedTuple):
 
 def read_keys(
     posterior: Posterior, protocol: Common, keys: Sequence[str]
-) -> tuple[dict[str, float | None], dict[str, str]]:
+) -> tuple[dict[str, float | None], dict[str, Reason]]:
     """Return the numbers of a posterior, and the reasons for those that it does not have.
 
     Args:
@@ -64,7 +65,7 @@ def read_keys(
         ConfigError: an unknown name.
     """
     metrics: dict[str, float | None] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, Reason] = {}
     wanted = {key: parse(key) for key in keys}
     alone = _Alone(posterior, protocol)
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
@@ -74,12 +75,15 @@ def read_keys(
                 found = _read_weights(posterior, mine)
             else:
                 found = _read_data_set(posterior, protocol, dataset, mine) | alone.read(dataset, mine)
-        except (DataMissing, Unsupported) as error:
-            missing.update(dict.fromkeys(mine, str(error)))
+        except DataMissing as error:
+            missing.update(dict.fromkeys(mine, told("no-data", error)))
+            continue
+        except Unsupported as error:
+            missing.update(dict.fromkeys(mine, told("unsupported", error)))
             continue
         for text, value in found.items():
             if value is None or not np.isfinite(value):
-                missing[text] = "every row is refused" if value is None else "the number is not finite"
+                missing[text] = Reason("rows-refused" if value is None else "not-finite")
             else:
                 metrics[text] = value
     return metrics, missing

@@ -6,11 +6,10 @@ A reading has the form of a record (protocol "reading"), sealed by its hash, in 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
-from typing import Any
 
-from bench.core.errors import StoreError
-from bench.core.store import Store, read_record
+from bench.core.folder import SealedFolder
+from bench.core.records import SCHEMA, Reading, reading_name
+from bench.core.store import CONVERT, Store
 from bench.judge.ladder.rungs import Ladder
 
 VERSION = 1  # of the definitions in `bench.judge.ladder.readers`: raise it when one changes
@@ -19,9 +18,9 @@ SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
 the middle, where digits have ink."""
 
 
-def folder(store: Store) -> Path:
-    """Return where a results folder's readings lie."""
-    return store.root / "readings"
+def folder(store: Store) -> SealedFolder[Reading]:
+    """Return a results folder's readings."""
+    return SealedFolder(store.root / "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", CONVERT)
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:
@@ -35,15 +34,7 @@ def weight_keys(approach: str) -> list[tuple[str, str]]:
     return [(f"weights/mean@{place}", f"weights/std@{place}") for place in SHOWN_WEIGHTS.get(approach, ())]
 
 
-def read_all(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
+def read_all(store: Store) -> tuple[list[Reading], list[str]]:
     """Return all readings of today's definitions that can be trusted, and what is wrong with the other files."""
-    found, problems = [], []
-    for path in sorted(folder(store).glob("*/*.json")):
-        try:
-            reading = read_record(path)
-        except StoreError as error:
-            problems.append(str(error))
-            continue
-        if reading.get("version") == VERSION:
-            found.append(reading)
-    return found, problems
+    readings, problems = folder(store).read_all()
+    return [one for one in readings if one.version == VERSION], [problem.reason for problem in problems]

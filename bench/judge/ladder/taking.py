@@ -6,22 +6,21 @@ of the same fit. What is read is in `bench.judge.ladder.readers`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 
 from bench.core import environment
 from bench.core.canonical import digest
 from bench.core.errors import BenchError
 from bench.core.products import matrix_products
-from bench.core.store import SCHEMA, Store, seal, write_atomically
+from bench.core.records import SCHEMA, Reading, Record, Timings
+from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.data.splits import load_split
 from bench.interface import Posterior, Task
-from bench.judge.claims import Record
 from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
@@ -45,73 +44,72 @@ def read_missing(
     wanted = keys_of(ladder)
     if not wanted:
         return []
-    have = {reading["fit_key"]: reading for reading in read_all(store)[0]}
+    have = {reading.fit_key: reading for reading in read_all(store)[0]}
     reasons = []
     for record in _fits(ladder, records):
-        old = have.get(record["fit_key"])
+        old = have.get(record.fit_key)
         if old is not None and _is_complete(old, wanted):
             continue
-        name = f"{record['approach']} {record['recipe']}, seed {record['seed']}"
-        kept = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))
+        name = f"{record.approach} {record.recipe}, seed {record.seed}"
+        kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
         if kept is None:
             reasons.append(f"{name}: its fit is not kept in {store.root}; --results with another folder trains it anew")
             continue
         tell(f"reading {name}")
         try:
-            _write(_read(record, kept[0], wanted, data_dir), store)
+            folder(store).write(_read(record, kept[0], wanted, data_dir))
         except BenchError as error:
             reasons.append(f"{name}: {error}")
     return reasons
 
 
-def _is_complete(reading: Record, wanted: Sequence[str]) -> bool:
+def _is_complete(reading: Reading, wanted: Sequence[str]) -> bool:
     """Return whether a reading has every number or its reason, and no data set has come since."""
     come = {row.name for row in list_datasets() if row.optional and row.present}
-    lacking = {key.partition("/")[0] for key in reading["missing"]}
-    return all(key in reading["metrics"] or key in reading["missing"] for key in wanted) and not come & lacking
+    lacking = {key.partition("/")[0] for key in reading.missing}
+    return all(key in reading.metrics or key in reading.missing for key in wanted) and not come & lacking
 
 
 def _fits(ladder: Ladder, records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
-        cell = (record["approach"], record["recipe"], record["protocol"], record["outcome"])
+        cell = (record.approach, record.recipe, record.protocol, record.outcome)
         if cell == (ladder.approach, "published", "common", "done"):
             yield record
 
 
-def _read(record: Record, arrays: Any, keys: Sequence[str], data_dir: Path | None) -> dict[str, Any]:
-    entry, budget, seed = manifest(record["approach"]), profile(record["profile"]), record["seed"]
-    recipe = resolve(entry, record["recipe"])
+def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str], data_dir: Path | None) -> Reading:
+    entry, budget, seed = manifest(record.approach), profile(record.profile), record.seed
+    recipe = resolve(entry, record.recipe)
     approach = build(entry, recipe, budget)
     train = load_split(recipe.split, seed, data_dir)
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
-    device = torch.device(record["device"])
+    device = torch.device(record.device)
     posterior: Posterior = approach.rebuild(arrays, task, seed)
     torch.set_flush_denormal(True)  # as the worker that measured the record
     try:
-        with matrix_products(record["precision"], device):
+        with matrix_products(record.precision, device):
             protocol = Common(entry, seed, budget, data_dir, device)
             metrics, missing = read_keys(posterior, protocol, keys)
     finally:
         torch.set_flush_denormal(False)
-    names = ("approach", "recipe", "profile", "seed", "device", "precision", "fit_key")
-    return {
-        "schema": SCHEMA,
-        **{name: record[name] for name in names},
-        "key": digest({"fit": record["fit_key"], "reading": VERSION}),
-        "protocol": "reading",
-        "version": VERSION,
-        "outcome": "done",
-        "reason": "",
-        "metrics": metrics,
-        "missing": missing,
-        "epochs": [],  # a reading has the form of a record
-        "timings": {},
-        "provenance": {"measured": environment.now(), **environment.describe(torch.get_num_threads())},
-    }
-
-
-def _write(reading: dict[str, Any], store: Store) -> None:
-    sealed = seal(reading)
-    name = "{recipe}__{profile}__seed{seed}__{key:.8}.json".format(**sealed)
-    text = json.dumps(sealed, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    write_atomically(folder(store) / str(sealed["approach"]) / name, text.encode())
+    made = environment.describe(torch.get_num_threads())
+    return Reading(
+        schema=SCHEMA,
+        approach=record.approach,
+        recipe=record.recipe,
+        protocol="reading",
+        profile=record.profile,
+        seed=seed,
+        device=record.device,
+        precision=record.precision,
+        fit_key=record.fit_key,
+        key=digest({"fit": record.fit_key, "reading": VERSION}),
+        version=VERSION,
+        outcome="done",
+        reason=None,
+        metrics=metrics,
+        missing=missing,
+        epochs=[],
+        timings=Timings(),
+        provenance=msgspec.structs.replace(made, measured=environment.now()),
+    )

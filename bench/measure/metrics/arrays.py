@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,6 @@ def as_float(values: FloatArray | Tensor) -> FloatArray:
     return _in_memory(values).astype(np.float64, copy=False)
 
 
-def _in_memory(values: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
+def _in_memory(values: npt.NDArray[np.generic] | Tensor) -> npt.NDArray[np.generic]:
     """Return an array in memory of the CPU; of a tensor too, without importing its library."""
     return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())

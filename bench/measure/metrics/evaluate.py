@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from bench.core.errors import ConfigError
+from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
@@ -16,15 +17,15 @@ from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverag
 from bench.measure.metrics.table import SCORES
 
 Values = dict[str, float]
-Missing = dict[str, str]  # metric -> reason
+Missing = dict[str, Reason]  # by metric
 Arrays = dict[str, dict[str, list[float | None]]]  # ready for JSON; None where a bin is empty
 
-_ONE_DRAW = "one draw: nothing varies"
-_ALL_REFUSED = "every row is refused"
-_NOISE_REASONS: dict[Noise, str] = {
+_ONE_DRAW = Reason("one-draw")
+_ALL_REFUSED = Reason("rows-refused")
+_NOISE_REASONS: dict[Noise, Reason] = {
     "none": _ONE_DRAW,
-    "row": "noise is drawn for each row: a draw is not one network",
-    "shared": "one noise vector serves all rows: a draw is exact for each row alone, not for the data set",
+    "row": Reason("row-noise"),
+    "shared": Reason("shared-noise"),
 }
 
 
@@ -45,7 +46,7 @@ def evaluate_classification(
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     probs = summary.mean_probs
     curve = risk_coverage(probs, truth)
-    found: dict[str, float | str] = {
+    found: dict[str, float | Reason] = {
         "accuracy": classification.accuracy(probs, truth),
         "nll": _finite_nll(summary.log_mean_probs, truth),
         "brier": classification.brier(probs, truth),
@@ -104,7 +105,7 @@ def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Val
     return _split(found)
 
 
-def _label_free(summary: DrawSummary) -> dict[str, float | str]:
+def _label_free(summary: DrawSummary) -> dict[str, float | Reason]:
     return {
         **{name: float(values.mean()) for name, values in classification.entropies(summary).items()},
         "refusal_rate": MEDIAN_RULE.refusal_rate(summary),
@@ -113,11 +114,11 @@ def _label_free(summary: DrawSummary) -> dict[str, float | str]:
     }
 
 
-def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[str, float | str]:
+def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[str, float | Reason]:
     if len(hits) != summary.n_draws:
         raise ConfigError(f"hits of {len(hits)} draws were given for {summary.n_draws} draws; give one count for each")
     accuracies = classification.draw_accuracies(hits, len(summary))
-    spread: float | str
+    spread: float | Reason
     if summary.n_draws == 1:
         spread = _ONE_DRAW
     elif noise != "weights":
@@ -127,18 +128,18 @@ def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[s
     return {"draw_accuracy_mean": float(accuracies.mean()), "draw_accuracy_std": spread}
 
 
-def _finite_nll(log_probs: FloatArray, labels: Labels) -> float | str:
+def _finite_nll(log_probs: FloatArray, labels: Labels) -> float | Reason:
     value = classification.nll(log_probs, labels)
-    return value if math.isfinite(value) else "infinite: a label has probability exactly 0"
+    return value if math.isfinite(value) else Reason("label-impossible")
 
 
-def _or(value: float | None, reason: str) -> float | str:
+def _or(value: float | None, reason: Reason) -> float | Reason:
     return reason if value is None else value
 
 
-def _split(found: Mapping[str, float | str]) -> tuple[Values, Missing]:
-    values = {name: value for name, value in found.items() if not isinstance(value, str)}
-    return values, {name: value for name, value in found.items() if isinstance(value, str)}
+def _split(found: Mapping[str, float | Reason]) -> tuple[Values, Missing]:
+    values = {name: value for name, value in found.items() if not isinstance(value, Reason)}
+    return values, {name: value for name, value in found.items() if isinstance(value, Reason)}
 
 
 def _without_nan(values: FloatArray) -> list[float | None]:

@@ -6,7 +6,6 @@ document saw them, and a protocol that draws new networks for each batch concate
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,26 +15,13 @@ from torch import Tensor
 from bench.core.errors import ConfigError
 from bench.interface import Marginal
 from bench.measure.metrics.arrays import FloatArray, Labels, as_labels
-from bench.measure.metrics.classification import accuracy, row_hits, row_nll
-from bench.measure.metrics.draws import DrawSummary, draw_hits
+from bench.measure.metrics.classification import row_hits, row_nll
+from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.refusal import MEDIAN_RULE
 
 BATCH_SIZE = 128  # of every test loader of feldman2018 and chopra2018
 FELDMAN2018_INSIDE_LOG = 1e-10  # added to a probability inside the logarithm
-
-
-def alsibahi2019_accuracy(log_probs: Tensor, labels: Labels) -> float:
-    """Accuracy of one stochastic pass for each image: log-probabilities [1, N, K] of a single draw with row noise.
-
-    The document never switched dropout off (its first network) and used n_samples=1 (its second).
-
-    Raises:
-        ConfigError: more than one draw.
-    """
-    if len(log_probs) != 1:
-        raise ConfigError(f"{len(log_probs)} draws were given; alsibahi2019 measured one draw for each image: give 1")
-    return int(draw_hits(log_probs, labels)[0]) / log_probs.shape[1]
 
 
 def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
@@ -46,11 +32,6 @@ def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
     """
     p = np.exp(mean_log_probs)
     return np.asarray(-(p * np.log(p + FELDMAN2018_INSIDE_LOG)).sum(axis=1))
-
-
-def feldman2018_entropy_bits(mean_log_probs: FloatArray) -> float:
-    """Mean over rows of `geometric_entropy`, in bits, as the document's `compute_entropy` prints it."""
-    return float(geometric_entropy(mean_log_probs).mean() / math.log(2))
 
 
 def feldman2018_accuracy(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
@@ -153,11 +134,6 @@ def chopra2018_outcomes(summary: DrawSummary, labels: Labels) -> Chopra2018Outco
     accepted = MEDIAN_RULE.accepted(summary)
     right = summary.quantile(MEDIAN_RULE.quantile).argmax(axis=1) == truth
     return Chopra2018Outcomes(int((accepted & right).sum()), int((accepted & ~right).sum()), int((~accepted).sum()))
-
-
-def rabanser2017_accuracy(log_probs: FloatArray, labels: Labels) -> float:
-    """Accuracy of the network of posterior means, from its log-probabilities [N, K]: exact, over all images."""
-    return accuracy(log_probs, labels)
 
 
 def rabanser2017_keep(marginals: Mapping[str, Marginal], percentage: float) -> dict[str, Tensor]:

@@ -91,7 +91,7 @@ def _do(job: dict[str, Any], send: Any) -> None:
     from bench.core.heap import tidying
     from bench.plan.registry import manifests
     from bench.run.contexts import OrphanedError
-    from bench.run.worker import bound_memory, work
+    from bench.run.process import bound_memory, work
 
     todo, options = jobs.cells_of(job["cells"]), jobs.options_of(job["options"])
     for place in options.approaches.split(os.pathsep):

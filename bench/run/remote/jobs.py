@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.core.environment import harness_hash, source_hash
 from bench.core.errors import ConfigError
 from bench.data.inventory import list_datasets
@@ -15,7 +17,7 @@ from bench.data.manifest import data_hashes
 from bench.plan.cells import Cell, Selection
 from bench.plan.registry import source_files
 from bench.plan.versions import PROTOCOL_VERSION
-from bench.run.worker import Options
+from bench.run.options import Options
 
 
 def work_job(cells: Sequence[Cell], options: Options) -> dict[str, Any]:
@@ -35,21 +37,12 @@ def plan_job(selection: Selection) -> dict[str, Any]:
 
 def plain_cells(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return cells as JSON has them."""
-    return [dataclasses.asdict(cell) for cell in cells]
+    return [msgspec.to_builtins(cell) for cell in cells]
 
 
 def cells_of(plain: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Return the cells of a job; JSON has lists where a cell has tuples."""
-    return [
-        Cell(
-            **{
-                **fields,
-                "corrections": tuple(fields["corrections"]),
-                "twin_keys": None if fields["twin_keys"] is None else tuple(fields["twin_keys"]),
-            }
-        )
-        for fields in plain
-    ]
+    """Return the cells of a job; raises msgspec.ValidationError for what is none."""
+    return msgspec.convert(plain, list[Cell])
 
 
 def selection_of(plain: Mapping[str, Any]) -> Selection:

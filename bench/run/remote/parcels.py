@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bench.core.environment import source_hash
-from bench.core.store import Store, write_atomically
+from bench.core.files import write_atomically
+from bench.core.records import Record
+from bench.core.store import Store
 from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
 from bench.plan.registry import source_files
@@ -31,7 +32,7 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
     }
 
 
-def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, Record]:
     """Write what came back to the store, each file whole or not at all, and return the records by the cells' keys.
 
     Names that do not belong to these cells are never looked at, and a file whose hash does not fit counts as absent.

@@ -11,10 +11,11 @@ from typing import Any, Protocol, TypeVar
 from bench.core.errors import OutOfTime, WorkerCrashed
 from bench.core.store import Store
 from bench.plan.cells import Cell
+from bench.run.options import Options
+from bench.run.recording import record_event
 from bench.run.remote.jobs import work_job
 from bench.run.remote.parcels import deliver, outgoing
 from bench.run.remote.task import make_task
-from bench.run.worker import Options
 
 POLL_S = 0.5
 THREADS = 1  # of a fit, unless asked for otherwise: the same numbers whatever machine a worker has
@@ -61,8 +62,7 @@ def run_on(
     records = deliver(store, cells, answer["files"])
     for cell in cells:
         if cell.key in records:
-            record = records[cell.key]
-            yield {"kind": "record", "key": cell.key, "outcome": record["outcome"], "reason": record["reason"]}
+            yield record_event(cell, records[cell.key])
     if answer["out_of_time"]:
         raise OutOfTime(answer["failure"])
     if len(records) < len(cells):

@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.core.environment import thread_variables
 from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.core.files import write_atomically
 from bench.run.remote.child import in_child
 
 FOLDERS = ("records", "fits")
@@ -73,9 +74,7 @@ def do_task(
 
 def _unpack(root: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        write_atomically(root / name, content)
 
 
 def _pack(root: Path, known: Mapping[str, bytes]) -> dict[str, bytes]:

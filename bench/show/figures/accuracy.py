@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bench.judge.claims import Claim, Record, metrics_of, print_interval
+from bench.core.records import Record
+from bench.judge.claims import Claim, metrics_of, print_interval
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.show.material import Material
 from bench.show.tables.accuracy import headline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
@@ -46,7 +51,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     if not lines:
         yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
         return
-    bars = "; lines: range of the seeds" if len({record["seed"] for record in records}) > 1 else ""
+    bars = "; lines: range of the seeds" if len({record.seed for record in records}) > 1 else ""
     caption = (
         "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
         "published recipe measured as the document did; square: the same fit on the official test set with the mean "
@@ -63,7 +68,7 @@ class _Draw:
     reported: Mapping[str, Claim]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach."""
         with style():
             drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
@@ -82,7 +87,7 @@ class _Draw:
             axes.set_xlabel("accuracy [% of images]")
             return drawing
 
-    def _row(self, axes: Any, row: int, approach: str, values: Mapping[str, Value]) -> None:
+    def _row(self, axes: Axes, row: int, approach: str, values: Mapping[str, Value]) -> None:
         colour = look(approach, self.names).colour
         interval = print_interval(self.reported[approach])
         low, high = 100 * interval.low, 100 * interval.high

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import show_image
+from bench.show.figures.layout import Pixels, show_image
 from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look, style
 from bench.show.material import Material, images
 
@@ -23,6 +23,10 @@ SETS = (
     ("fashion_mnist", "clothes", 2),
     ("noise_gaussian", "Gaussian noise", 2),
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 """Data set, what it shows, and how many images of it."""
 
 
@@ -30,8 +34,8 @@ class DrawnImage(NamedTuple):
     """One image and the draws of both approaches."""
 
     title: str
-    image: NDArray[Any]  # [28, 28]
-    draws: tuple[NDArray[Any], ...]  # of each approach, probabilities [S, K]
+    image: Pixels  # [28, 28]
+    draws: tuple[FloatArray, ...]  # of each approach, probabilities [S, K]
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -44,7 +48,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         )
         return
     kept = [record for record in records if record is not None]
-    shared = {int(record["seed"]) for record in kept}
+    shared = {int(record.seed) for record in kept}
     if len(shared) > 1:  # the noise of another seed is another image
         yield Absent(NAME, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
         return
@@ -74,7 +78,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 class _Draw:
     answers: Sequence[DrawnImage]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a column for each image, a row for each approach."""
         with style():
             drawing = canvas(WIDTH, 4.0)
@@ -93,7 +97,7 @@ class _Draw:
             return drawing
 
 
-def _bars(axes: Any, name: str, draws: NDArray[Any]) -> None:
+def _bars(axes: Axes, name: str, draws: FloatArray) -> None:
     mean = draws.mean(axis=0)
     classes = np.arange(len(mean))
     axes.bar(classes, mean, color=look(name).colour, width=0.8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.core.store import write_atomically
+from bench.core.files import write_atomically
 from bench.show.figures import (
     accuracy,
     answers,

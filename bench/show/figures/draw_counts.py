@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.judge.claims import Record
+from bench.core.records import Record
+from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.detection import SETS
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
 from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "draws", "What more draws change on images that are no digits"
 COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
@@ -28,7 +32,7 @@ PANELS = {
 
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure, of the published recipes that draw."""
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, FloatArray] = {}
     records: list[Record] = []
     for approach in material.classifiers():
         record = material.scored(approach)
@@ -59,7 +63,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     )
 
 
-def numbers(log_probs: NDArray[Any]) -> dict[str, list[tuple[int, float]]]:
+def numbers(log_probs: FloatArray) -> dict[str, list[tuple[int, float]]]:
     """Return for each panel the number of draws and the mean over blocks and rows.
 
     Args:
@@ -79,7 +83,7 @@ def numbers(log_probs: NDArray[Any]) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def _entropy(probs: NDArray[Any]) -> NDArray[Any]:
+def _entropy(probs: FloatArray) -> FloatArray:
     return np.asarray(-(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=-1))
 
 
@@ -88,7 +92,7 @@ class _Draw:
     found: Mapping[str, Mapping[str, list[tuple[int, float]]]]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each number."""
         with style():
             drawing = canvas(WIDTH, 3.0)
@@ -108,7 +112,7 @@ class _Draw:
             self._labels(panels[-1])
             return drawing
 
-    def _labels(self, axes: Any) -> None:
+    def _labels(self, axes: Axes) -> None:
         ends = {name: lines["refused"][-1] for name, lines in self.found.items()}
         axes.set_ylim(0, 1.02)
         for (name, (x, y)), place in zip(ends.items(), spread([y for _, y in ends.values()], 0.075), strict=True):

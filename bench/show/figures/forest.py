@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
 from bench.judge.stats.verdicts import (
     CONSISTENT,
@@ -23,6 +24,10 @@ from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
 from bench.show.figures.training import quantity
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES = 0.165  # of a claim
@@ -71,7 +76,9 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         yield Figure(name, title, _caption(material, verdicts, seen, records), document, _Draw(blocks(seen)))
 
 
-def _caption(material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Any]) -> str:
+def _caption(
+    material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Record]
+) -> str:
     counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
     unseen = len(verdicts) - len(seen)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
@@ -118,7 +125,7 @@ def _line(verdict: Verdict) -> ClaimMark:
 class _Draw:
     blocks: Sequence[Block]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a line for each claim, epochs of a curve close together."""
         places: list[tuple[float, ClaimMark, bool]] = []
         ticks: list[tuple[float, str]] = []
@@ -153,7 +160,7 @@ class _Draw:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
             return drawing
 
-    def _marks(self, axes: Any, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
+    def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
         """Draw the lines; return how far from 0 they reach."""
         reach = 2.0
         for outcome, (marker, colour, fill) in LOOKS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bench.judge.ladder.effects import Effect, effects
 from bench.judge.ladder.rungs import CUMULATIVE, MNIST, Ladder, Rung
@@ -13,6 +13,9 @@ from bench.judge.ladder.selection import chosen
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.waterfall import WaterfallBar, waterfall
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 WHAT = (MNIST, "accuracy")
 
@@ -60,6 +63,6 @@ class _Draw:
     start: float
     last: str
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         return waterfall(self.bars, self.start, "test accuracy [fraction of images]", "published", self.last)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import Claim, Record, measured_key
+from bench.core.records import Record
+from bench.judge.claims import Claim, measured_key
+from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import FAINT, REPORTED, look, recipe_line, style
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
@@ -29,7 +35,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         return
     claims = [claim for claim in material.claims if claim.metric == "pruned_accuracy"]
     records = [record for found in lines.values() for record in found]
-    test = {record["timings"].get("predict_images") for record in records} - {None}
+    test = [record.timings.predict_images or 0 for record in records]
     seeds = " mean of the seeds, band: their range;" if max(map(len, lines.values())) > 1 else ""
     runs = ", ".join(dict.fromkeys(claim.source for claim in claims))
     caption = (
@@ -47,18 +53,18 @@ class _Draw:
     claims: Sequence[Claim]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each approach, the others faint behind it."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
         with style():
-            drawing, panels = small_multiples(len(approaches), 2.1, sharex=True, sharey=True)
+            drawing, panels = small_multiples(len(approaches), 2.1)
             for axes, approach in zip(panels, approaches, strict=True):
                 self._panel(axes, approach)
             drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
             drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
             return drawing
 
-    def _panel(self, axes: Any, approach: str) -> None:
+    def _panel(self, axes: Axes, approach: str) -> None:
         for (other, recipe), records in self.lines.items():
             if other != approach and recipe == "published":
                 axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)
@@ -90,23 +96,17 @@ class _Draw:
         axes.legend(loc="lower left")
 
 
-def _curve(records: Sequence[Record], network: str) -> tuple[Any, Any, Any, Any]:
+def _curve(records: Sequence[Record], network: str) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return percentages kept, above 0, and mean, smallest and largest accuracy over seeds."""
     by_share: dict[float, list[float]] = {}
     for record in records:
-        for row in record["arrays"]["pruning"]["rows"]:
-            if row["network"] == network and row["accuracy"] is not None and row["fraction"] < 1:
-                by_share.setdefault(100 * (1 - row["fraction"]), []).append(row["accuracy"])
+        for row in record.arrays.pruning.rows if record.arrays.pruning else []:
+            if row.network == network and row.accuracy is not None and row.fraction < 1:
+                by_share.setdefault(100 * (1 - row.fraction), []).append(row.accuracy)
     shares = sorted(by_share)
-    return tuple(
-        np.array(values)
-        for values in (
-            shares,
-            [np.mean(by_share[share]) for share in shares],
-            [min(by_share[share]) for share in shares],
-            [max(by_share[share]) for share in shares],
-        )
-    )  # type: ignore[return-value]
+    found = [np.array(by_share[share]) for share in shares]
+    means, lows, highs = (np.array([of(values) for values in found]) for of in (np.mean, np.min, np.max))
+    return np.array(shares), means, lows, highs
 
 
 def _kept(claim: Claim) -> float:

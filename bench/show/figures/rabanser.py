@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.show.figures.training import Curve, curves
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
@@ -46,7 +49,7 @@ def _accuracy(material: Material) -> Figure | Absent:
 class _Accuracy:
     found: Sequence[Curve]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         mine = look(APPROACH)
         with style():
@@ -100,8 +103,8 @@ def _density(material: Material) -> Figure | Absent:
 def _read(material: Material, record: Record) -> _Density | None:
     """Return the moments that a reading of the fit has."""
     for reading in material.readings:
-        if reading["fit_key"] == record["fit_key"]:
-            pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
+        if reading.fit_key == record.fit_key:
+            pairs = [[reading.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
             if all(None not in pair for pair in pairs):
                 return _Density(*np.array(pairs, dtype=np.float64).T)
     return None
@@ -109,7 +112,7 @@ def _read(material: Material, record: Record) -> _Density | None:
 
 def _fitted(material: Material, record: Record) -> _Density | None:
     """Return the moments of the fit itself, where it is kept."""
-    path = material.store.fit_path(record["fit_key"], "posterior")
+    path = material.store.fit_path(record.fit_key, "posterior")
     tensors = material.store.read_tensors(path) if path.exists() else None
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
@@ -123,7 +126,7 @@ class _Density:
     mu: FloatArray
     sigma: FloatArray
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         colour = look(APPROACH).colour
         with style():
@@ -146,5 +149,5 @@ class _Density:
             return drawing
 
 
-def _normal(x: Any, mu: float, sigma: float) -> Any:
-    return np.exp(-0.5 * ((x - mu) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
+def _normal(x: FloatArray | float, mu: float, sigma: float) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * ((x - mu) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi)))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import CLOSED_FORM, Claim, Record, in_claim_unit, measured_key
+from bench.core.records import Record
+from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look, style
 from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
 LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin
@@ -76,7 +81,7 @@ def curves(material: Material, approach: str) -> list[Curve]:
 
 def _line(record: Record, key: str) -> list[float]:
     """Return a record's values of epochs 1, 2, ..., as far as it has them."""
-    return [float(entry[key]) for entry in record["epochs"] if entry.get(key) is not None]
+    return [float(value) for entry in record.epochs if (value := entry.metrics.get(key)) is not None]
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -121,7 +126,7 @@ class _Draw:
     found: Sequence[Curve]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a column for each quantity."""
         with style():
             columns = len(self.found)
@@ -132,7 +137,7 @@ class _Draw:
                 self._differences(axes[1, column], curve)
             return drawing
 
-    def _values(self, axes: Any, curve: Curve, legend: bool) -> None:
+    def _values(self, axes: Axes, curve: Curve, legend: bool) -> None:
         mine = look(self.approach, self.names)
         for number, run in enumerate(curve.sources):
             epochs, values, _ = curve.reported(run)
@@ -150,7 +155,7 @@ class _Draw:
         if legend:
             axes.legend(loc="best")
 
-    def _differences(self, axes: Any, curve: Curve) -> None:
+    def _differences(self, axes: Axes, curve: Curve) -> None:
         mine = look(self.approach, self.names)
         epochs, values, margins = curve.reported(curve.sources[0])
         shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.core.records import Record
+from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import show_image
+from bench.show.figures.layout import Pixels, show_image
 from bench.show.figures.style import INK, SMALL, WIDTH, canvas, style
 from bench.show.material import Material, images
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
@@ -30,8 +35,8 @@ class Example(NamedTuple):
     """An image and what the networks say of it."""
 
     kind: str
-    image: NDArray[Any]  # [28, 28]
-    draws: NDArray[Any]  # [S, K], nats
+    image: Pixels  # [28, 28]
+    draws: FloatArray  # [S, K], nats
     label: int  # -1: none of the classes
 
     @property
@@ -73,14 +78,14 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
 
-def record_rows(material: Material, record: Any) -> int:
+def record_rows(material: Material, record: Record) -> int:
     """Return how many rows of the test set have raw draws."""
     return int(material.scores(record)["mnist/draws"].shape[1])
 
 
-def _examples(material: Material, record: Any) -> list[Example] | str:
+def _examples(material: Material, record: Record) -> list[Example] | str:
     """Return two examples of each kind, or why there are none."""
-    scores, seed = material.scores(record), int(record["seed"])
+    scores, seed = material.scores(record), int(record.seed)
     found: list[Example] = []
     lacking: dict[str, str] = {}
     for name, kind in KINDS.items():
@@ -107,7 +112,7 @@ def _examples(material: Material, record: Any) -> list[Example] | str:
 class _Draw:
     examples: Sequence[Example]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a row for each kind, the image left of its histograms."""
         kinds = list(dict.fromkeys(example.kind for example in self.examples))
         every = np.concatenate([example.draws.reshape(-1) for example in self.examples])
@@ -132,7 +137,7 @@ class _Draw:
             return drawing
 
 
-def _panel(left: Any, right: Any, example: Example, edges: NDArray[Any]) -> None:
+def _panel(left: Axes, right: Axes, example: Example, edges: FloatArray) -> None:
     show_image(left, example.image)
     left.set_title(example.kind)
     chosen = example.chosen

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.show.figures.style import FAINT, INK, REPORTED, SMALL, WIDTH, canvas, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 UP, DOWN = "#0072B2", "#D55E00"
 
@@ -23,7 +27,7 @@ class WaterfallBar(NamedTuple):
 
 def waterfall(
     bars: Sequence[WaterfallBar], start: float = 0.0, unit: str = "", first: str = "start", last: str = ""
-) -> Any:
+) -> Drawing:
     """Return the drawing: a bar for each bar from the number before it, its interval at its end.
 
     Args:
@@ -66,12 +70,12 @@ def waterfall(
         return drawing
 
 
-def _level(axes: Any, place: int, value: float) -> None:
+def _level(axes: Axes, place: int, value: float) -> None:
     axes.plot([value], [place], "o", color=INK)
     axes.annotate(f"{value:.4g}", (value, place), (6, 0), textcoords="offset points", va="center", fontsize=SMALL)
 
 
-def _bar(axes: Any, place: int, bar: WaterfallBar, base: float) -> None:
+def _bar(axes: Axes, place: int, bar: WaterfallBar, base: float) -> None:
     colour = UP if bar.effect >= 0 else DOWN
     axes.barh(place, bar.effect, left=base, height=0.6, color=colour, alpha=0.75)
     axes.plot([base + bar.effect], [place], ">" if bar.effect >= 0 else "<", color=colour, markersize=6)

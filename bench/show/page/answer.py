@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.judge.results import Results
 from bench.judge.stats.prediction import half_width
 from bench.judge.stats.verdicts import ENOUGH, OUTCOMES, Verdict, is_exact
@@ -128,6 +128,6 @@ def made_of(records: Sequence[Record], results: Results) -> str:
     """Return what the page was made from, with the records' own dates."""
     days = sorted({day for record in records if (day := measured(record)[:10])})
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
-    approaches = len({record["approach"] for record in records})
+    approaches = len({record.approach for record in records})
     made = f"Made from {len(records)} records of {approaches} approaches{span}, and nothing else."
     return f"{made} {results.describe()}"

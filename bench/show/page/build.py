@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.core.store import write_atomically
+from bench.core.files import write_atomically
 from bench.show import throughput_files
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
@@ -90,8 +90,8 @@ def render_page(content: ReportContent, folder: Path, forms: Sequence[str] = ())
 
 def _links(content: ReportContent, folder: Path) -> Links:
     material = content.material
-    files = {str(record["key"]): material.store.record_path(record) for record in material.records}
-    files |= {record["sha256"]: throughput_files.path_of(material.store.root, record) for record in material.speeds}
+    files = {str(record.key): material.store.record_path(record) for record in material.records}
+    files |= {speeds.sha256: throughput_files.folder(material.store.root).path(speeds) for speeds in material.speeds}
     claims = [claim.id for claim in material.claims]
     return Links(folder, content.records, files, claims, content.document_names, material.results.approaches)
 

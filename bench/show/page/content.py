@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.show.material import Material
 from bench.show.tables.cells import Table
 from bench.show.tables.records import cited_records

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.core.errors import ConfigError, StoreError
-from bench.core.sealed import check_writable
+from bench.core.errors import ConfigError
+from bench.core.files import check_writable, write_atomically
 from bench.measure.metrics.draws import QUANTILES
 from bench.show.figures.style import COLOURS, REPORTED, canvas, style
 from bench.show.predict.normalise import Normalised
@@ -17,6 +18,7 @@ from bench.show.predict.predictor import Answer
 from bench.show.predict.rules import QUANTILE_RULES
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -62,15 +64,13 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[Answer]]) -> D
 def save(figure: Drawing, path: Path) -> None:
     """Write the figure; raises StoreError."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with style():
-            figure.savefig(path, metadata=metadata)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --figure") from error
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(buffer, format=path.suffix[1:].lower(), metadata=metadata)
+    write_atomically(path, buffer.getvalue())
 
 
-def _picture(axes: Any, pixels: Any, title: str) -> None:
+def _picture(axes: Axes, pixels: Any, title: str) -> None:
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
@@ -79,7 +79,7 @@ def _picture(axes: Any, pixels: Any, title: str) -> None:
         side.set(visible=True, color=REPORTED, linewidth=0.5)
 
 
-def _bars(axes: Any, answer: Answer, is_first: bool) -> None:
+def _bars(axes: Axes, answer: Answer, is_first: bool) -> None:
     digits = np.arange(10)
     colour = REFUSED if answer.digit is None else ANSWERED
     axes.bar(digits, answer.probabilities, color=colour, alpha=0.85, width=0.8)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
@@ -29,7 +30,7 @@ class Fitted:
     seed: int
     device: str  # that it was trained on
     fit_key: str
-    record: Mapping[str, Any]  # a measurement of it, by the common protocol where there is one
+    record: Record  # a measurement of it, by the common protocol where there is one
 
     @property
     def label(self) -> str:
@@ -39,14 +40,14 @@ class Fitted:
 
 def fitted(store: Store) -> list[Fitted]:
     """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in store.all_records()[0]:
-        if record["outcome"] == "done" and record["precision"] == PRECISION and record["approach"] in classifiers():
-            groups.setdefault((record["approach"], record["recipe"], record["fit_key"]), []).append(record)
+        if record.outcome == "done" and record.precision == PRECISION and record.approach in classifiers():
+            groups.setdefault((record.approach, record.recipe, record.fit_key), []).append(record)
     found = []
     for (approach, recipe, fit_key), records in groups.items():
         if store.fit_path(fit_key, "posterior").exists():
-            best = min(records, key=lambda record: record["protocol"] != "common")
+            best = min(records, key=lambda record: record.protocol != "common")
             found.append(Fitted(approach, recipe, best["profile"], best["seed"], best["device"], fit_key, best))
     order = {name: place for place, name in enumerate(manifests())}
     return sorted(found, key=_preference(order))

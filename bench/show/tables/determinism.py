@@ -1,12 +1,13 @@
-"""The determinism table, from the records that `python -m bench determinism --write` keeps."""
+"""The determinism table, from the records that `python -m tests.stress determinism --write` keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from bench.core.text import Digits
-from bench.judge.claims import Gap, Record
+from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.show.determinism_files import Condition, Likeness, Repeatability
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 
 TITLES = {
@@ -27,25 +28,26 @@ CAPTION = (
 NOTHING_TO_COMPARE = Gap("-", "no weights, the weights of one fit, or predictions that follow from equal weights")
 
 
-def determinism_table(records: Sequence[Record], order: Iterable[str]) -> Table:
+def determinism_table(records: Sequence[Repeatability], order: Iterable[str]) -> Table:
     """Two rows for each approach, its weights and its predictions; `order` names the approaches."""
     place = {name: index for index, name in enumerate(order)}
-    chosen = sorted(records, key=lambda record: (place.get(record["approach"], len(place)), record["approach"]))
+    chosen = sorted(records, key=lambda record: (place.get(record.approach, len(place)), record.approach))
     rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
     columns = ("approach", "of", *TITLES.values())
     return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin=origin(chosen))
 
 
-def _row(record: Record, what: str) -> list[Entry]:
-    if record["outcome"] != "done":
-        gap = Missing(Gap(record["outcome"], record["reason"]))
-        return [record["approach"], what, *[gap] * len(TITLES)]
-    return [record["approach"], what, *(_cell(record["conditions"][name], what) for name in TITLES)]
+def _row(record: Repeatability, what: str) -> list[Entry]:
+    if record.outcome != "done":
+        gap = Missing(Gap(record.outcome, record.reason))
+        return [record.approach, what, *[gap] * len(TITLES)]
+    found = [record.conditions[name] for name in TITLES]
+    return [record.approach, what, *(_cell(one, getattr(one, what)) for one in found)]
 
 
-def _cell(found: Record, what: str) -> Entry:
-    if "missing" in found:
-        return Missing(Gap("n/a", found["missing"]))
-    if found[what] is None:
+def _cell(found: Condition, likeness: Likeness | None) -> Entry:
+    if found.missing is not None:
+        return Missing(Gap("n/a", found.missing))
+    if likeness is None:
         return Missing(NOTHING_TO_COMPARE)
-    return "exact" if found[what]["exact"] else Number(found[what]["largest"], TWO)
+    return "exact" if likeness.exact else Number(likeness.largest, TWO)

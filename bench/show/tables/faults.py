@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.show.tables.cells import Table, make_table
 
-Figures = Mapping[str, Any]
+Figures = Mapping[str, Any]  # of a kind of test; each has figures of its own
 CAPTION = "Kills, planted failures, runs that share a folder, and hostile input, as last tried here."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.store import write_atomically
+from bench.core.files import write_atomically
 from bench.show.tables.cells import Table
 from bench.show.tables.render import markdown_body, render
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.core.reasons import in_words
+from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
-from bench.judge.claims import Claim, Gap, Record, gather, measured_key
+from bench.judge.claims import Claim, Gap, gather, measured_key
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT, at_end, reported
 from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, difference, results_table
@@ -44,12 +46,12 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
 
 def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Entry]]:
     records = results.cell(approach, recipe, "common")
-    curves = [record["arrays"]["pruning"] for record in records if "pruning" in record.get("arrays", {})]
+    curves = [curve for record in records if (curve := record.arrays.pruning) is not None]
     if not curves:
         why = Measured(gather(records, _no_curve))
         return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
-    score = " / ".join(sorted({curve["score"] for curve in curves}))
-    levels = {(row["network"] != MEAN, row["network"], row["fraction"]) for curve in curves for row in curve["rows"]}
+    score = " / ".join(sorted({curve.score for curve in curves}))
+    levels = {(row.network != MEAN, row.network, row.fraction) for curve in curves for row in curve.rows}
     rows = []
     for draws, network, fraction in sorted(levels):
         accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
@@ -67,30 +69,30 @@ def _cell(records: Sequence[Record], network: str, fraction: float, name: str) -
         row = _find(record, network, fraction)
         if row is None:
             return _no_curve(record)
-        value = row.get(name)
+        value: float | None = getattr(row, name)
         return Gap("n/a", f"the pruning curve has no '{name}'") if value is None else float(value)
 
     return Measured(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
 
 
 def _no_curve(record: Record) -> float | Gap:
-    reason = record["missing"].get("pruning")
-    return Gap("n/a", reason) if reason else NO_PRUNING
+    reason = record.missing.get("pruning")
+    return Gap("n/a", in_words(reason)) if reason else NO_PRUNING
 
 
-def _find(record: Record, network: str, fraction: float) -> Record | None:
-    rows = record.get("arrays", {}).get("pruning", {}).get("rows", [])
-    return next((row for row in rows if (row["network"], row["fraction"]) == (network, fraction)), None)
+def _find(record: Record, network: str, fraction: float) -> PrunedRow | None:
+    rows = record.arrays.pruning.rows if record.arrays.pruning else []
+    return next((row for row in rows if (row.network, row.fraction) == (network, fraction)), None)
 
 
 def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | str:
     """Return the kept share of each layer, mean over seeds."""
-    found = [row["layers"] for record in records if (row := _find(record, network, fraction)) and row.get("layers")]
+    found = [row.layers for record in records if (row := _find(record, network, fraction)) and row.layers]
     if not found:
         return ABSENT.code
     names = list(found[0])
     text = ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
-    return Linked(text, tuple(str(record.get("key", "")) for record in records))
+    return Linked(text, tuple(record.key for record in records))
 
 
 def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bench.judge.claims import Record
+from bench.core.reasons import in_words
+from bench.core.records import Provenance, Record
 from bench.judge.results import SHOWN_VERSIONS, Results
 from bench.show.material import Material
 from bench.show.tables.cells import Entry, Linked, Table, make_table, results_table, sources_of
@@ -13,25 +14,24 @@ from bench.show.tables.cells import Entry, Linked, Table, make_table, results_ta
 def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
     """Return the records of the conditions, and those of others that some tables were made from."""
     cited = {source for table in tables for row in table.rows for entry in row for source in sources_of(entry)}
-    cited |= {str(record["key"]) for record in material.results.records}
-    return [record for record in material.records if record["key"] in cited]
+    cited |= {record.key for record in material.results.records}
+    return [record for record in material.records if record.key in cited]
 
 
 def measured(record: Record) -> str:
     """Return when a record was measured, '' where it does not say."""
-    provenance = record.get("provenance", {})
-    return str(provenance.get("measured") or provenance.get("started") or "")
+    return record.provenance.measured or record.provenance.started
 
 
 def provenance_table(records: Iterable[Record]) -> Table:
     """Return on which machines, with which versions and code the records were made, and when."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        groups.setdefault(_origin(record.get("provenance", {})), []).append(record)
+        groups.setdefault(_origin(record.provenance), []).append(record)
     rows: list[list[Entry]] = []
     for origin, made in sorted(groups.items()):
         minutes = sorted(measured(record)[:16].replace("T", " ") for record in made)
-        sources = tuple(sorted(str(record["key"]) for record in made))
+        sources = tuple(sorted(record.key for record in made))
         *conditions, data = origin
         rows.append([Linked(str(len(made)), sources), *conditions, minutes[0], minutes[-1], data])
     columns = ["records", "machine", "threads", "versions", "code", "first", "last", "data"]
@@ -42,33 +42,37 @@ def provenance_table(records: Iterable[Record]) -> Table:
     return make_table("provenance", "Machines, versions, code and data", caption, columns, rows)
 
 
-def _origin(provenance: Record) -> tuple[str, ...]:
-    versions = provenance.get("versions", {})
-    parts = (provenance.get("cpu"), provenance.get("accelerator"), provenance.get("platform"))
-    commit = str(provenance.get("commit") or "unknown")[:10]
-    data = provenance.get("data_sha256", {})
+def _origin(provenance: Provenance) -> tuple[str, ...]:
+    parts = (provenance.cpu, provenance.accelerator, provenance.platform)
+    versions = provenance.versions
     return (
-        ", ".join(str(part) for part in parts if part) or "unknown",
-        str(provenance.get("threads", "unknown")),
+        ", ".join(part for part in parts if part) or "unknown",
+        str(provenance.threads or "unknown"),
         ", ".join(f"{name} {versions[name]}" for name in SHOWN_VERSIONS if versions.get(name) not in (None, "absent")),
-        f"{commit} with changes" if provenance.get("dirty") else commit,
-        ", ".join(f"{name} {digest[:8]}" for name, digest in sorted(data.items())),
+        code_of(provenance),
+        ", ".join(f"{name} {digest[:8]}" for name, digest in sorted(provenance.data_sha256.items())),
     )
+
+
+def code_of(provenance: Provenance) -> str:
+    """Return the commit that made a record."""
+    commit = provenance.commit[:10] or "unknown"
+    return f"{commit} with changes" if provenance.dirty else commit
 
 
 def unfinished_table(results: Results) -> Table:
     """Records without numbers, and why."""
     rows: list[list[Entry]] = [
         [
-            record["approach"],
-            record["recipe"],
-            record["protocol"],
-            str(record["seed"]),
-            Linked(record["outcome"], (str(record["key"]),)),
-            record["reason"],
+            record.approach,
+            record.recipe,
+            record.protocol,
+            str(record.seed),
+            Linked(record.outcome, (record.key,)),
+            in_words(record.reason),
         ]
         for record in results.records
-        if record["outcome"] != "done"
+        if record.outcome != "done"
     ]
     n_done = len(results.records) - len(rows)
     caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."

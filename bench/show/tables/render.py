@@ -90,5 +90,6 @@ def _raw(entry: Entry) -> list[str | int]:
         return [str(entry), "", ""]
     sample = entry.sample
     if sample.mean is None:
-        return [": ".join(sample.gap or NOTHING), "", 0]
+        gap = sample.gap or NOTHING
+        return [f"{gap.code}: {gap.reason}", "", 0]
     return [repr(sample.mean), "" if sample.sd is None else repr(sample.sd), sample.n]

@@ -1,17 +1,17 @@
-"""The throughput table: our code beside the documents', from the files that `python -m bench throughput` writes."""
+"""The throughput table: our code beside the documents', from the files of `python -m benchmarks.throughput`."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from bench.core.text import THREE, Digits
-from bench.judge.claims import Gap, Record
+from bench.judge.claims import Gap
 from bench.judge.results import origin
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 from bench.show.tables.throughput_sources import is_of_older_code
 from bench.show.tables.throughput_targets import CONDITIONS, load_targets
+from bench.show.throughput_files import Blocks, SpeedRow, Speeds
 
 COLUMNS = (
     "approach",
@@ -52,7 +52,7 @@ CAPTION = (
 )
 
 
-def throughput_table(records: Sequence[Record], order: Iterable[str]) -> Table:
+def throughput_table(records: Sequence[Speeds], order: Iterable[str]) -> Table:
     """One row for each thing measured; `order` names the approaches.
 
     Raises:
@@ -62,61 +62,62 @@ def throughput_table(records: Sequence[Record], order: Iterable[str]) -> Table:
     chosen = sorted(
         records,
         key=lambda record: (
-            place.get(record["approach"], len(place)),
-            record["what"] != "train",
-            record["device"],
-            record["precision"],
-            record["draws"],
+            place.get(record.approach, len(place)),
+            record.what != "train",
+            record.device,
+            record.precision,
+            record.draws,
         ),
     )
     targets = load_targets()
     lines = [line for record in chosen for line in _lines(record, targets)]
-    sizes = sorted({f"({row['product_size']} x {row['product_size']})" for record in chosen for row in record["rows"]})
+    sizes = sorted({f"({row.product_size} x {row.product_size})" for record in chosen for row in record.rows})
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
     title = "Our code's speed beside the documents'"
     return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=origin(chosen))
 
 
-def _notes(records: Sequence[Record], lines: Sequence[Sequence[Any]]) -> list[str]:
+def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Entry]]) -> list[str]:
     """Return what the marks mean and which targets are missed."""
-    reasons = {record["timings"]["reason"] for record in records if record["outcome"] == "done"} - {""}
+    reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
     notes = [f"!: {reason}" for reason in sorted(reasons)]
-    if any(line[1].endswith(OLDER) for line in lines):
-        notes.append(f"{OLDER}: made by older code; python -m bench throughput APPROACH measures again")
+    if any(str(line[1]).endswith(OLDER) for line in lines):
+        notes.append(f"{OLDER}: made by older code; python -m benchmarks.throughput APPROACH measures again")
     ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
     missed = [
-        f"{line[0]}, {line[1]} ({THREE.text(line[ratio].value)} of {TARGET.text(line[target].value)})"
+        f"{line[0]}, {line[1]} ({found} of {aim})"
         for line in lines
-        if line[target] and line[ratio].value < line[target].value
+        if isinstance(found := line[ratio], Number) and isinstance(aim := line[target], Number)
+        if found.value < aim.value
     ]
     return [*notes, *([f"Below the target: {'; '.join(missed)}."] if missed else [])]
 
 
-def _lines(record: Record, targets: Mapping[tuple[str, str], float]) -> list[list[Entry]]:
-    where = [record["device"], record["precision"]]
-    if record["outcome"] != "done":
-        gap = Missing(Gap(record["outcome"], record["reason"]), _sources(record))
-        what = "training step" if record["what"] == "train" else "prediction"
-        return [[record["approach"], what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
-    marks = ("" if record["timings"]["valid"] else " !") + (f" {OLDER}" if is_of_older_code(record) else "")
-    target = targets.get((record["approach"], record["what"])) if tuple(where) == CONDITIONS else None
-    return [_line(record, row, marks, target) for row in record["rows"]]
+def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[list[Entry]]:
+    where = [record.device, record.precision]
+    if record.outcome != "done":
+        gap = Missing(Gap(record.outcome, record.reason), _sources(record))
+        what = "training step" if record.what == "train" else "prediction"
+        return [[record.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
+    marks = ("" if record.timings.valid else " !") + (f" {OLDER}" if is_of_older_code(record) else "")
+    target = targets.get((record.approach, record.what)) if tuple(where) == CONDITIONS else None
+    return [_line(record, row, marks, target) for row in record.rows]
 
 
-def _line(record: Record, row: Mapping[str, Any], marks: str, target: float | None) -> list[Entry]:
-    is_training, here = record["what"] == "train", _sources(record)
-    ours, document, product = (_rates(row[side]) for side in ("ours", "document", "product"))
+def _line(record: Speeds, row: SpeedRow, marks: str, target: float | None) -> list[Entry]:
+    is_training, here = record.what == "train", _sources(record)
+    ours, document, product = (_rates(side) for side in (row.ours, row.document, row.product))
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]
-    most = statistics.median(product) / row["flops_per_unit"]  # steps, or draws x images, a second
+    most = statistics.median(product) / row.flops_per_unit  # steps, or draws x images, a second
     overhead: Number | Missing = Missing(NO_OVERHEAD)
     if is_training:
-        overhead = Number(row["overhead_s"] * statistics.median(ours), SHARE, here)
+        overhead = Number((row.overhead_s or 0.0) * statistics.median(ours), SHARE, here)
     shown = [[MILLISECONDS / rate for rate in rates] if is_training else rates for rates in (ours, document)]
     return [
-        record["approach"],
-        row["title"] + marks,
-        record["device"],
-        record["precision"],
+        record.approach,
+        row.title + marks,
+        record.device,
+        record.precision,
         "ms" if is_training else "1/s",
         *_median_and_range(shown[0], here),
         *_median_and_range(shown[1], here),
@@ -126,17 +127,17 @@ def _line(record: Record, row: Mapping[str, Any], marks: str, target: float | No
         Number(statistics.median(ours) / most, SHARE, here),
         Number(most / statistics.median(document), THREE, here),
         overhead,
-        row["measured"]["ours"],
-        row["measured"]["document"],
+        row.measured.ours,
+        row.measured.document,
     ]
 
 
-def _rates(side: Mapping[str, Any]) -> list[float]:
-    return [side["work"] / seconds for seconds in side["seconds"]]
+def _rates(side: Blocks) -> list[float]:
+    return [side.work / seconds for seconds in side.seconds]
 
 
-def _sources(record: Record) -> tuple[str, ...]:
-    return (str(record.get("sha256", "")),)  # a record of speeds has no key
+def _sources(record: Speeds) -> tuple[str, ...]:
+    return (record.sha256,)  # a record of speeds has no key
 
 
 def _median_and_range(values: Sequence[float], sources: tuple[str, ...]) -> tuple[Number, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bench.core import project
 from bench.core.environment import source_hash
 from bench.plan import registry
+from bench.show.throughput_files import Speeds
 
 REPOSITORY = project.TOP
 
@@ -19,9 +18,9 @@ def source_files(name: str) -> list[Path]:
     return [*registry.source_files(name), *(path for folder in folders if (path := folder / f"{name}.py").is_file())]
 
 
-def is_of_older_code(record: Mapping[str, Any]) -> bool:
+def is_of_older_code(speeds: Speeds) -> bool:
     """Return whether that code has changed since a speed was measured; False where no repository is there to tell."""
-    known = record["provenance"].get("source_sha256")
+    known = speeds.provenance.source_sha256
     if known is None or not (REPOSITORY / "benchmarks").is_dir():
         return False
-    return bool(known != source_hash(source_files(record["approach"])))
+    return known != source_hash(source_files(speeds.approach))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from bench.core.records import Record
 from bench.core.text import FRACTION, THREE
-from bench.judge.claims import NATS_PER_BIT, Claim, Record, metrics_of
+from bench.judge.claims import NATS_PER_BIT, Claim, metrics_of
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
 from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table

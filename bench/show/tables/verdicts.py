@@ -130,12 +130,12 @@ def _cost(results: Results, approach: str) -> _Cost | None:
     Times that count go first; others are those of a busy machine. A share of a batch says nothing of one more seed.
     """
     timings = [
-        record["timings"]
+        record.timings
         for record in results.cell(approach, "published", "published")
-        if record["outcome"] == "done" and record["timings"].get("wall_s") and "batched" not in record["timings"]
+        if record.outcome == "done" and record.timings.batched is None
     ]
-    valid = [timing["wall_s"] for timing in timings if timing.get("valid")]
-    costs = valid or [timing["wall_s"] for timing in timings]
+    valid = [timing.wall_s for timing in timings if timing.valid and timing.wall_s]
+    costs = valid or [timing.wall_s for timing in timings if timing.wall_s]
     return _Cost(statistics.median(costs), bool(valid)) if costs else None
 
 

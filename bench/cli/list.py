@@ -1,34 +1,32 @@
-"""`list` and `env`: the approaches, and the versions, processor and code state."""
+"""`list`: the approaches, with their recipes, corrections and variants."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
-
-from tabulate import tabulate
+from typing import TypedDict
 
 from bench.cli.options import add_approach_path
-from bench.core import environment
 from bench.core.errors import BenchError
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import Manifest, broken, manifests
 
 
-def add(commands: Any) -> None:
-    """Declare the commands of this file."""
-    listing = commands.add_parser("list", help="approaches, recipes, corrections and variants")
-    add_approach_path(listing)
-    listing.add_argument("--json", action="store_true", help="for machines")
-    listing.set_defaults(action=_list)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_approach_path(parser)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(action=_list)
 
-    env = commands.add_parser("env", help="versions, processor and code state, as records hold them")
-    env.add_argument("--json", action="store_true", help="for machines")
-    env.set_defaults(action=_env)
+
+ListedApproach = TypedDict(
+    "ListedApproach",
+    {"approach": str, "title": str, "document": str, "recipes": list[str], "changes": dict[str, str], "runs here": str},
+)
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    rows: list[dict[str, Any]] = [
+    rows: list[ListedApproach] = [
         {
             "approach": entry.name,
             "title": entry.title,
@@ -68,15 +66,3 @@ def _why_broken(entry: Manifest) -> str:
     except BenchError as error:
         return f"no: {error}"
     return ""
-
-
-def _env(arguments: argparse.Namespace) -> int:
-    import torch
-
-    found = environment.describe(torch.get_num_threads())
-    if arguments.json:
-        print(json.dumps(found, indent=1))
-        return 0
-    flat = {**{k: v for k, v in found.items() if k != "versions"}, **found["versions"]}
-    print(tabulate(flat.items()))
-    return 0

@@ -1,0 +1,95 @@
+"""A folder of sealed files of one type: records, readings, and figures that the report shows.
+
+A file is JSON, sealed by the hash of its content. It is read only if it is a regular file of bounded size, its numbers
+are finite, its form is that of its type, its seal fits and it lies where its content says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from bench.core.canonical import plain
+from bench.core.errors import StoreError
+from bench.core.files import write_atomically
+from bench.core.records import Fields
+from bench.core.sealed import has_seal, read_json, seal, shorten
+
+T = TypeVar("T", bound=Fields)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that cannot be trusted, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class SealedFolder(Generic[T]):
+    """The files of one type below a folder."""
+
+    root: Path
+    kind: type[T]
+    what: str  # the name of one file's content in errors
+    schema: int  # the version of the form that is read and written
+    name_of: Callable[[T], str]  # path of a file below the root
+    pattern: str  # of the names, as `Path.glob` takes it
+    remedy: str  # what to do with a file of another schema
+
+    def path(self, content: T) -> Path:
+        """Return where a content lies; a new one of the same name replaces it."""
+        return self.root / self.name_of(content)
+
+    def sealed(self, content: T) -> T:
+        """Return the content as it will be read: sealed, numbers that are not finite as None; raises StoreError."""
+        try:
+            checked = msgspec.convert(plain(content), self.kind)
+            return msgspec.convert(seal(checked), self.kind)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise StoreError(f"{self.what} {self.path(content)} cannot be written: {shorten(error)}") from error
+
+    def write(self, content: T) -> Path:
+        """Seal and write a content and return its path; raises StoreError."""
+        path, body = self.path(content), plain(self.sealed(content))
+        write_atomically(path, (json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+        return path
+
+    def read(self, path: Path) -> T:
+        """Read and check a file; raises StoreError that names it, the bad field and what is wrong with it."""
+        content = read_sealed(path, self.kind, self.what, self.schema, self.remedy)
+        if self.path(content) != path:
+            raise StoreError(f"{self.what} {path} is not where it belongs; it is of {shorten(self.path(content).name)}")
+        return content
+
+    def read_all(self) -> tuple[list[T], list[Problem]]:
+        """Return all contents that can be trusted, and the files that cannot."""
+        contents: list[T] = []
+        problems: list[Problem] = []
+        for path in sorted(self.root.glob(self.pattern)):
+            try:
+                contents.append(self.read(path))
+            except StoreError as error:
+                problems.append(Problem(path, str(error)))
+        return contents, problems
+
+
+def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str) -> T:
+    """Read and check a sealed file, wherever it lies; raises StoreError."""
+    body = read_json(path, what)
+    if not isinstance(body, dict) or "schema" not in body:
+        raise StoreError(f"{what} {path} is not a {what} of this suite")
+    if body["schema"] != schema:
+        raise StoreError(f"{what} {path} has schema {shorten(body['schema'])}; this version reads {schema}: {remedy}")
+    if not has_seal(body):
+        raise StoreError(f"{what} {path} was changed after it was written (its hash does not fit)")
+    try:
+        return msgspec.convert(body, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise StoreError(f"{what} {path} has not the form of this suite: {shorten(error)}") from error

@@ -1,0 +1,103 @@
+"""Reasons as data: why a number is missing, why a time does not count, why a cell has no result.
+
+A reason is a kind and its values. Code compares kinds; only `in_words` makes words, where a reason is shown.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+Value = str | int | float
+Values = Mapping[str, Value]
+
+OTHER_LOAD = "other-load"
+SEEDS_TOGETHER = "seeds-together"
+RESUMED = "resumed"
+
+
+def _seeds_together(values: Values) -> str:
+    return f"trained together with {values['n']} other seed{'' if values['n'] == 1 else 's'}"
+
+
+def _error(values: Values) -> str:
+    text = f"{values['type']}: {values['message']}" if values["message"] else str(values["type"])
+    return f"{text} ({values['place']})" if values["place"] else text
+
+
+# The words of each kind. A name in braces is a value that a reason of this kind has.
+_TEMPLATES = {
+    # why a time does not count
+    OTHER_LOAD: "other load on the machine",
+    "fits-at-once": "{n} fits at a time",
+    RESUMED: "the fit was interrupted and resumed",
+    "short-epochs": "profile {profile} runs {steps} steps an epoch",
+    "rounded-operands": "{device} has no {precision} products: their operands were rounded first",
+    # why a metric is missing
+    "one-draw": "one draw: nothing varies",
+    "row-noise": "noise is drawn for each row: a draw is not one network",
+    "shared-noise": "one noise vector serves all rows: a draw is exact for each row alone, not for the data set",
+    "rows-refused": "every row is refused",
+    "images-refused": "the rule refused every image",
+    "label-impossible": "infinite: a label has probability exactly 0",
+    "not-finite": "the number is not finite",
+    "no-observation-noise": "the network states no observation noise",
+    "no-spread": "one network has no spread",
+    "no-data": "{message}",
+    "unsupported": "{message}",
+    # why a cell has no result
+    "diverged": "{metric} is {value} in epoch {epoch}; a smaller learning rate may help",
+    "diverged-as-told": "{message}",  # the approach saw it itself
+    "no-framework": "{message}",
+    "broken-approach": "{message}",
+    "cpu-float32-only": "{approach} runs on cpu in float32 only: {why}",
+    "out-of-time": "{message}",
+    "crashed": "{message}",
+    "not-written": "{message}",
+    "damaged": "{message}",
+    # words of records of schema 1 that were not taken apart
+    "text": "{message}",
+}
+_COMPOSED: dict[str, tuple[frozenset[str], Callable[[Values], str]]] = {
+    SEEDS_TOGETHER: (frozenset({"n"}), _seeds_together),
+    "error": (frozenset({"type", "message", "place"}), _error),
+}
+_NAMES = {
+    **{
+        kind: frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name)
+        for kind, text in _TEMPLATES.items()
+    },
+    **{kind: names for kind, (names, _) in _COMPOSED.items()},
+}
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A kind and its values."""
+
+    kind: str
+    values: dict[str, Value] = {}
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an unknown kind, or for values that are not those of the kind."""
+        names = _NAMES.get(self.kind)
+        if names is None:
+            raise ValueError(f"unknown kind of reason '{self.kind:.50}'; known: {', '.join(sorted(_NAMES))}")
+        if self.values.keys() != names:
+            raise ValueError(f"a reason of kind '{self.kind}' has the values {', '.join(sorted(names)) or 'none'}")
+
+
+def told(kind: str, message: object) -> Reason:
+    """Return a reason of a kind whose one value is the message of an error."""
+    return Reason(kind, {"message": str(message)})
+
+
+def in_words(*reasons: Reason | None) -> str:
+    """Return reasons as one text, '' without any."""
+    return "; ".join(_words(reason) for reason in reasons if reason is not None)
+
+
+def _words(reason: Reason) -> str:
+    composed = _COMPOSED.get(reason.kind)
+    return composed[1](reason.values) if composed else _TEMPLATES[reason.kind].format(**reason.values)

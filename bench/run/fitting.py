@@ -1,0 +1,250 @@
+"""Getting fits: take the posteriors that are kept, train the others, and note what each training cost."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from bench.core import environment, timing
+from bench.core.errors import Diverged, StoreError, Unsupported
+from bench.core.fits import FitInfo, fit_info
+from bench.core.heap import Send
+from bench.core.load import OtherLoad
+from bench.core.products import BY_ROUNDING, products_by
+from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
+from bench.core.records import NetworkSize, Provenance, Timings
+from bench.core.store import Store
+from bench.data.fingerprint import split_hash
+from bench.data.manifest import data_hashes
+from bench.data.splits import load_shared, load_split, toy_split
+from bench.interface import Approach, Posterior, Split, Task
+from bench.measure.published_protocols import protocol_of
+from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
+from bench.plan.cells import Cell
+from bench.plan.recipes import profile
+from bench.plan.registry import manifest, source_files
+from bench.run.contexts import Fitting, Measure, RunContext
+from bench.run.options import Options
+
+
+def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
+    """Return the training rows, the task, and between them, for several seeds, which rows are whose (int64 [E, N])."""
+    if manifest(cells[0].approach).task == "toy":
+        train = toy_split()
+        rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
+        return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
+    data_dir = Path(options.data_dir) if options.data_dir else None
+    if len(cells) == 1:
+        train, rows = load_split(cells[0].split, cells[0].seed, data_dir), None
+    else:
+        train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir)
+    device = torch.device(cells[0].device)
+    if device.type != "cpu":  # all rows at once, so that no step waits for a batch to be copied
+        train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
+    n_train = len(train) if rows is None else rows.shape[1]
+    return train, rows, Task("classification", n_outputs=10, n_train=n_train, n_inputs=train.x.shape[1])
+
+
+@dataclass
+class Fit:
+    """A fitted posterior and what is to be said of the fit."""
+
+    posterior: Posterior
+    info: FitInfo
+
+
+def fit(
+    group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
+) -> dict[str, Fit | Reason]:
+    """Return the group's fits by their keys, or why a fit diverged.
+
+    Kept posteriors come from the store. The others are trained, several in one computation. An interrupted training
+    goes on from its checkpoint.
+    """
+    cells = [next(cell for cell in group if cell.fit_key == fit_key) for fit_key in fit_keys(group)]
+    train, rows, task = _load_train(cells, options)
+    fits: dict[str, Fit | Reason] = {}
+    for cell in cells:
+        kept = _kept(store, cell)
+        if kept is not None and not (options.renew and is_of_older_code(cell.approach, kept[1].provenance)):
+            fits[cell.fit_key] = Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
+    places = [place for place, cell in enumerate(cells) if cell.fit_key not in fits]
+    if places:
+        todo = [cells[place] for place in places]
+        checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
+        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send, options.checkpoint_every_s)
+        fitting.at_once = options.at_once
+        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
+        trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
+        if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
+            return fits  # the checkpoint is all that is left of it on the disk
+    store.fit_path(checkpoint_key(group), "checkpoint").unlink(missing_ok=True)
+    return fits
+
+
+def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
+    """Return the cell's fitted posterior and what is said of it; one of another fit is set aside."""
+    path = store.fit_path(cell.fit_key, "posterior")
+    kept = store.read_tensors(path, lambda info: is_posterior_of(info, cell.fit_key))
+    return None if kept is None else (kept[0], fit_info(kept[1]))
+
+
+def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
+    """Keep a posterior, and return whether it is kept; without, its cells are measured while it is in memory."""
+    try:
+        store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
+    except StoreError as error:
+        send({"kind": "warning", "message": f"{error}; the fit is measured, but not kept"})
+        return False
+    return True
+
+
+def is_of_older_code(approach: str, made: Provenance) -> bool:
+    """Return whether an approach's source has changed since a record or a posterior was made."""
+    known = made.source_sha256
+    return known is not None and known != environment.source_hash(source_files(approach))
+
+
+def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
+    """Return what measures each seed after an epoch, as its document did."""
+    data_dir = Path(options.data_dir) if options.data_dir else None
+    entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
+    device = torch.device(cells[0].device)
+    return [protocol_of(entry, "published", cell.seed, budget, data_dir, device).epoch for cell in cells]
+
+
+def _train(
+    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
+) -> dict[str, Fit | Reason]:
+    """Train the seeds of `cells`; rows as `_load_train` returns them."""
+    load_before, started = environment.load_average(), environment.now()
+    _forget_peak_memory(fitting.device)
+    others = OtherLoad(fitting.threads)
+    start = time.perf_counter()
+    try:
+        if rows is None:
+            posteriors = [approach.fit(train, task, fitting.contexts[0])]
+        else:
+            posteriors = approach.fit_many(train, rows, task, fitting.contexts)
+        timing.synchronise(fitting.device)
+    except Diverged as error:  # every seed has, or the approach itself saw it in the only one
+        reasons = [context.diverged or told("diverged-as-told", error) for context in fitting.contexts]
+        return {cell.fit_key: reason for cell, reason in zip(cells, reasons, strict=True)}
+    wall_s, load = (time.perf_counter() - start) / len(cells), others.reasons()
+    fits: dict[str, Fit | Reason] = {}
+    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
+        if context.diverged:
+            fits[cell.fit_key] = context.diverged
+            continue
+        learnt = split_hash(train, None if rows is None else rows[place])
+        made = _provenance(cell, load_before, fitting.threads)
+        info = FitInfo(
+            fit_key=cell.fit_key,
+            epochs=[epoch.closed() for epoch in context.epochs],
+            timings=_timings(approach, cell, task, fitting, context, wall_s, load),
+            model=_model_size(posterior),
+            provenance=msgspec.structs.replace(made, started=started, train_sha256=learnt),
+        )
+        fits[cell.fit_key] = Fit(posterior, info)
+    return fits
+
+
+def _timings(
+    approach: Approach,
+    cell: Cell,
+    task: Task,
+    fitting: Fitting,
+    context: RunContext,
+    wall_s: float,
+    load: Sequence[Reason],
+) -> Timings:
+    """Return what one seed's training cost, of seeds trained together its share; `load`: what `OtherLoad` found."""
+    trained_rows = task.n_train
+    if context.steps_per_epoch is not None:
+        trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
+    seconds = [epoch.seconds for epoch in context.epochs]
+    epoch_s = statistics.median(seconds) if seconds else None
+    with_measuring_s = [epoch.with_measuring_s for epoch in context.epochs]
+    reasons = [*_why_timings_do_not_count(fitting, cell), *load]
+    n_seeds = len(fitting.contexts)
+    return Timings(
+        fit_s=sum(seconds),
+        wall_s=wall_s,
+        epoch_s_median=epoch_s,
+        epoch_with_measuring_s=statistics.median(with_measuring_s) if seconds else None,
+        train_images_per_s=trained_rows / epoch_s if epoch_s and task.kind == "classification" else None,
+        peak_memory_mib=_peak_memory_mib(),
+        peak_device_memory_mib=_peak_device_memory(context.device),
+        valid=not reasons,
+        reasons=reasons,
+        batched=n_seeds if n_seeds > 1 else None,
+    )
+
+
+def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
+    """Return what makes the times of a fit unlike those of one seed trained by itself."""
+    reasons = []
+    others = len(fitting.contexts) - 1
+    if others:
+        reasons.append(Reason(SEEDS_TOGETHER, {"n": others}))
+    if fitting.at_once > 1:
+        reasons.append(Reason("fits-at-once", {"n": fitting.at_once}))
+    if fitting.resumed:
+        reasons.append(Reason(RESUMED))
+    steps = profile(cell.profile).steps_per_epoch
+    if steps is not None:
+        reasons.append(Reason("short-epochs", {"profile": cell.profile, "steps": steps}))
+    if products_by(cell.precision, fitting.device) == BY_ROUNDING:
+        reasons.append(Reason("rounded-operands", {"device": cell.device, "precision": cell.precision}))
+    return reasons
+
+
+def _peak_memory_mib() -> float:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def _forget_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_device_memory(device: torch.device) -> float | None:
+    """Return the most that tensors took of a GPU's memory during the fit, beside the process's own peak."""
+    return round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
+
+
+def _model_size(posterior: Posterior) -> NetworkSize:
+    try:
+        marginals = posterior.weights()
+    except Unsupported:
+        return NetworkSize()
+    weights = sum(marginal.mean.numel() for marginal in marginals.values())
+    with_sigma = sum(m.std.numel() for m in marginals.values() if m.std is not None)
+    used = sum(int(m.used.sum()) for m in marginals.values())
+    return NetworkSize(n_weights=weights, n_parameters=weights + with_sigma, n_used_weights=used)
+
+
+def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
+    """Return machine, code and data of this fit, with what decides its speed and rounding."""
+    device = torch.device(cell.device)
+    return msgspec.structs.replace(
+        environment.describe(threads),
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
+        vector_instructions=torch.backends.cpu.get_cpu_capability(),
+        products=products_by(cell.precision, device),
+        matmul_rate=timing.matmul_rate(device, threads),  # measured before any precision but float32 was chosen
+        load_average=(load_before, environment.load_average()),
+        source_sha256=environment.source_hash(source_files(cell.approach)),
+        data_sha256=data_hashes(),
+        split_looked_at="none of the test rows enter fit; per-epoch numbers are measured as the document did",
+    )

@@ -1,0 +1,138 @@
+"""A worker: fit once, measure every cell, write a record for each; and the entry point of its process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bench.core import environment, locks, timing
+from bench.core.errors import BenchError, Diverged, StoreError, Unsupported
+from bench.core.heap import Send, tidying
+from bench.core.load import OtherLoad
+from bench.core.products import matrix_products
+from bench.core.reasons import Reason, told
+from bench.core.records import Record
+from bench.core.store import Scores, Store
+from bench.interface import Approach
+from bench.measure.published_protocols import protocol_of
+from bench.plan import plugins
+from bench.plan.batches import fit_keys
+from bench.plan.cells import Cell
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
+from bench.run.contexts import OrphanedError
+from bench.run.fitting import Fit, fit
+from bench.run.options import Options
+from bench.run.recording import empty_record, make_record, write_or_say_why
+
+Fits = Mapping[str, Fit | Reason | Exception]  # by fit key; a reason where it diverged, the error where it failed
+
+
+def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
+    """Fit once, one seed or several, and measure every cell; each ends as a record, whatever happens."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+    device = torch.device(cells[0].device)
+    timing.matmul_rate(device, torch.get_num_threads())
+    torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
+    try:
+        with matrix_products(cells[0].precision, device):  # predictions too: who trains in bf16 predicts in it
+            _work(cells, options, send)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
+    store = Store(Path(options.root))
+    fits: Fits = {}
+    for cell in cells:
+        send({"kind": "start", "key": cell.key})
+        scores: Scores | None = None
+        try:
+            if cell.skip:
+                record = empty_record(cell, "skipped", cell.skip)
+            else:
+                entry = manifest(cell.approach)
+                approach = build(entry, resolve(entry, cell.recipe), profile(cell.profile))
+                fits = fits or _fit_or_why_not(cells, approach, store, options, send)
+                record, scores = _measured(cell, fits[cell.fit_key], options, send)
+        except OrphanedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a cell that fails must not take the others along
+            record = _failed(cell, error)
+        send(write_or_say_why(store, cell, record, scores))
+
+
+def _measured(
+    cell: Cell, fitted: Fit | Reason | Exception, options: Options, send: Send
+) -> tuple[Record, Scores | None]:
+    """Measure a cell's fit, if there is one, and return its record and scores."""
+    if isinstance(fitted, Exception):
+        raise fitted
+    if isinstance(fitted, Reason):
+        return empty_record(cell, "diverged", fitted), None
+    send({"kind": "measure", "key": cell.key})
+    data_dir = Path(options.data_dir) if options.data_dir else None
+    entry, budget = manifest(cell.approach), profile(cell.profile)
+    protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, torch.device(cell.device))
+    others, start = OtherLoad(torch.get_num_threads()), time.perf_counter()
+    measured = protocol.final(fitted.posterior, [epoch.metrics for epoch in fitted.info.epochs])
+    measured.timings["measure_s"] = time.perf_counter() - start
+    return make_record(cell, fitted, measured, others.reasons()), measured.scores
+
+
+def _failed(cell: Cell, error: Exception) -> Record:
+    """Return the record of a cell that an error ended."""
+    if isinstance(error, Unsupported):
+        return empty_record(cell, "skipped", told("unsupported", error))
+    if isinstance(error, Diverged):
+        return empty_record(cell, "diverged", told("diverged-as-told", error))
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = "" if isinstance(error, BenchError) else f"{Path(where.filename).name}:{where.lineno}"
+    lines = str(error).rstrip(": \n").splitlines()
+    values: dict[str, str | int | float] = {
+        "type": type(error).__name__,
+        "message": lines[0] if lines else "",
+        "place": place,
+    }
+    detail = "".join(traceback.format_exception(error))
+    return empty_record(cell, "failed", Reason("error", values), detail)
+
+
+def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send) -> Fits:
+    """Return the group's fits, or for all of them the error that kept them from being made."""
+    try:
+        return fit(group, approach, store, options, send)
+    except Exception as error:  # noqa: BLE001 - each cell's record says it
+        return dict.fromkeys(fit_keys(group), error)
+
+
+def bound_memory(options: Options) -> None:
+    """Bound the address space of this process, a worker of its own, where the options ask for it."""
+    if options.memory_mib is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
+
+
+def child(cells: Sequence[Cell], options: Options, connection: Connection) -> None:
+    """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
+    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
+    os.environ.update(environment.thread_variables(options.threads))
+    locks.die_with_parent()
+    bound_memory(options)
+    try:
+        work(cells, options, tidying(connection.send))
+        connection.send({"kind": "end"})
+    except (BrokenPipeError, KeyboardInterrupt, OrphanedError):
+        os._exit(1)
+    except StoreError as error:
+        connection.send({"kind": "error", "message": str(error)})

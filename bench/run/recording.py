@@ -1,0 +1,78 @@
+"""Making records: a fit and a measurement, or why there are none, as one file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from bench.core import environment
+from bench.core.errors import StoreError
+from bench.core.heap import Event
+from bench.core.reasons import Reason, in_words, told
+from bench.core.records import SCHEMA, Arrays, Outcome, Record, Timings
+from bench.core.store import Scores, Store
+from bench.measure.measuring import Measurement
+from bench.plan.cells import Cell
+from bench.run.fitting import Fit
+
+
+def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[Reason]) -> Record:
+    """Put a fit and a measurement together as a record; `load`: what `OtherLoad` found while measuring."""
+    training = fitted.info.timings.reasons
+    reasons = [*training, *(reason for reason in load if reason not in training)]
+    return Record(
+        schema=SCHEMA,
+        **msgspec.structs.asdict(cell.naming()),
+        outcome="done",
+        reason=None,
+        metrics=measured.metrics,
+        missing=measured.missing,
+        arrays=msgspec.convert(measured.arrays, Arrays),
+        epochs=fitted.info.epochs,
+        timings=msgspec.structs.replace(fitted.info.timings, **measured.timings, reasons=reasons, valid=not reasons),
+        model=fitted.info.model,
+        recipe_values=dict(cell.values),
+        corrections=list(cell.corrections),
+        provenance=msgspec.structs.replace(fitted.info.provenance, measured=environment.now()),
+    )
+
+
+def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "") -> Record:
+    """Make the record of a cell that gave no numbers, with the reason."""
+    made = environment.describe(torch.get_num_threads())
+    return Record(
+        schema=SCHEMA,
+        **msgspec.structs.asdict(cell.naming()),
+        outcome=outcome,
+        reason=reason,
+        detail=detail,
+        metrics={},
+        missing={},
+        epochs=[],
+        timings=Timings(reasons=[reason]),
+        recipe_values=dict(cell.values),
+        corrections=list(cell.corrections),
+        provenance=msgspec.structs.replace(made, started=environment.now()),
+    )
+
+
+def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Event:
+    """Write a record and return the event that tells of it.
+
+    On a full disk a short record of the failure may still fit, and if not, the event has the reason.
+    """
+    try:
+        store.write(record, scores)
+    except StoreError as error:
+        record = empty_record(cell, "failed", told("not-written", error))
+        with contextlib.suppress(StoreError):
+            store.write(record)
+    return record_event(cell, record)
+
+
+def record_event(cell: Cell, record: Record) -> Event:
+    """Return the event that tells how a cell ended."""
+    return {"kind": "record", "key": cell.key, "outcome": record.outcome, "reason": in_words(record.reason)}

@@ -1,0 +1,205 @@
+"""How surely the gate catches a fault: python -m benchmarks.power FAULT ... [--only APPROACH] [--save].
+
+Plants a fault in the code, runs the gate's fresh run with it and judges that run. `--save` keeps the means under the
+fault in results/reference/planted.csv, from which every gate computes how surely it catches the fault. Exit code 1 if
+a fault was not caught. Needs the data and, for each fault, as long as a gate with one fit at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import datetime
+import io
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.cli import FAILED
+from bench.cli.main import Parser, guarded
+from bench.cli.options import threads
+from bench.core.environment import code_state, now
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import check_writable, write_atomically
+from bench.data.splits import load_split
+from bench.interface import Approach, Posterior, Split, Task
+from bench.judge.gate.checks import FAIL, Report
+from bench.judge.gate.config import GATE, Gate, load_gate
+from bench.judge.gate.faults import FAULTS
+from bench.judge.gate.fresh import run_fresh
+from bench.judge.gate.judge import judge
+from bench.judge.gate.power import COLUMNS, EFFECTS, Effect, read_effects
+from bench.run import contexts, worker
+from bench.run.progress import Progress
+from bench.show import gate as render
+from implementations.dropout_fcn import DropoutPosterior
+
+
+def main() -> int:
+    """Run the gate with each fault and print what it says."""
+    parser = Parser(prog="python -m benchmarks.power", description="How surely the gate catches planted faults.")
+    parser.add_argument("faults", nargs="+", metavar="FAULT", help=", ".join(FAULTS))
+    parser.add_argument("--only", action="append", metavar="APPROACH", help="only the cells of this approach")
+    parser.add_argument("--save", action="store_true", help="keep the effects in the file of --effects")
+    parser.add_argument("--effects", type=Path, default=EFFECTS, metavar="FILE", help=f"default: {EFFECTS.name}")
+    parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"default: {GATE.name}")
+    parser.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    return guarded(lambda: _main(parser.parse_args()))
+
+
+def _main(given: argparse.Namespace) -> int:
+    for name in given.faults:
+        if name not in FAULTS:
+            raise unknown_name("fault", name, FAULTS)
+    gate = narrowed(load_gate(given.gate), given.only)
+    if given.save:
+        check_writable(given.effects.parent)  # before the run, not after it
+    missed = []
+    for name in given.faults:
+        report = measure(name, gate, given)
+        sys.stdout.write(f"{FAULTS[name].title}\n\n{render.text(report)}\n")
+        if FAIL not in report.states:
+            missed.append(name)
+        if given.save:
+            save_effects(given.effects, effects_of(name, report))
+    return FAILED if missed else 0
+
+
+def narrowed(gate: Gate, approaches: Sequence[str] | None) -> Gate:
+    """Return the gate with the cells of some approaches alone; None: all of them."""
+    if not approaches:
+        return gate
+    kept = tuple(cell for cell in gate.cells if cell.approach in approaches)
+    if not kept:
+        raise ConfigError(f"no gated cell is of {', '.join(approaches)}")
+    names = {cell.name for cell in kept}
+    return dataclasses.replace(
+        gate,
+        cells=kept,
+        repeated=tuple(name for name in gate.repeated if name in names),
+        waivers=tuple(waiver for waiver in gate.waivers if waiver.cell in names),
+    )
+
+
+def measure(name: str, gate: Gate, given: argparse.Namespace) -> Report:
+    """Return what the gate says of a fresh run with a fault."""
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    effects = read_effects(given.effects) if given.effects.exists() else []
+    with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
+        with planted(name):  # in this process, which is the only one that the fault is in
+            run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
+        return judge(gate, given.reference, Path(folder), today, effects)
+
+
+def effects_of(fault: str, report: Report) -> list[Effect]:
+    """Return what a report of a run with a planted fault measured."""
+    made, commit = now(), str(code_state()["commit"])
+    return [
+        Effect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
+        for check in report.metrics
+        if check.shift is not None
+    ]
+
+
+def save_effects(path: Path, effects: Sequence[Effect]) -> None:
+    """Add effects to the file, in place of older ones of the same fault, cell and metric."""
+    every = [*(read_effects(path) if path.exists() else []), *effects]
+    kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(dataclasses.astuple(effect) for _, effect in sorted(kept.items()))
+    write_atomically(path, out.getvalue().encode())
+
+
+def planted(name: str) -> AbstractContextManager[None]:
+    """Return a context in which the code of this process has the fault of that name."""
+    return _PLANTS[name]()
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Put what `change` makes of an attribute in its place."""
+    before = getattr(owner, name)
+    setattr(owner, name, change(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _kl_scale() -> AbstractContextManager[None]:
+    """The task says half the rows, the only source of every 1/N in an objective: the KL weighs twice as much."""
+
+    def halved(*arguments: Any, **named: Any) -> Task:
+        task = Task(*arguments, **named)
+        return dataclasses.replace(task, n_train=max(1, task.n_train // 2))
+
+    return _replaced(worker, "Task", lambda _: halved)
+
+
+def _learning_rate() -> AbstractContextManager[None]:
+    def doubled(build: Callable[..., Any]) -> Callable[..., Approach]:
+        def build_doubled(*arguments: Any) -> Approach:
+            approach = build(*arguments)
+            if hasattr(approach, "learning_rate"):  # the blind network has none
+                approach = dataclasses.replace(approach, learning_rate=2 * approach.learning_rate)
+            return approach
+
+        return build_doubled
+
+    return _replaced(worker, "build", doubled)
+
+
+@contextlib.contextmanager
+def _wrong_split() -> Iterator[None]:
+    def test_rows(name: str, seed: int, data_dir: Path | None = None) -> Split:
+        return dataclasses.replace(load_split("test10k", seed, data_dir), name=name)
+
+    def of_all(name: str, seeds: Sequence[int], data_dir: Path | None = None) -> tuple[Split, Tensor]:
+        split = test_rows(name, seeds[0], data_dir)
+        return split, torch.arange(len(split)).expand(len(seeds), -1)
+
+    with _replaced(worker, "load_split", lambda _: test_rows), _replaced(worker, "load_shared", lambda _: of_all):
+        yield
+
+
+def _dropout_on() -> AbstractContextManager[None]:
+    def still_dropping(self: Posterior) -> Posterior:
+        return self
+
+    return _replaced(DropoutPosterior, "mean_network", lambda _: still_dropping)
+
+
+def _seed_ignored() -> AbstractContextManager[None]:
+    def without_seed(begin: Callable[..., None]) -> Callable[..., None]:
+        def begin_without(self: contexts.RunContext, *arguments: Any) -> None:
+            begin(self, *arguments)
+            self.seed = 0
+
+        return begin_without
+
+    return _replaced(contexts.RunContext, "__init__", without_seed)
+
+
+_PLANTS = {
+    "kl-scale": _kl_scale,
+    "learning-rate": _learning_rate,
+    "dropout-on": _dropout_on,
+    "wrong-split": _wrong_split,
+    "seed-ignored": _seed_ignored,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

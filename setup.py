@@ -1,0 +1,47 @@
+"""Adds what the package reads to a wheel: data sets, claims and the committed records, as `bench/_data`.
+
+In a clone (and in an editable install of one) the package reads the clone's own folders; `bench.core.project` decides.
+Everything else about the project is in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+TOP = Path(__file__).resolve().parent
+SHIPPED = (
+    "datasets/*.toml",
+    "datasets/mnist/*.gz",
+    "datasets/fashion_mnist/*.gz",
+    "datasets/letters/*.gz",
+    "results/reference/*",
+    "results/records/*/*.json",
+    "results/readings/*/*.json",
+    "results/faults/*.json",
+    "results/determinism/*.json",
+    "results/throughput/*.json",
+)
+
+
+class BuildWithData(build_py):
+    """Build the packages, then copy the files that they read."""
+
+    def run(self) -> None:
+        """Copy the shipped files into the build; an editable install reads the clone instead."""
+        super().run()
+        if self.editable_mode:
+            return
+        target = Path(self.build_lib) / "bench" / "_data"
+        for pattern in SHIPPED:
+            for source in sorted(TOP.glob(pattern)):
+                if source.is_file():
+                    copy = target / source.relative_to(TOP)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, copy)
+
+
+setup(cmdclass={"build_py": BuildWithData})

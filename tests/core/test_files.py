@@ -1,0 +1,60 @@
+"""Files are written whole or not at all, and only this suite's own leftovers are removed."""
+
+import errno
+import os
+
+import pytest
+
+from bench.core import files
+from bench.core.errors import StoreError
+from bench.core.store import Store
+
+
+@pytest.mark.parametrize("stop", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, stop):
+    path = tmp_path / "file"
+    files.write_atomically(path, b"old")
+
+    def fail(_):
+        raise stop
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
+        files.write_atomically(path, b"new")
+    if caught.type is StoreError:
+        assert str(caught.value) == f"cannot write {path}: No space left on device; free space or choose another folder"
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_folder_is_synced_after_the_new_name_is_in_it(tmp_path, monkeypatch):
+    path, seen = tmp_path / "new" / "file", []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: seen.append((os.readlink(f"/proc/self/fd/{handle}"), path.exists()))
+    )
+    files.write_atomically(path, b"bytes")
+    (part, before), (folder, after) = seen
+    assert files.PART.fullmatch(os.path.basename(part))
+    assert (before, folder, after) == (False, str(path.parent), True)
+
+
+def test_only_old_parts_of_this_suite_are_swept(tmp_path):
+    """Not a young part, another program's file, a link, or what lies elsewhere or behind a link."""
+    results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    name = ".bnn-bench-abcdefgh.part"
+    old, young, other, link = (
+        results / "fits" / "a" / each
+        for each in (name, name.replace("abc", "xyz"), ".a.json.part", name[:-6] + "x.part")
+    )
+    kept = [results / "mine" / name, elsewhere / name, young, other]
+    for path in (old, *kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+        if path != young:
+            os.utime(path, (0, 0))
+    link.symlink_to(elsewhere / name)
+    (results / "readings").symlink_to(elsewhere)
+    (results / "fits" / "b").symlink_to(elsewhere)
+    Store(results).check_writable()
+    assert not old.exists()
+    assert all(path.exists() for path in (*kept, link))

@@ -1,0 +1,88 @@
+"""Draw `docs/architecture.md`'s diagram from the imports: `python -m tools.architecture` writes it, `--check` compares.
+
+An arrow from A to B says that a file of room A imports a file of room B. Arrows that other arrows imply (A to B to C)
+are left out, so that the picture shows the order and not every import.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import grimp
+
+from bench.core.files import write_atomically
+from bench.core.project import TOP
+
+PAGE = TOP / "docs" / "architecture.md"
+START, END = "<!-- diagram -->", "<!-- end of diagram -->"
+NAMES = {"interface": "interface.py"}
+
+
+def arrows() -> set[tuple[str, str]]:
+    """Return each pair of rooms of which the first imports the second."""
+    graph = grimp.build_graph("bench", "implementations")
+    found: set[tuple[str, str]] = set()
+    for module in graph.modules:
+        for other in graph.find_modules_directly_imported_by(module):
+            pair = (_room(module), _room(other))
+            if pair[0] and pair[1] and pair[0] != pair[1]:
+                found.add(pair)
+    return found
+
+
+def _room(module: str) -> str:
+    parts = module.split(".")
+    if parts[0] == "implementations":
+        return "implementations"
+    return parts[1] if len(parts) > 1 and not parts[1].startswith("__") else ""
+
+
+def shown(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the arrows that no path of other arrows implies."""
+    return sorted(pair for pair in pairs if not _reaches(*pair, pairs - {pair}))
+
+
+def _reaches(start: str, goal: str, pairs: set[tuple[str, str]]) -> bool:
+    ahead = [start]
+    seen = {start}
+    while ahead:
+        here = ahead.pop()
+        for first, second in pairs:
+            if first == here and second not in seen:
+                if second == goal:
+                    return True
+                seen.add(second)
+                ahead.append(second)
+    return False
+
+
+def diagram() -> str:
+    """Return the diagram as a Mermaid block."""
+    pairs = arrows()
+    rooms = sorted({room for pair in pairs for room in pair})
+    lines = [f'    {room}["{NAMES.get(room, room)}"]' for room in rooms]
+    lines += [f"    {first} --> {second}" for first, second in shown(pairs)]
+    return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
+
+
+def page() -> str:
+    """Return the page with today's diagram."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n{diagram()}\n{END}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say whether it is today's."""
+    if arguments == ["--check"]:
+        if page() == PAGE.read_text(encoding="utf-8"):
+            return 0
+        sys.stderr.write(f"{PAGE.relative_to(TOP)} is not of today's imports; write it: python -m tools.architecture\n")
+        return 1
+    write_atomically(PAGE, page().encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
