@@ -31,12 +31,12 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
 from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
-from bench.judge.gate.checks import FAIL, Report
+from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import COLUMNS, EFFECTS, Effect, read_effects
+from bench.judge.gate.power import COLUMNS, EFFECTS, FaultEffect, read_effects
 from bench.run import contexts, worker
 from bench.run.progress import Progress
 from bench.show import gate as render
@@ -91,7 +91,7 @@ def narrowed(gate: Gate, approaches: Sequence[str] | None) -> Gate:
     )
 
 
-def measure(name: str, gate: Gate, given: argparse.Namespace) -> Report:
+def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
     effects = read_effects(given.effects) if given.effects.exists() else []
@@ -101,17 +101,17 @@ def measure(name: str, gate: Gate, given: argparse.Namespace) -> Report:
         return judge(gate, given.reference, Path(folder), today, effects)
 
 
-def effects_of(fault: str, report: Report) -> list[Effect]:
+def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
     """Return what a report of a run with a planted fault measured."""
     made, commit = now(), str(code_state()["commit"])
     return [
-        Effect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
+        FaultEffect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
         for check in report.metrics
         if check.shift is not None
     ]
 
 
-def save_effects(path: Path, effects: Sequence[Effect]) -> None:
+def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
     """Add effects to the file, in place of older ones of the same fault, cell and metric."""
     every = [*(read_effects(path) if path.exists() else []), *effects]
     kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.plan.registry import Manifest, RecipeSpec
+from bench.plan.manifests import ApproachManifest, RecipeChange, RecipeSpec
 
 SPLIT = {"dropout_fcn": "train50k", "pyro_hidden_layer": "train50k"}
+MENDED = {"mended": RecipeChange("title", "why", {})}
 DOCUMENTS = {
     "dropout_fcn": "alsibahi2019",
     "pyro_hidden_layer": "alsibahi2019",
@@ -20,26 +21,23 @@ DOCUMENTS = {
 }
 
 
-def manifest(name: str, document: str = "", corrected: bool = True) -> Manifest:
+def manifest(name: str, document: str = "", corrected: bool = True) -> ApproachManifest:
     recipes = {"published": RecipeSpec(SPLIT.get(name, "train60k"))}
     if corrected:
         recipes["corrected"] = RecipeSpec("train60k", ("mended",))
-    return Manifest(
+    return ApproachManifest(
         name=name,
         title=f"title of {name}",
         document=document,
         class_name="Made",
         task="toy" if name.startswith("toy") else "mnist",
-        requires=(),
-        extra="",
         noise="weights",
-        capabilities=(),
         recipes=recipes,
-        changes={},
+        corrections=MENDED if corrected else {},
     )
 
 
-def manifests() -> dict[str, Manifest]:
+def manifests() -> dict[str, ApproachManifest]:
     return {
         name: manifest(name, document, corrected=bool(document) and not name.startswith("toy"))
         for name, document in DOCUMENTS.items()

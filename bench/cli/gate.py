@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.cli.options import FAILED, INCOMPLETE, count, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
-from bench.judge.gate.checks import FAIL, Report
+from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
@@ -79,7 +79,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
         _append(arguments.summary, "")
 
 
-def _report(arguments: argparse.Namespace, gate: Gate) -> Report:
+def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
     effects = read_effects(arguments.effects) if arguments.effects.exists() else []
     today = datetime.datetime.now(datetime.timezone.utc).date()
     if arguments.fresh is not None:
@@ -94,12 +94,12 @@ def _report(arguments: argparse.Namespace, gate: Gate) -> Report:
         return dataclasses.replace(report, seconds=seconds)
 
 
-def _print(arguments: argparse.Namespace, report: Report) -> None:
+def _print(arguments: argparse.Namespace, report: GateReport) -> None:
     """Print the report, before anything else can fail."""
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
 
 
-def _write(arguments: argparse.Namespace, report: Report) -> None:
+def _write(arguments: argparse.Namespace, report: GateReport) -> None:
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
     if arguments.summary is not None:
@@ -116,7 +116,7 @@ def _append(path: Path, text: str) -> None:
         raise StoreError(f"cannot write {path}: {error.strerror}; give another --summary") from error
 
 
-def _exit_code(report: Report) -> int:
+def _exit_code(report: GateReport) -> int:
     if FAIL in report.states:
         return FAILED
     return 0 if report.passed else INCOMPLETE

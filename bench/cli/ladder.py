@@ -12,12 +12,13 @@ from bench.cli.table import material_of, warn
 from bench.cli.training import add_training, train
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
-from bench.judge.ladder.answer import find, sentences
+from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import Ladder
 from bench.judge.ladder.selection import cells_of, chosen
 from bench.plan.cells import Selection
 from bench.show.material import Material
+from bench.show.tables.answer_words import sentences
 from bench.show.tables.files import write_tables
 from bench.show.tables.ladder import as_lines, ladder_table
 from bench.show.tables.render import render

@@ -8,8 +8,9 @@ from typing import TypedDict
 
 from bench.cli.options import add_approach_path
 from bench.core.errors import BenchError
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
-from bench.plan.registry import Manifest, broken, manifests
+from bench.plan.registry import broken, manifests
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +59,7 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _why_broken(entry: Manifest) -> str:
+def _why_broken(entry: ApproachManifest) -> str:
     """Return why an approach from outside cannot be used, '' if it can; ours are imported only when they run."""
     try:
         if entry.module:

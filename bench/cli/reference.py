@@ -11,14 +11,14 @@ from typing import Any
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
-from bench.cli.run import estimates
 from bench.cli.training import add_training, train
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
-from bench.judge.reference import STAGES, Recipe, cells_of_stage, in_cost_order
+from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
+from bench.plan.costs import estimates
 from bench.run.remote.opening import threads_of_a_fit
 from bench.run.runner import existing, is_final
 
@@ -55,7 +55,7 @@ def _reference(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if any(line["to do"] for line in lines) else 0
 
 
-def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Recipe]]:
+def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
     """Return all cells of a stage, and those to do in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
@@ -65,7 +65,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     return chosen, in_cost_order(to_do, costs)
 
 
-def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, Any]]:
+def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[dict[str, Any]]:
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
     lines = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
@@ -84,12 +84,12 @@ def _lines(name: str, chosen: list[Cell], left: list[Recipe]) -> list[dict[str, 
     return lines
 
 
-def _sum(left: list[Recipe]) -> float | None:
+def _sum(left: list[RecipeToDo]) -> float | None:
     known = [recipe.seconds for recipe in left]
     return None if None in known else sum(seconds for seconds in known if seconds is not None)
 
 
-def _how_long(left: list[Recipe], at_once: int) -> str:
+def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     unknown = len(left) - len(known)
     text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known) / at_once)}"

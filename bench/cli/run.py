@@ -8,7 +8,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,13 @@ from tabulate import tabulate
 from bench.cli.ending import ending, reason_width
 from bench.cli.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
 from bench.cli.table import write_and_print_tables
-from bench.core import environment
 from bench.core.errors import ConfigError
 from bench.core.locks import Holder
-from bench.core.project import RESULTS
 from bench.core.reasons import in_words
-from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import duration
-from bench.plan.cells import Cell, Estimate, estimate, time_for
-from bench.plan.registry import source_files
+from bench.plan.cells import Cell
+from bench.plan.costs import estimates, time_for
 from bench.run.progress import JsonLines, Progress
 
 
@@ -140,31 +136,6 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else INCOMPLETE
 
 
-def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | None = None) -> dict[str, Estimate]:
-    """Return by key what cells, fitted either way, are expected to cost here.
-
-    By a folder's own records where they tell; else also by those that come with the repository.
-    """
-    import torch
-
-    from bench.core.timing import matmul_rate
-
-    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
-    device = torch.device(chosen[0].device)
-    rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
-    sources = {name: environment.source_hash(source_files(name)) for name in {cell.approach for cell in chosen}}
-    committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
-
-    def expected(cell: Cell) -> Estimate:
-        own = estimate(cell, records, rate, sources[cell.approach])
-        if None not in (own.fit_s, own.measure_s):
-            return own
-        return estimate(cell, [*records, *committed()], rate, sources[cell.approach])
-
-    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: expected(cell) for cell in both}
-
-
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
     """Return by identity the cells to be done, as they will be keyed, each with the cells of the same computation."""
     from bench.plan.batches import arrange
@@ -172,11 +143,6 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
 
     todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
-
-
-def _committed() -> list[Record]:
-    """Return the records that come with the repository, to learn costs from where a results folder tells none."""
-    return Store(RESULTS).all_records()[0]
 
 
 def _plan(arguments: argparse.Namespace) -> int:

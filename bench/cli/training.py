@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli.options import INCOMPLETE, count, positive, threads
-from bench.cli.run import estimates
 from bench.core.errors import unknown_name
 from bench.core.store import Store
 from bench.plan.cells import Cell
+from bench.plan.costs import estimates
 from bench.run.progress import Progress
 
 

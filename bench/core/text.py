@@ -1,4 +1,4 @@
-"""Numbers and durations as people write them."""
+"""Numbers, durations and foreign texts as people read them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ WHOLE = Digits(decimals=0)
 THREE = Digits(significant=3)
 SIX = Digits(significant=6)
 THREE_DIFFERENCE = Digits(significant=3, signed=True)
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """Return any text as one line that is safe to print.
+
+    White space becomes single spaces. Other characters that no terminal shows (they could move its cursor, or turn
+    the direction of writing) are written as Python writes them. What is longer than `longest` characters is cut.
+    """
+    line = " ".join(text.split())
+    safe = line if line.isprintable() else "".join(map(_printable, line))
+    return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def duration(seconds: float | None) -> str:

@@ -20,7 +20,7 @@ from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFram
 from bench.core.files import is_there, read_file, reason, write_atomically
 from bench.data import notmnist
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
-from bench.data.manifest import DataFile, Manifest, datasets_folder, manifest
+from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, manifest
 from bench.data.places import find_in, layouts
 from bench.data.torchvision_shim import import_datasets
 
@@ -59,10 +59,10 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
     folder = (dest if dest is not None else datasets_folder()) / name
     if known.kind == "png-archive":
         return [_fetch_archive(known, folder, source)]
-    return [_fetch_idx(known, file, folder, source) for file in known.files]
+    return [_fetch_idx(known, file, folder, source) for file in known.files.values()]
 
 
-def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | None) -> Path:
+def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Path | None) -> Path:
     path, limit = folder / file.gz, file_limit(file.shape)
     if _is_intact(lambda: read_idx(path, file.shape, file.sha256)):
         return path
@@ -78,7 +78,7 @@ def _fetch_idx(known: Manifest, file: DataFile, folder: Path, source: Path | Non
     return path
 
 
-def _fetch_archive(known: Manifest, folder: Path, source: Path | None) -> Path:
+def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) -> Path:
     path = folder / notmnist.STORED_NAME
     if _is_intact(lambda: notmnist.load_from(path, known)):
         return path
@@ -120,7 +120,7 @@ def _checked_idx(data: bytes, where: str, file: DataFile) -> bytes:
     return data
 
 
-def _mirrors(known: Manifest, file: DataFile) -> list[str]:
+def _mirrors(known: DatasetManifest, file: DataFile) -> list[str]:
     """Return the addresses of a file that torchvision's data set class knows."""
     if not known.torchvision:
         raise DataMissing(f"data set '{known.name}' has no public address; to get it: {known.how}")
@@ -133,7 +133,7 @@ def _mirrors(known: Manifest, file: DataFile) -> list[str]:
     return [mirror + file.gz for mirror in data_set.mirrors]
 
 
-def _first_good(known: Manifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
+def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
     """Return what `check` makes of the first download that passes it; tries every address several times."""
     failure = ""
     for attempt in range(ATTEMPTS):

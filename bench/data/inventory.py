@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
 from bench.data.idx import read_idx
-from bench.data.manifest import DATASET_NAMES, DataFile, Manifest, manifest
+from bench.data.manifest import DATASET_NAMES, DataFile, DatasetManifest, manifest
 from bench.data.places import find
 
 
@@ -30,7 +30,7 @@ class DatasetRow:
 
 
 @dataclass(frozen=True)
-class Check:
+class DatasetCheck:
     """What verifying one file of a data set found."""
 
     name: str  # data set
@@ -46,7 +46,7 @@ def list_datasets(data_dir: Path | None = None) -> list[DatasetRow]:
     return [_row(manifest(name), data_dir) for name in DATASET_NAMES]
 
 
-def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[Check]:
+def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[DatasetCheck]:
     """Read every byte of the named data sets (all, if None) and compare with the known hashes.
 
     Raises:
@@ -55,7 +55,7 @@ def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> 
     return [check for name in (names or DATASET_NAMES) for check in _checks(manifest(name), data_dir)]
 
 
-def _row(known: Manifest, data_dir: Path | None) -> DatasetRow:
+def _row(known: DatasetManifest, data_dir: Path | None) -> DatasetRow:
     try:
         paths = _paths(known, data_dir)
         present = True
@@ -76,10 +76,10 @@ def _row(known: Manifest, data_dir: Path | None) -> DatasetRow:
     )
 
 
-def _paths(known: Manifest, data_dir: Path | None) -> list[Path]:
+def _paths(known: DatasetManifest, data_dir: Path | None) -> list[Path]:
     if known.kind == "png-archive":
         return [notmnist.find(known, data_dir)]
-    return [find(known, file, data_dir) for file in known.files]
+    return [find(known, file, data_dir) for file in known.files.values()]
 
 
 def _size(path: Path) -> int:
@@ -90,22 +90,22 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _checks(known: Manifest, data_dir: Path | None) -> list[Check]:
+def _checks(known: DatasetManifest, data_dir: Path | None) -> list[DatasetCheck]:
     if known.kind == "generated":
-        return [Check(known.name, "", ok=True, missing=False, optional=False, problem="")]
+        return [DatasetCheck(known.name, "", ok=True, missing=False, optional=False, problem="")]
     if known.kind == "png-archive":
         return [_check(known, "images and labels", lambda: notmnist.load(known, data_dir))]
 
     def reader(file: DataFile) -> Callable[[], object]:
         return lambda: read_idx(find(known, file, data_dir), file.shape, file.sha256, known.how)
 
-    return [_check(known, file.key, reader(file)) for file in known.files]
+    return [_check(known, key, reader(file)) for key, file in known.files.items()]
 
 
-def _check(known: Manifest, file: str, read: Callable[[], object]) -> Check:
+def _check(known: DatasetManifest, file: str, read: Callable[[], object]) -> DatasetCheck:
     try:
         read()
     except (DataMissing, DataCorrupt) as error:
         missing = isinstance(error, DataMissing)
-        return Check(known.name, file, ok=False, missing=missing, optional=known.optional, problem=str(error))
-    return Check(known.name, file, ok=True, missing=False, optional=known.optional, problem="")
+        return DatasetCheck(known.name, file, ok=False, missing=missing, optional=known.optional, problem=str(error))
+    return DatasetCheck(known.name, file, ok=True, missing=False, optional=known.optional, problem="")

@@ -4,57 +4,63 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+import msgspec
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.project import DATASETS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from bench.core.toml import Sha256, TomlTable, read_toml
 
 FOLDER_VARIABLE = "BNN_BENCH_DATA"
 
 OOD_NAMES: tuple[str, ...] = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
 DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
 
-KINDS = ("idx", "png-archive", "generated")
+Shape = tuple[Annotated[int, msgspec.Meta(ge=1)], ...]
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(TomlTable, frozen=True):
     """One array of bytes of a data set."""
 
-    key: str  # e.g. "t10k-images"
-    gz: str  # name of its compressed IDX file; "" for an array of an archive
-    shape: tuple[int, ...]
-    sha256: str  # of the decompressed IDX file, or of the array's bytes
+    shape: Shape
+    sha256: Sha256  # of the decompressed IDX file, or the array's bytes
+    gz: str = ""  # name of its compressed IDX file; "" for an array of an archive
 
 
-@dataclass(frozen=True)
-class Manifest:
+class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     """What a data set is and where it comes from."""
 
-    name: str
+    name: str  # of the file
     title: str
     source: str
     licence: str
     optional: bool  # absent: a row that says how to get it, and no failure
-    kind: str  # one of KINDS
+    kind: Literal["idx", "png-archive", "generated"]
     how: str  # how to get it, one line
-    n_rows: int  # images, over all its files
-    files: tuple[DataFile, ...]  # none if it is generated
-    torchvision: str  # class of torchvision.datasets that knows its mirrors, or ""
-    url: str  # address of its archive, or ""
+    files: dict[str, DataFile] = msgspec.field(default_factory=dict)  # by key such as t10k-images; none if generated
+    shape: Shape = ()  # of a generated set
+    torchvision: str = ""  # class of torchvision.datasets that knows its mirrors
+    url: str = ""  # address of its archive
+    fonts: dict[str, str] = msgspec.field(default_factory=dict)  # that its images were drawn with, and their licences
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where neither files nor a shape tell how many rows there are."""
+        if (self.kind == "generated") != (not self.files and bool(self.shape)):
+            raise ValueError("a generated set has a shape and no files, any other has files")
 
     def file(self, key: str) -> DataFile:
-        """Return the file of that key."""
-        return next(file for file in self.files if file.key == key)
+        """Return a file by its key; raises ConfigError."""
+        if key not in self.files:
+            raise unknown_name(f"file in the manifest of {self.name}:", key, self.files)
+        return self.files[key]
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of images, over all files."""
+        shapes = [file.shape for file in self.files.values()] or [self.shape]
+        return sum(shape[0] for shape in shapes if len(shape) > 1)
 
 
 def datasets_folder() -> Path:
@@ -71,7 +77,7 @@ def datasets_folder() -> Path:
     return folder
 
 
-def manifest(name: str) -> Manifest:
+def manifest(name: str) -> DatasetManifest:
     """Return the manifest of a data set.
 
     Raises:
@@ -84,43 +90,14 @@ def manifest(name: str) -> Manifest:
 
 def data_hashes() -> dict[str, str]:
     """Return the SHA-256 of every known file or array, by "data set/file"; read from the manifests only."""
-    return {f"{name}/{file.key}": file.sha256 for name in DATASET_NAMES for file in manifest(name).files}
+    return {f"{name}/{key}": file.sha256 for name in DATASET_NAMES for key, file in manifest(name).files.items()}
 
 
 @functools.lru_cache(maxsize=32)
-def _read(path: Path) -> Manifest:
+def _read(path: Path) -> DatasetManifest:
     return read_manifest(path)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> DatasetManifest:
     """Read and check a manifest, which is named after its data set; raises ConfigError in one line."""
-    try:
-        return _parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); restore it from the repository") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise ConfigError(f"{path} is not a manifest of a data set: {what}; restore it from the repository") from error
-
-
-def _parsed(name: str, table: Mapping[str, Any]) -> Manifest:
-    files = tuple(
-        DataFile(key, str(entry.get("gz", "")), tuple(map(int, entry["shape"])), str(entry["sha256"]))
-        for key, entry in table.get("files", {}).items()
-    )
-    if table["kind"] not in KINDS:
-        raise ValueError(f"kind '{table['kind']}' is none of {', '.join(KINDS)}")
-    shapes = [file.shape for file in files] or [tuple(map(int, table["shape"]))]
-    return Manifest(
-        name=name,
-        title=str(table["title"]),
-        source=str(table["source"]),
-        licence=str(table["licence"]),
-        optional=bool(table["optional"]),
-        kind=str(table["kind"]),
-        how=str(table["how"]),
-        n_rows=sum(shape[0] for shape in shapes if len(shape) > 1),
-        files=files,
-        torchvision=str(table.get("torchvision", "")),
-        url=str(table.get("url", "")),
-    )
+    return read_toml(path, DatasetManifest, "manifest of a data set", "restore it from the repository", name=path.stem)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from bench.core.errors import DataMissing
 from bench.core.files import corrupt, is_there, read_file
 from bench.data.idx import check_hash
-from bench.data.manifest import Manifest
+from bench.data.manifest import DatasetManifest
 from bench.data.places import folders, missing
 
 Bytes = npt.NDArray[np.uint8]
@@ -45,7 +45,7 @@ BROKEN_PNG = (*BROKEN_ZIP, SyntaxError, TypeError)
 _Reader = Callable[[], bytes]
 
 
-def load(manifest: Manifest, data_dir: Path | None = None) -> tuple[Bytes, Bytes]:
+def load(manifest: DatasetManifest, data_dir: Path | None = None) -> tuple[Bytes, Bytes]:
     """Return images uint8 [459, 28, 28], upright, and labels uint8 [459] (A = 0 ... J = 9).
 
     Looked for in `data_dir`, at $BNN_BENCH_NOTMNIST, and in the repository's folder, in this order. The notebook of
@@ -58,7 +58,7 @@ def load(manifest: Manifest, data_dir: Path | None = None) -> tuple[Bytes, Bytes
     return load_from(find(manifest, data_dir), manifest)
 
 
-def find(manifest: Manifest, data_dir: Path | None) -> Path:
+def find(manifest: DatasetManifest, data_dir: Path | None) -> Path:
     """Return the file or folder that holds the images; raises `DataMissing`."""
     *given, own = folders(manifest, data_dir)
     variable = os.environ.get(COPY_VARIABLE)
@@ -86,14 +86,14 @@ def copy_at(place: Path) -> Path | None:
     return next((folder for folder in inner if os.path.isdir(folder / LETTERS[0])), None)
 
 
-def load_from(copy: Path, manifest: Manifest) -> tuple[Bytes, Bytes]:
+def load_from(copy: Path, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
     """Return images and labels from a stored copy, a zip or the folder that holds A-J, as `load` does."""
     if os.path.isdir(copy):
         return _decoded(_folder_members(copy), str(copy), manifest)
     return load_archive(read_file(copy, MAX_ARCHIVE_BYTES, manifest.how), str(copy), manifest)
 
 
-def load_archive(data: bytes, where: str, manifest: Manifest) -> tuple[Bytes, Bytes]:
+def load_archive(data: bytes, where: str, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
     """Return images and labels from the bytes of a zip or npz file, named `where` in errors, as `load` does."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -106,11 +106,13 @@ def load_archive(data: bytes, where: str, manifest: Manifest) -> tuple[Bytes, By
             return lambda: _read_member(archive, members[name], limit, where, manifest.how)
 
         if "images.npy" in members and "labels.npy" in members:
-            arrays = [reader(f"{file.key}.npy", math.prod(file.shape) + MAX_NPY_HEADER) for file in manifest.files]
+            arrays = [
+                reader(f"{key}.npy", math.prod(file.shape) + MAX_NPY_HEADER) for key, file in manifest.files.items()
+            ]
             contents = [
                 # A .npy file is a header and the array's bytes: with a known hash the header has nothing to add.
                 read()[-math.prod(file.shape) :]
-                for read, file in zip(arrays, manifest.files, strict=True)
+                for read, file in zip(arrays, manifest.files.values(), strict=True)
             ]
             return _checked(contents[0], contents[1], where, manifest)
         pngs = {
@@ -150,7 +152,7 @@ def _folder_members(folder: Path) -> dict[tuple[str, str], _Reader]:
     return {(path.parent.name, path.name): reader(path) for path in paths}
 
 
-def _decoded(pngs: dict[tuple[str, str], _Reader], where: str, manifest: Manifest) -> tuple[Bytes, Bytes]:
+def _decoded(pngs: dict[tuple[str, str], _Reader], where: str, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
     if len(pngs) != manifest.n_rows:
         raise corrupt(where, f"{len(pngs)} PNG files in folders A-J", f"{manifest.n_rows}", manifest.how)
     order = sorted(pngs)  # by letter, then by file name
@@ -171,7 +173,7 @@ def pixels(png: bytes, where: str, remedy: str) -> bytes:
         raise corrupt(where, f"broken PNG ({error})", "a whole PNG", remedy) from error
 
 
-def _checked(images: bytes, labels: bytes, where: str, manifest: Manifest) -> tuple[Bytes, Bytes]:
+def _checked(images: bytes, labels: bytes, where: str, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
     arrays = []
     for key, content in (("images", images), ("labels", labels)):
         file = manifest.file(key)

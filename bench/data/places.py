@@ -9,10 +9,10 @@ from pathlib import Path
 from bench.core.errors import ConfigError, DataMissing
 from bench.core.files import is_there
 from bench.core.project import TOP
-from bench.data.manifest import DataFile, Manifest, datasets_folder
+from bench.data.manifest import DataFile, DatasetManifest, datasets_folder
 
 
-def folders(manifest: Manifest, data_dir: Path | None) -> list[Path]:
+def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
     """Return the folders that may hold a data set, in the order of the search.
 
     `data_dir` may hold DATASET/ as the repository's `datasets` does, or be the root of torchvision's own copy.
@@ -28,7 +28,7 @@ def folders(manifest: Manifest, data_dir: Path | None) -> list[Path]:
     return [*found, datasets_folder() / manifest.name]
 
 
-def layouts(root: Path, manifest: Manifest) -> list[Path]:
+def layouts(root: Path, manifest: DatasetManifest) -> list[Path]:
     """Return where a data set lies below `root`: as in the repository, or as torchvision keeps it."""
     return [root / manifest.name] + ([root / manifest.torchvision / "raw"] if manifest.torchvision else [])
 
@@ -39,7 +39,7 @@ def find_in(places: Sequence[Path], file: DataFile) -> Path | None:
     return next((folder / name for folder in places for name in names if is_there(folder / name)), None)
 
 
-def find(manifest: Manifest, file: DataFile, data_dir: Path | None) -> Path:
+def find(manifest: DatasetManifest, file: DataFile, data_dir: Path | None) -> Path:
     """Return the path of an IDX file.
 
     Raises:
@@ -52,7 +52,7 @@ def find(manifest: Manifest, file: DataFile, data_dir: Path | None) -> Path:
     return path
 
 
-def missing(manifest: Manifest, what: str, places: Sequence[Path]) -> DataMissing:
+def missing(manifest: DatasetManifest, what: str, places: Sequence[Path]) -> DataMissing:
     """Make the error for a data set that is not there."""
     looked = " or ".join(_shown(place) for place in places)
     return DataMissing(f"data set '{manifest.name}' is not there: no {what} in {looked}; to get it: {manifest.how}")

@@ -15,7 +15,7 @@ from bench.core.errors import unknown_name
 from bench.core.streams import generator
 from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
-from bench.data.manifest import OOD_NAMES, DataFile, Manifest, manifest
+from bench.data.manifest import OOD_NAMES, DataFile, DatasetManifest, manifest
 from bench.data.places import find
 from bench.interface import Split
 
@@ -108,7 +108,7 @@ def _idx_pair(dataset: str, part: str, data_dir: Path | None) -> tuple[Bytes, By
     return images, labels
 
 
-def _idx(known: Manifest, file: DataFile, data_dir: Path | None) -> Bytes:
+def _idx(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Bytes:
     path = find(known, file, data_dir)
     try:
         status = path.stat()

@@ -1,7 +1,7 @@
 """The reference distributions: which cells with how many seeds, in stages that are made one after the other.
 
-Verdicts, the gate and ladders compare with them. Every seed counts: one that diverged leaves a verdict open, and the
-gate counts it in the share that diverges but has no number of it to compare, so that a ninth seed is made for it.
+Verdicts, the gate and ladders compare with them. Every seed counts. A seed that diverged leaves a verdict open. The
+gate counts it among the diverged seeds, but has no number of it to compare, so a ninth seed is made in its place.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.judge.ladder.selection import cells_of, chosen
-from bench.plan.cells import Cell, Estimate, Selection, cells
+from bench.plan.cells import Cell, Selection, cells
+from bench.plan.costs import CostEstimate
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage."""
+    """Cells to make for the reference: which, with which profile and how many seeds."""
 
     profile: str
     seeds: int
@@ -32,14 +33,14 @@ STAGES: dict[str, Stage] = {
 
 
 def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
-    """Return the cells of a stage with its profile; `selection` gives seeds (none: the stage's), device, precision."""
+    """Return the cells of a stage; `selection` gives device, precision and seeds (by default the stage's)."""
     seeds = selection.seeds or tuple(range(stage.seeds))
     return stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=seeds))
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The cells of one approach and recipe that are to do, all seeds and protocols, and their expected cost."""
+class RecipeToDo:
+    """The missing cells of one approach and recipe, all seeds and protocols, and their expected cost."""
 
     cells: tuple[Cell, ...]
     seconds: float | None  # None: no record to learn from
@@ -50,8 +51,8 @@ class Recipe:
         return f"{self.cells[0].approach} {self.cells[0].recipe}"
 
 
-def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Recipe]:
-    """Return what is to do by approach and recipe, the cheapest first, what has no known cost last.
+def in_cost_order(to_do: Iterable[Cell], costs: dict[str, CostEstimate]) -> list[RecipeToDo]:
+    """Group the missing cells by approach and recipe, the cheapest first, those without a known cost last.
 
     Args:
         to_do: cells without a final record.
@@ -60,11 +61,11 @@ def in_cost_order(to_do: Iterable[Cell], costs: dict[str, Estimate]) -> list[Rec
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in to_do:
         groups.setdefault((cell.approach, cell.recipe), []).append(cell)
-    recipes = [Recipe(tuple(members), _seconds(members, costs)) for members in groups.values()]
+    recipes = [RecipeToDo(tuple(members), _seconds(members, costs)) for members in groups.values()]
     return sorted(recipes, key=lambda recipe: (recipe.seconds is None, recipe.seconds or 0.0))
 
 
-def _seconds(members: Sequence[Cell], costs: dict[str, Estimate]) -> float | None:
+def _seconds(members: Sequence[Cell], costs: dict[str, CostEstimate]) -> float | None:
     total, fits = 0.0, set()
     for cell in members:
         if cell.skip:

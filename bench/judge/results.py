@@ -12,7 +12,7 @@ from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
 
 if TYPE_CHECKING:
     from bench.core.store import Problem
-    from bench.plan.registry import Manifest
+    from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""
@@ -68,7 +68,7 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
 class Results:
     """The newest record of every cell and seed, and the approaches that the tables have rows for."""
 
-    def __init__(self, records: Iterable[Record], manifests: Mapping[str, Manifest]) -> None:
+    def __init__(self, records: Iterable[Record], manifests: Mapping[str, ApproachManifest]) -> None:
         """Index the records; raises ConfigError if they differ in profile, device or precision."""
         newest: dict[tuple[str, str, str, int], Record] = {}
         self.n_superseded = 0

@@ -33,8 +33,8 @@ from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
-from bench.plan.registry import Manifest
 
 CPU = torch.device("cpu")
 N_CLASSES = 10
@@ -49,7 +49,7 @@ class Protocol(ABC):
 
     def __init__(
         self,
-        entry: Manifest,
+        entry: ApproachManifest,
         seed: int,
         budget: Profile,
         data_dir: Path | None,

@@ -26,8 +26,8 @@ from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.measure.protocols import CPU, N_CLASSES, Common, Protocol, ToyCommon
 from bench.plan.cells import PROTOCOLS
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
-from bench.plan.registry import Manifest
 
 BATCH = estimators.BATCH_SIZE
 EPOCH_DRAWS = 1_000  # draws set apart for one epoch's measuring, so that every epoch looks at new networks
@@ -279,7 +279,7 @@ _BY_APPROACH: dict[str, type[Protocol]] = {
 
 
 def protocol_of(
-    entry: Manifest,
+    entry: ApproachManifest,
     name: str,
     seed: int,
     budget: Profile,

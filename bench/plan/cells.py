@@ -1,33 +1,25 @@
-"""What would run: a selection of approaches, recipes, protocols and seeds as cells with keys, and how long it takes."""
+"""What would run: a selection of approaches, recipes, protocols and seeds as cells with keys."""
 
 from __future__ import annotations
 
 import dataclasses
-import heapq
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bench.core.canonical import digest
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.core.precision import check_precision
-from bench.core.reasons import OTHER_LOAD, Reason, told
-from bench.core.records import Naming, Number, Record
+from bench.core.reasons import Reason, told
+from bench.core.records import Naming, RecipeValue
 from bench.data.manifest import data_hashes
-from bench.plan.recipes import Profile, build, profile, resolve
-from bench.plan.registry import Manifest, manifest, manifests
+from bench.plan.manifests import ApproachManifest
+from bench.plan.recipes import Profile, Recipe, build, profile, resolve
+from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS_VERSION, PROTOCOL_VERSION
 
 PROTOCOLS = ("published", "common")
 CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
 TRAINING_FILES = "mnist/train-"
-# Other load slows a fit and the products before it alike, so that scaling by their rate still brings the fit's time
-# nearer to that of a quiet machine: 88 records beside quiet ones of their cells were 58 % too long and then 14 % too
-# short (geometric means). But the products take a tenth of a second, which a burst can stretch a hundredfold, and a fit
-# takes minutes: those fits took 0.9 to 3.8 times their time.
-UNDER_LOAD = (1 / 3, 3.0)
 _KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
 
 
@@ -45,12 +37,19 @@ class Cell:
     split: str
     fit_key: str
     key: str
-    values: Mapping[str, Any]  # every field of the approach, or only the recipe's where its framework is missing
+    values: Mapping[str, RecipeValue]  # all fields of the approach, or without its framework those of the recipe
     corrections: tuple[str, ...]
     skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
     family: str = ""  # what its other seeds share with it, where they can be fitted together
     twin_keys: tuple[str, str] | None = None  # fit_key and key of the same cell fitted the other way
+
+    @property
+    def epochs(self) -> int:
+        """Return the epochs of training; 0 where the approach's framework is missing and its recipe names none."""
+        epochs = self.values.get("epochs", 0)
+        assert isinstance(epochs, int), "a number of epochs is whole"
+        return epochs
 
     def twin(self) -> Cell:
         """Return the same cell fitted the other way: together with other seeds, or by itself."""
@@ -124,7 +123,7 @@ def cells(selection: Selection) -> list[Cell]:
     return found
 
 
-def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
+def _pairs(entry: ApproachManifest, selection: Selection) -> list[tuple[str, str]]:
     pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
     pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
     if not entry.document:
@@ -142,16 +141,11 @@ def _pairs(entry: Manifest, selection: Selection) -> list[tuple[str, str]]:
     return [pair for pair in pairs if not selection.protocols or pair[1] in selection.protocols]
 
 
-def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection) -> Cell:
+def _cell(
+    entry: ApproachManifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection
+) -> Cell:
     recipe = resolve(entry, recipe_name)
-    skip = None
-    try:
-        values = dataclasses.asdict(build(entry, recipe, budget))
-    except BenchError as error:
-        if not (isinstance(error, MissingFramework) or entry.module):
-            raise
-        # An approach from outside that is broken must not stop the others.
-        values, skip = dict(recipe.values), told(_KINDS.get(type(error), "unsupported"), error)
+    values, skip = _values(entry, recipe, budget)
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     hashes = data_hashes()
@@ -199,128 +193,18 @@ def _cell(entry: Manifest, recipe_name: str, protocol: str, seed: int, budget: P
     )
 
 
+def _values(
+    entry: ApproachManifest, recipe: Recipe, budget: Profile
+) -> tuple[Mapping[str, RecipeValue], Reason | None]:
+    """Return the fields of the approach, or those of the recipe and why it cannot run here."""
+    try:
+        return dataclasses.asdict(build(entry, recipe, budget)), None
+    except BenchError as error:
+        if not (isinstance(error, MissingFramework) or entry.module):
+            raise
+        # An approach from outside that is broken must not stop the others.
+        return recipe.values, told(_KINDS.get(type(error), "unsupported"), error)
+
+
 def _matching(hashes: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name: value for name, value in hashes.items() if name.startswith(prefix)}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Expected seconds of a cell, and what the estimate is based on."""
-
-    fit_s: float | None
-    measure_s: float | None
-    basis: str
-
-
-def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None, source: str | None = None) -> Estimate:
-    """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
-
-    Best are those made by today's code, whose times count, of the same recipe, in this order; where there are none,
-    the next best, and the basis says so.
-
-    Args:
-        cell: what would run.
-        records: what is known.
-        rate: this machine's rate of matrix products; times are scaled by it where a record knows its own.
-        source: hash of the approach's code of today; None takes all records for its work.
-    """
-    same = (cell.approach, cell.naming().device, cell.precision)
-    alike = [
-        record
-        for record in records
-        if record.outcome == "done" and (record.approach, record.device, record.precision) == same
-    ]
-    training = _best(cell, _trained_alike(cell, alike), source)
-    measuring = _best(cell, _measured_alike(cell, alike), source)
-    if not training:
-        return Estimate(None, None, "no record of this approach, device and precision to learn from")
-    epochs = cell.values.get("epochs", 0)
-    per_epoch = _median(_scaled(record, record.timings.epoch_with_measuring_s, rate) for record in training)
-    return Estimate(
-        0.0 if epochs == 0 else None if per_epoch is None else per_epoch * epochs,
-        _median(_scaled(record, record.timings.measure_s, rate) for record in measuring),
-        _basis(cell, training, rate, source),
-    )
-
-
-def time_for(jobs: Sequence[float], at_once: int) -> float:
-    """Return the seconds that jobs take of which so many run at a time, each begun in turn as soon as there is room."""
-    ends = [0.0] * max(1, min(at_once, len(jobs)))
-    for seconds in jobs:
-        heapq.heapreplace(ends, ends[0] + seconds)
-    return max(ends)
-
-
-def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
-    """Return the records whose training time tells that of the cell.
-
-    A seed's share of a batch says nothing of a fit by itself; the reverse is where to start from: seeds together cost
-    no more than one after the other.
-    """
-    steps = profile(cell.profile).steps_per_epoch
-    alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
-    alone = [record for record in alike if record.timings.batched is None]
-    together = [record for record in alike if record.timings.batched is not None]
-    return (together or alone) if cell.batched else alone
-
-
-def _measured_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
-    """Return the records that were measured by the cell's protocol on as many rows with as many draws."""
-    return [
-        record
-        for record in records
-        if record.protocol == cell.protocol
-        and _extent(record.profile, cell.protocol) == _extent(cell.profile, cell.protocol)
-    ]
-
-
-def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
-    found = profile(name)
-    return (found.common_rows, found.draws) if protocol == "common" else (found.rows,)
-
-
-def _flaws(cell: Cell, record: Record, source: str | None) -> tuple[str, ...]:
-    """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
-    of_recipe = record.recipe == cell.recipe
-    is_share = cell.batched and record.timings.batched is not None  # which never counts as a time, but is what is asked
-    of_today = source is None or record.provenance.source_sha256 == source
-    return (
-        "" if of_today else "made by older code",
-        "" if record.timings.valid or is_share else "whose times do not count",
-        "" if of_recipe else f"of recipe {record.recipe}",
-    )
-
-
-def _best(cell: Cell, records: Sequence[Record], source: str | None) -> list[Record]:
-    ranks = [tuple(map(bool, _flaws(cell, record, source))) for record in records]
-    return [record for record, rank in zip(records, ranks, strict=True) if rank == min(ranks)]
-
-
-def _basis(cell: Cell, records: Sequence[Record], rate: float | None, source: str | None) -> str:
-    parts = [f"{len(records)} record(s) on {records[0].provenance.cpu}", *_flaws(cell, records[0], source)]
-    factors = [_factor(record, rate) for record in records]
-    if any(factor != 1 for factor in factors):
-        parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")
-    return ", ".join(filter(None, parts))
-
-
-def _factor(record: Record, rate: float | None) -> float:
-    """Return how much slower this machine is than that of the record was; bounded where other load was there."""
-    then = record.provenance.matmul_rate
-    if not then or not rate:
-        return 1.0
-    lowest, highest = UNDER_LOAD if _had_other_load(record) else (0.0, math.inf)
-    return float(min(max(then / rate, lowest), highest))
-
-
-def _had_other_load(record: Record) -> bool:
-    return any(reason.kind == OTHER_LOAD for reason in record.timings.reasons)
-
-
-def _scaled(record: Record, seconds: Number, rate: float | None) -> float | None:
-    return None if seconds is None else seconds * _factor(record, rate)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

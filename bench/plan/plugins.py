@@ -29,7 +29,7 @@ GROUP = "bnn_bench.approaches"
 
 
 @dataclass(frozen=True)
-class Source:
+class ApproachSource:
     """One approach from outside, or why there is none where one was announced."""
 
     name: str
@@ -52,15 +52,15 @@ def add_to_path(place: str) -> None:
         os.environ[VARIABLE] = os.pathsep.join([*parts, absolute])
 
 
-def sources(search: str) -> list[Source]:
+def sources(search: str) -> list[ApproachSource]:
     """Return the approaches of a path, then those of entry points, each in order of their names."""
-    found: list[Source] = []
+    found: list[ApproachSource] = []
     for part in filter(None, search.split(os.pathsep)):
         found += _in_place(Path(part))
     return found + list(_announced())
 
 
-def load(source: Source) -> types.ModuleType:
+def load(source: ApproachSource) -> types.ModuleType:
     """Import NAME.py; raises BrokenApproach, whatever the file does."""
     package = source.module.rpartition(".")[0]
     if package.startswith(_PRIVATE) and package not in sys.modules:
@@ -80,7 +80,7 @@ def load(source: Source) -> types.ModuleType:
 _PRIVATE = "_bnn_bench_approaches_"  # a folder's modules live in a package of its own, whatever its name
 
 
-def _in_place(place: Path) -> list[Source]:
+def _in_place(place: Path) -> list[ApproachSource]:
     if place.suffix in (".py", ".toml"):
         return [_source(place.parent, place.stem, _package(place.parent), str(place))]
     try:
@@ -89,7 +89,7 @@ def _in_place(place: Path) -> list[Source]:
     except OSError as problem:
         names, error = [], problem.strerror or str(problem)
     if error:
-        return [Source(place.name or str(place), place, "", str(place), error)]
+        return [ApproachSource(place.name or str(place), place, "", str(place), error)]
     return [_source(place, name, _package(place), str(place)) for name in names]
 
 
@@ -97,17 +97,17 @@ def _package(folder: Path) -> str:
     return _PRIVATE + hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
 
 
-def _source(folder: Path, name: str, package: str, where: str) -> Source:
+def _source(folder: Path, name: str, package: str, where: str) -> ApproachSource:
     error = ""
     absent = [file.name for suffix in (".py", ".toml") if not (file := folder / f"{name}{suffix}").is_file()]
     if absent:
         error = f"there is no {' and no '.join(absent)} in {folder}; an approach is NAME.py with NAME.toml beside it"
     elif not name.isidentifier():
         error = f"'{name}' is no Python name; rename both files, such as my_approach"
-    return Source(name, folder, f"{package}.{name}", where, error)
+    return ApproachSource(name, folder, f"{package}.{name}", where, error)
 
 
-def _announced() -> Iterator[Source]:
+def _announced() -> Iterator[ApproachSource]:
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
         where = f"entry point {entry.name} = {entry.value}"
         try:
@@ -117,12 +117,12 @@ def _announced() -> Iterator[Source]:
         except BaseException as error:  # another's package may do anything when its parent is imported, even exit
             if isinstance(error, KeyboardInterrupt):
                 raise
-            yield Source(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
+            yield ApproachSource(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
             continue
         for place in spec.submodule_search_locations:
             names = sorted(file.stem for file in Path(place).glob("*.toml") if file.with_suffix(".py").is_file())
             if not names:
-                yield Source(entry.name, Path(place), "", where, "it holds no NAME.py with NAME.toml beside it")
+                yield ApproachSource(entry.name, Path(place), "", where, "it holds no NAME.py with NAME.toml beside it")
             for name in names:
                 yield _source(Path(place), name, entry.value, where)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.core.errors import BrokenApproach, ConfigError, unknown_name
-from bench.plan.registry import Manifest, load_class
+from bench.plan.manifests import ApproachManifest, Value
+from bench.plan.registry import load_class
 
 if TYPE_CHECKING:
     from bench.interface import Approach
@@ -45,15 +46,15 @@ def profile(name: str) -> Profile:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A resolved recipe: which rows, which changes, which field values differ from the published ones."""
+    """A recipe of an approach with the changes that its name asks for."""
 
     name: str
-    split: str
+    split: str  # of the training rows
     changes: tuple[str, ...]
-    values: dict[str, Any]
+    values: dict[str, Value]  # fields of the approach that differ from the published ones
 
 
-def resolve(manifest: Manifest, name: str) -> Recipe:
+def resolve(manifest: ApproachManifest, name: str) -> Recipe:
     """Resolve a recipe name for an approach; raises ConfigError with what is allowed."""
     base, *extra = name.split("+")
     if base not in manifest.recipes:
@@ -65,18 +66,18 @@ def resolve(manifest: Manifest, name: str) -> Recipe:
     if len(set(extra)) != len(extra):
         raise ConfigError(f"recipe '{name}' names a change twice; name each once")
     changes = (*spec.corrections, *(change for change in extra if change not in spec.corrections))
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
     for change in changes:
         values.update(manifest.changes[change].values)
     return Recipe(name, spec.split, changes, values)
 
 
-def recipe_names(manifest: Manifest) -> list[str]:
+def recipe_names(manifest: ApproachManifest) -> list[str]:
     """Return the recipes of an approach, each single change included."""
     return [*manifest.recipes, *(f"published+{change}" for change in manifest.changes)]
 
 
-def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
+def build(manifest: ApproachManifest, recipe: Recipe, budget: Profile) -> Approach:
     """Make the approach with a recipe's values and a profile's budget of epochs."""
     cls = load_class(manifest.name)
     fields = {field.name for field in dataclasses.fields(cls)}
@@ -84,7 +85,7 @@ def build(manifest: Manifest, recipe: Recipe, budget: Profile) -> Approach:
         if key not in fields:
             raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
     try:
-        approach = cls(**recipe.values)
+        approach: Approach = type.__call__(cls, **recipe.values)  # a subclass has more fields than mypy knows
     except (TypeError, ValueError) as error:
         raise BrokenApproach(f"{manifest.name} cannot be made with recipe '{recipe.name}': {error}") from error
     if budget.epochs is not None and approach.epochs > budget.epochs:

@@ -9,25 +9,20 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.plan import plugins
-from bench.plan.plugins import Source
+from bench.plan.manifests import ApproachManifest, read_manifest
+from bench.plan.plugins import ApproachSource
 
 if TYPE_CHECKING:
     from bench.interface import Approach
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ORDER = (
     "dropout_fcn",
@@ -42,62 +37,9 @@ ORDER = (
 )
 """The documents in order of the tables, then the baselines; approaches not named here follow by name."""
 
-TASKS = ("mnist", "toy")
-CAPABILITIES = ("weights", "masked", "mean_network", "log_density_ratio", "fit_many")
-
 _PARSING = threading.Lock()
 """CPython 3.11 counts how deep `ast` recurses once for all threads (python/cpython issue 106905): two that parse at the
 same time make each other fail with a SystemError, and a pool asks for the sources of its fits in many threads."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A named change of a recipe: a correction of a mistake, or a variant of interest."""
-
-    name: str
-    kind: str  # "correction" or "variant"
-    title: str
-    why: str
-    values: Mapping[str, Any]  # fields of the approach's dataclass and their values
-    in_all: bool = False  # a variant that `run --all` trains
-
-
-@dataclass(frozen=True)
-class RecipeSpec:
-    """A recipe of the manifest: which rows it trains on and which corrections it makes."""
-
-    split: str
-    corrections: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What is known of an approach without importing its framework."""
-
-    name: str
-    title: str
-    document: str
-    class_name: str
-    task: str
-    requires: tuple[str, ...]
-    extra: str
-    noise: str
-    capabilities: tuple[str, ...]
-    recipes: Mapping[str, RecipeSpec]
-    changes: Mapping[str, Change]
-    cpu_float32_only: str = ""  # why neither a device nor a precision can be chosen, '' if they can
-    known: Mapping[str, str] = field(default_factory=dict)  # audit rules that `published` fails: correction, or reason
-    module: str = ""  # of the class; '' for implementations.NAME
-
-    def missing_framework(self) -> str:
-        """Return why the approach cannot run here, or '' if it can."""
-        absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
-        if not absent:
-            return ""
-        names = ", ".join(absent)
-        if self.module:
-            return f"{self.name} needs {names}, which is not installed"
-        return f"{self.name} needs {names}, which is not installed: pip install 'bnn-uncertainty-bench[{self.extra}]'"
 
 
 @dataclass(frozen=True)
@@ -117,81 +59,10 @@ def manifest_folder() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-_REQUIRED = {"title", "class", "task", "noise", "recipes"}
-_KEYS = _REQUIRED | {
-    "document",
-    "requires",
-    "extra",
-    "capabilities",
-    "corrections",
-    "variants",
-    "cpu_float32_only",
-    "known",
-}
-
-
-def parse_manifest(path: Path, module: str = "") -> Manifest:
-    """Read one manifest, whose class is in `module`; raises ConfigError that names the file and the field."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"manifest {path.name} cannot be read: {' '.join(str(error).split())}") from error
-    try:
-        return _parsed(path, raw, module)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a value of another type than is asked for
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ConfigError(
-            f"manifest {path.name} is not of the form that docs/your-approach.md shows: {what}"
-        ) from error
-
-
-def _parsed(path: Path, raw: Mapping[str, Any], module: str) -> Manifest:
-    unknown = set(raw) - _KEYS
-    missing = _REQUIRED - set(raw)
-    if unknown or missing:
-        raise ConfigError(f"manifest {path.name}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")
-    if raw["task"] not in TASKS:
-        raise unknown_name(f"task in {path.name}", raw["task"], TASKS)
-    if "published" not in raw["recipes"]:
-        raise ConfigError(f"manifest {path.name} has no [recipes.published]; it is the recipe that runs by default")
-    changes: dict[str, Change] = {}
-    for section, kind in (("corrections", "correction"), ("variants", "variant")):
-        for name, body in raw.get(section, {}).items():
-            try:
-                changes[name] = Change(name, kind, body["title"], body["why"], body["set"], body.get("in_all", False))
-            except (KeyError, TypeError) as error:
-                raise ConfigError(f"manifest {path.name}: {kind} '{name}' needs title, why and set") from error
-    recipes = {}
-    for name, body in raw["recipes"].items():
-        recipes[name] = RecipeSpec(body["split"], tuple(body.get("corrections", ())))
-        for correction in recipes[name].corrections:
-            if correction not in changes:
-                raise unknown_name(f"correction in {path.name}", correction, changes)
-    for capability in raw.get("capabilities", ()):
-        if capability not in CAPABILITIES:
-            raise unknown_name(f"capability in {path.name}", capability, CAPABILITIES)
-    return Manifest(
-        name=path.stem,
-        title=raw["title"],
-        document=raw.get("document", ""),
-        class_name=raw["class"],
-        task=raw["task"],
-        requires=tuple(raw.get("requires", ())),
-        extra=raw.get("extra", ""),
-        noise=raw["noise"],
-        capabilities=tuple(raw.get("capabilities", ())),
-        recipes=recipes,
-        changes=changes,
-        cpu_float32_only=raw.get("cpu_float32_only", ""),
-        known=dict(raw.get("known", {})),
-        module=module,
-    )
-
-
 @dataclass(frozen=True)
 class _Found:
-    manifests: dict[str, Manifest]
-    sources: dict[str, Source]  # of the approaches from outside
+    manifests: dict[str, ApproachManifest]
+    sources: dict[str, ApproachSource]  # of the approaches from outside
     broken: tuple[Broken, ...]
 
 
@@ -204,8 +75,8 @@ def _look(path: str) -> _Found:
     """Return what is registered when the path of approaches is `path`."""
     inside = {file.stem: file for file in manifest_folder().glob("*.toml")}
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
-    known = {name: parse_manifest(inside[name]) for name in ordered}
-    sources: dict[str, Source] = {}
+    known = {name: read_manifest(inside[name]) for name in ordered}
+    sources: dict[str, ApproachSource] = {}
     broken: list[Broken] = []
     for source in plugins.sources(path):
         try:
@@ -213,18 +84,18 @@ def _look(path: str) -> _Found:
                 raise BrokenApproach(source.error)
             if source.name in known:
                 raise BrokenApproach(f"the name is taken by {_origin(source.name, sources)}; rename both files")
-            known[source.name] = parse_manifest(source.folder / f"{source.name}.toml", source.module)
+            known[source.name] = read_manifest(source.folder / f"{source.name}.toml", source.module)
             sources[source.name] = source
         except BenchError as error:
             broken.append(Broken(source.name, str(source.where), str(error)))
     return _Found(known, sources, tuple(broken))
 
 
-def _origin(name: str, sources: Mapping[str, Source]) -> str:
+def _origin(name: str, sources: Mapping[str, ApproachSource]) -> str:
     return sources[name].where if name in sources else "an approach of this suite"
 
 
-def manifests() -> dict[str, Manifest]:
+def manifests() -> dict[str, ApproachManifest]:
     """Return all manifests by name, in the order of the tables, those from outside last."""
     return _found().manifests
 
@@ -234,7 +105,7 @@ def broken() -> tuple[Broken, ...]:
     return _found().broken
 
 
-def manifest(name: str) -> Manifest:
+def manifest(name: str) -> ApproachManifest:
     """Return one manifest; an unknown name is an error that suggests the nearest."""
     known = manifests()
     if name not in known:

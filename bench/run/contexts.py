@@ -59,7 +59,7 @@ class Fitting:
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
         self._source = environment.source_hash(source_files(cells[0].approach))
-        self._n_epochs: int = cells[0].values["epochs"]
+        self._n_epochs = cells[0].epochs
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
         self._found: tuple[dict[str, Tensor], CheckpointInfo] | None = None

@@ -13,7 +13,8 @@ from typing import Any, TextIO
 
 from bench.core.canonical import plain
 from bench.core.text import duration
-from bench.plan.cells import Cell, Estimate
+from bench.plan.cells import Cell
+from bench.plan.costs import CostEstimate
 
 PLAIN_EVERY_S = 15.0
 REDRAW_EVERY_S = 0.1  # a toy's epochs end faster than a screen can show
@@ -98,7 +99,7 @@ class Progress:
 
     def __init__(
         self,
-        estimates: Mapping[str, Estimate],
+        estimates: Mapping[str, CostEstimate],
         quiet: bool = False,
         stream: TextIO | None = None,
         at_once: int = 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from bench.core.text import duration
-from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, MetricCheck, Report
+from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.stats.gating import POWER
 from bench.show import gate_power
 from bench.show.gate_power import caught_table
@@ -30,21 +30,21 @@ COLUMNS = (
 )
 
 
-def verdict_line(report: Report) -> str:
+def verdict_line(report: GateReport) -> str:
     """Return the outcome in one line."""
     counts = {state: report.states.count(state) for state in (PASS, FAIL, MISSING, WAIVED, NOT_COMPARABLE)}
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     return f"gate {'passed' if report.passed else 'NOT PASSED'}: {told}"
 
 
-def text(report: Report) -> str:
+def text(report: GateReport) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
     power = caught_table(report.caught)
     end = (*power.notes, "", *_facts(report), "", *_troubles(report), verdict_line(report))
     return shown(metrics_table(report), "", checks_table(report), "", power, *end)
 
 
-def markdown(report: Report) -> str:
+def markdown(report: GateReport) -> str:
     """Return the report as Markdown: the outcome and what went wrong first."""
     power = caught_table(report.caught)
     grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report), power)))
@@ -53,19 +53,19 @@ def markdown(report: Report) -> str:
     return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grids}\n\n{facts}")
 
 
-def metrics_table(report: Report) -> Table:
+def metrics_table(report: GateReport) -> Table:
     """Return a row for each metric of each gated cell."""
     rows = [_row(check) for check in report.metrics]
     return make_table("gate_metrics", "Metrics of the fresh run against the reference", "", COLUMNS, rows)
 
 
-def checks_table(report: Report) -> Table:
+def checks_table(report: GateReport) -> Table:
     """Return a row for each exact check."""
     rows = [(check.name, check.text, check.state) for check in report.checks]
     return make_table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: GateReport) -> dict[str, object]:
     """Return the report as plain values."""
     alarms = report.false_alarms
     return {
@@ -81,7 +81,7 @@ def as_json(report: Report) -> dict[str, object]:
     }
 
 
-def junit(report: Report) -> bytes:
+def junit(report: GateReport) -> bytes:
     """Return the report as JUnit XML: a test case for each metric and check; missing is an error, waived is skipped."""
     suite = ElementTree.Element("testsuite", name="gate", tests=str(len(report.states)))
     suite.set("failures", str(report.states.count(FAIL)))
@@ -156,14 +156,14 @@ def _metric_json(check: MetricCheck) -> dict[str, object]:
     return row
 
 
-def _troubles(report: Report) -> list[str]:
+def _troubles(report: GateReport) -> list[str]:
     """Return a line for every check that is not simply passed."""
     bad = (FAIL, MISSING, WAIVED)
     lines = [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.metrics if c.state in bad]
     return lines + [f"{c.state}: {c.name}: {c.text}" for c in report.checks if c.state in bad]
 
 
-def _facts(report: Report) -> list[str]:
+def _facts(report: GateReport) -> list[str]:
     """Return what a reader needs to weigh the outcome: false alarms, power, time, origin."""
     alarms = report.false_alarms
     facts = []

@@ -17,7 +17,8 @@ from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Verdict, judge
-from bench.plan.registry import Manifest, manifests
+from bench.plan.manifests import ApproachManifest
+from bench.plan.registry import manifests
 from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.determinism_files import Repeatability
 from bench.show.faults_files import FaultFigures
@@ -52,7 +53,7 @@ class Material:
         return Results(chosen, manifests())
 
     @property
-    def manifests(self) -> Mapping[str, Manifest]:
+    def manifests(self) -> Mapping[str, ApproachManifest]:
         """The approaches by name, in the order of the tables."""
         return self.results.manifests
 

@@ -747,7 +747,7 @@ def test_torchvision_knows_the_files_of_the_manifests():
     for name in ("mnist", "fashion_mnist"):
         known = manifest(name)
         data_set = getattr(torchvision_shim.import_datasets(), known.torchvision)
-        assert {file.gz for file in known.files} <= {resource for resource, _ in data_set.resources}
+        assert {file.gz for file in known.files.values()} <= {resource for resource, _ in data_set.resources}
         assert all(mirror.startswith("http") and mirror.endswith("/") for mirror in data_set.mirrors)
 
 

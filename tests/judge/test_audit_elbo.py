@@ -14,13 +14,12 @@ from torch.nn import functional
 
 from bench.core.errors import ConfigError
 from bench.judge.audit import elbo
-from bench.judge.audit.fitting import Estimate, common, fit
-from bench.judge.audit.kl_judging import _prior
-from bench.judge.audit.kl_weight import KlWeight
-from bench.judge.audit.objective import Factor, Objective
-from bench.judge.audit.pairing import factors_by_name
-from bench.judge.audit.predictions import repeats
-from bench.judge.audit.slopes import slopes
+from bench.judge.audit.elbo import prior as prior_rule
+from bench.judge.audit.elbo.gradients import slopes
+from bench.judge.audit.elbo.least_squares import MeanOfDraws, common, fit
+from bench.judge.audit.elbo.names import factors_by_name
+from bench.judge.audit.elbo.objective import AuditedObjective, Factor
+from bench.judge.audit.elbo.predictions import repeats
 
 N_TRAIN, BATCH, PRIOR = 60_000, 128, 2.0
 STEPS = N_TRAIN / BATCH  # 468.75
@@ -195,10 +194,10 @@ def test_a_slope_within_a_spike_is_no_detached_gradient(dtype):
     # The spike is crossed by steps of .1 and .01 of the parameters' size, which agree on what is beyond it.
     values = torch.tensor([0.7, 0.0002, -0.5, 0.0003], dtype=dtype, requires_grad=True)
     three = [(torch.full((2, 1), float(i)),) for i in range(3)]
-    (slope,) = slopes(Objective(lambda x: -spike(values).sum(), [("w", values)], three))
+    (slope,) = slopes(AuditedObjective(lambda x: -spike(values).sum(), [("w", values)], three))
     assert not slope.differs
     # What does detach is still seen: the parabola's slope is 2 w, and autograd's half of it.
-    (slope,) = slopes(Objective(lambda x: (values * values.detach()).sum(), [("w", values)], three))
+    (slope,) = slopes(AuditedObjective(lambda x: (values * values.detach()).sum(), [("w", values)], three))
     assert slope.differs
 
 
@@ -228,8 +227,7 @@ def test_a_variance_in_the_place_of_a_standard_deviation(model):
 def test_a_prior_that_the_error_covers_is_no_other_prior():
     # 1.089 +- .04 is 2.2 errors off: within 5 % + 2 errors of 1; with an error of .005 it is not
     def prior(error, meant):  # d precision = 2 d std / std^3
-        found = KlWeight(Estimate(1.0, 0.0), Estimate(1.089**-2, 2 * error * 1.089**-3), {}, {}, 0.1)
-        return _prior(found, meant, "x", {})
+        return prior_rule.judge(MeanOfDraws(1.089**-2, 2 * error * 1.089**-3), 0.1, meant)
 
     assert prior(0.04, 1.0).outcome == "passes"
     assert prior(0.005, 1.0).outcome == "fails"

@@ -19,7 +19,7 @@ from bench.core.errors import MissingFramework
 from bench.core.streams import StepNoise, generator
 from bench.interface import Split, Task
 from bench.judge.audit import elbo
-from bench.judge.audit.objective import Factor
+from bench.judge.audit.elbo.objective import Factor
 from bench.judge.contract import CheckContext
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest

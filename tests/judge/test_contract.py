@@ -3,7 +3,7 @@
 import pytest
 
 from bench.core.errors import MissingFramework
-from bench.judge.contract import CHECKS, Subject
+from bench.judge.contract import CHECKS, ApproachUnderTest
 from bench.plan.registry import load_class, manifests
 
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
@@ -15,7 +15,7 @@ def subjects():
 
 
 @pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
-@pytest.mark.parametrize("check", CHECKS, ids=[check.__name__ for check in CHECKS])
+@pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
 def test_contract(name, recipe, check, subjects):
     try:
         load_class(name)
@@ -23,5 +23,5 @@ def test_contract(name, recipe, check, subjects):
         pytest.skip(str(error))
     key = (name, recipe)
     if key not in subjects:
-        subjects[key] = Subject(name, recipe)
-    check(subjects[key])
+        subjects[key] = ApproachUnderTest(name, recipe)
+    check.run(subjects[key])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.judge.stats.gating import Design, Diverged, false_alarm_rate
+from bench.judge.stats.gating import Design, DivergenceCounts, false_alarm_rate
 from bench.judge.stats.prediction import half_width, holm, p_value
 
 sizes = {"k": st.integers(3, 20), "m": st.integers(1, 5)}
@@ -117,10 +117,10 @@ def test_metrics_that_move_together_alarm_more_rarely():
 @pytest.mark.parametrize(
     ("counts", "p_value"),
     [
-        (Diverged(1, 9, 1, 2), 19 / 55),  # of 11 seeds 2 diverged: none is fresh with C(9,2) / C(11,2) = 36/55
-        (Diverged(1, 9, 2, 2), 9 / 165),  # of 11 seeds 3 diverged: both fresh ones with C(9,1) / C(11,3)
-        (Diverged(0, 8, 1, 3), 3 / 11),  # the one that diverged is one of the three fresh
-        (Diverged(1, 9, 0, 2), 1.0),
+        (DivergenceCounts(1, 9, 1, 2), 19 / 55),  # of 11 seeds 2 diverged: none is fresh with C(9,2) / C(11,2) = 36/55
+        (DivergenceCounts(1, 9, 2, 2), 9 / 165),  # of 11 seeds 3 diverged: both fresh ones with C(9,1) / C(11,3)
+        (DivergenceCounts(0, 8, 1, 3), 3 / 11),  # the one that diverged is one of the three fresh
+        (DivergenceCounts(1, 9, 0, 2), 1.0),
     ],
 )
 def test_fishers_test_of_diverged_seeds(counts, p_value):
@@ -131,7 +131,7 @@ def test_fishers_test_of_diverged_seeds(counts, p_value):
 def test_fishers_test_is_scipys(of_reference, of_fresh):
     table = [[of_fresh, 4 - of_fresh], [of_reference, 9 - of_reference]]
     expected = stats.fisher_exact(table, alternative="greater").pvalue
-    assert Diverged(of_reference, 9, of_fresh, 4).p_value == pytest.approx(expected)
+    assert DivergenceCounts(of_reference, 9, of_fresh, 4).p_value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("share", [0.02, 1 / 9, 0.3, 0.6, 0.9])
@@ -142,7 +142,7 @@ def test_fishers_test_keeps_its_level_whatever_the_share(share):
             stats.binom.pmf(old, 20, share) * stats.binom.pmf(new, 5, share)
             for old in range(21)
             for new in range(6)
-            if Diverged(old, 20, new, 5).p_value < alpha
+            if DivergenceCounts(old, 20, new, 5).p_value < alpha
         )
         assert alarms <= alpha
 
@@ -150,11 +150,11 @@ def test_fishers_test_keeps_its_level_whatever_the_share(share):
 @pytest.mark.parametrize(
     ("counts", "alpha", "rate"),
     [
-        (Diverged(1, 9, 0, 2), 0.05, (1 / 9) ** 2),  # two of two have p = .055; they fail the gate all the same
-        (Diverged(0, 9, 0, 2), 0.05, 0.0),  # none ever diverged
+        (DivergenceCounts(1, 9, 0, 2), 0.05, (1 / 9) ** 2),  # two of two have p = .055; they fail the gate all the same
+        (DivergenceCounts(0, 9, 0, 2), 0.05, 0.0),  # none ever diverged
         # beside 2 of 50, 1, 2 and 3 of 3 have p = .16, .0131 and 4.3e-4: at .05 two alarm, at .005 three
-        (Diverged(2, 50, 0, 3), 0.05, 3 * 0.04**2 * 0.96 + 0.04**3),
-        (Diverged(2, 50, 0, 3), 0.005, 0.04**3),
+        (DivergenceCounts(2, 50, 0, 3), 0.05, 3 * 0.04**2 * 0.96 + 0.04**3),
+        (DivergenceCounts(2, 50, 0, 3), 0.005, 0.04**3),
     ],
 )
 def test_false_alarms_of_diverged_seeds(counts, alpha, rate):
@@ -164,7 +164,7 @@ def test_false_alarms_of_diverged_seeds(counts, alpha, rate):
 def test_false_alarms_of_a_gate_whose_seeds_may_diverge():
     # 20,000 fresh runs beside a reference with 1 of 9: standard error of a share near .012 is 7.8e-4
     drawn = np.random.default_rng(5).binomial(2, 1 / 9, 20_000)
-    counts = [Diverged(1, 9, n, 2) for n in range(3)]
+    counts = [DivergenceCounts(1, 9, n, 2) for n in range(3)]
     alarms = np.array([count.alarms(count.p_value, 0.05 / 13) for count in counts])[drawn]
     expected = false_alarm_rate([counts[0]], 0.05, 13)
     assert abs(alarms.mean() - expected) < 4 * 7.8e-4

@@ -13,16 +13,17 @@ from bench.cli.options import USAGE
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Marginal
 from bench.judge.claims import Gap, load_claims
-from bench.judge.ladder.answer import conclusions, find, sentences
+from bench.judge.ladder.answer import find
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, command, effects
-from bench.judge.ladder.file import question, read_file
+from bench.judge.ladder.file import read_entries
 from bench.judge.ladder.readers import parse, read_keys
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table
+from bench.show.tables.answer_words import conclusions, sentences
 from bench.show.tables.ladder import ladder_table
 from bench.show.tables.render import comma_separated, markdown
 from tests.synthetic import record
@@ -46,7 +47,7 @@ def ends(rung):
 
 
 def test_every_entry_of_the_file_is_a_ladder_and_every_classifier_with_a_document_has_one():
-    named = set(read_file())
+    named = set(read_entries())
     assert named == {one.name for one in manifests().values() if one.document and one.task == "mnist"}
     assert {one.approach for one in chosen(())} == named
     for one in chosen(()):
@@ -101,15 +102,15 @@ MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
     ("text", "message"),
     [
         ("[mlp]\nood = ['lettters']\n", "did you mean 'letters'"),
-        ("[mlp]\ncontrols = []\n", r"unknown keys \['controls'\]"),
-        ("[[mlp.control]]\nname = 'a'\n", "missing keys"),
+        ("[mlp]\ncontrols = []\n", "unknown key .*did you mean 'control'"),
+        ("[[mlp.control]]\nname = 'a'\n", "control #1: 'title' is missing"),
         ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is no fit"),
         ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp publshed'\nafter='mlp published'\n", "unknown recipe"),
         (f'{MEASURED}numbers.mnist.acuracy = ["common a/b", "common a/b"]\n', "did you mean 'accuracy'"),
         (f'{MEASURED}numbers.mnst.accuracy = ["common a/b", "common a/b"]\n', "did you mean 'mnist'"),
-        (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "before and after"),
+        (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "give a list of length 2"),
         (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is no number"),
-        ("[mlp.answer]\nquestion = 'why'\n", "missing keys"),
+        ("[mlp.answer]\nquestion = 'why'\n", "answer: 'claim' is missing"),
         ("[mlp\n", "cannot be read"),
     ],
 )
@@ -382,20 +383,24 @@ def test_the_answer_as_a_table():
     assert steps[-1][2:] == ["-", "-1.000 [-1.000, -1.000] (3)", "-", "-"]
 
 
+ANSWER = "[mlp.answer]\nquestion='q'\nclaim='c'\nbaseline='b'\n"
+STEPS = "step=[{name='a', fit='mlp published'}, {name='b', fit='mlp published'}]\n"
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("text", "message"),
     [
-        ({"step": [{"name": "one", "fit": "mlp published"}]}, "needs two steps or more"),
-        ({"estimator": []}, "needs an estimator"),
-        ({"estimator": [{"name": "x", "number": "entropy"}]}, "'entropy' is no number; give 'SOURCE KEY'"),
-        ({"causes": []}, "unknown keys ['causes']"),
+        (f"{ANSWER}step=[]\nestimator=[{{name='x', number='common a/b'}}]", "step: .* give a list of length >= 2"),
+        (f"{ANSWER}{STEPS}estimator=[]", "estimator: .* give a list of length >= 1"),
+        (f"{ANSWER}{STEPS}estimator=[{{name='x', number='entropy'}}]", "'entropy' is no number; give 'SOURCE KEY'"),
+        (f"{ANSWER}causes=[]", "unknown key in .*answer: 'causes'"),
     ],
 )
-def test_a_question_that_cannot_be_read_is_named(change, said):
-    body = {**read_file()["linear_bbb"]["answer"], **change}
-    with pytest.raises(ConfigError) as error:
-        question(body, "answer of a test")
-    assert said in str(error.value)
+def test_a_question_that_cannot_be_read_is_named(tmp_path, text, message):
+    path = tmp_path / "ladders.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        ladder("mlp", path)
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -404,7 +409,7 @@ def test_a_question_that_cannot_be_read_is_named(change, said):
 def test_the_command_shows_all_and_writes(tmp_path, capsys):
     assert main(["ladder", "--all", "--results", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {one["approach"] for one in found} == set(read_file())
+    assert {one["approach"] for one in found} == set(read_entries())
     assert all(line["n"] == 0 and "python -m bench" in line["reason"] for one in found for line in one["rungs"])
     assert main(["ladder", "mlp", "--results", str(tmp_path), "--write"]) == 0
     assert (tmp_path / "tables" / "ladder_mlp.md").read_text().startswith("# Ladder of mlp")

@@ -10,7 +10,8 @@ import pytest
 from bench.cli.main import main
 from bench.cli.options import INCOMPLETE, USAGE
 from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
-from bench.plan.cells import Estimate, Selection, cells
+from bench.plan.cells import Selection, cells
+from bench.plan.costs import CostEstimate
 from tests.run.test_runner import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ def test_a_cell_is_in_a_stage_once():
 def test_the_cheapest_comes_first_and_a_fit_is_paid_once():
     chosen = cells(Selection(approaches=("mlp", "linear_bbb"), seeds=(0, 1)))
     seconds = {("mlp", "published"): 50.0, ("mlp", "corrected"): 20.0, ("linear_bbb", "published"): 30.0}
-    costs = {cell.key: Estimate(seconds.get((cell.approach, cell.recipe)), 1.0, "made up") for cell in chosen}
+    costs = {cell.key: CostEstimate(seconds.get((cell.approach, cell.recipe)), 1.0, "made up") for cell in chosen}
     found = in_cost_order(chosen, costs)
     assert [recipe.title for recipe in found] == [
         "mlp corrected",

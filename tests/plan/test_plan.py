@@ -5,9 +5,11 @@ import dataclasses
 import pytest
 
 from bench.core.errors import ConfigError, MissingFramework
-from bench.plan.cells import CELLS, Selection, cells, estimate
+from bench.plan.cells import CELLS, Selection, cells
+from bench.plan.costs import estimate
+from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
-from bench.plan.registry import load_class, manifest, manifests, parse_manifest
+from bench.plan.registry import load_class, manifest, manifests
 
 DOCUMENTED = [name for name, entry in manifests().items() if entry.document]
 
@@ -100,7 +102,7 @@ def test_nonsense_is_one_line(selection, message):
     ("text", "message"),
     [
         ("title = ", "cannot be read"),
-        ('title = "x"', "missing keys"),
+        ('title = "x"', "'class' is missing"),
         (
             'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncolour="red"\n[recipes.published]\nsplit="train60k"',
             "colour",
@@ -111,7 +113,7 @@ def test_nonsense_is_one_line(selection, message):
         ),
         (
             'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncapabilities=["fly"]\n[recipes.published]\nsplit="train60k"',
-            "unknown capability",
+            "unknown value in .*capabilities #1: 'fly'",
         ),
     ],
 )
@@ -119,7 +121,7 @@ def test_a_broken_manifest_names_its_fault(tmp_path, text, message):
     path = tmp_path / "broken.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        parse_manifest(path)
+        read_manifest(path)
 
 
 MLP = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]

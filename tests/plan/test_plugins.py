@@ -72,7 +72,7 @@ BROKEN = {
     "exits": ("raise SystemExit(3)", None, "SystemExit: 3"),
     "no_class": ("class Other: ...", None, "lacks as a subclass of Approach"),
     "no_toml": ("", "title = ", "cannot be read"),
-    "no_key": ("", 'title = "x"', "missing keys"),
+    "no_key": ("", 'title = "x"', "'class' is missing"),
     "no_recipe": (
         "",
         'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.other]\nsplit="train60k"',

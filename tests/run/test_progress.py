@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from bench.cli.ending import ending
-from bench.plan.cells import Cell, Estimate
+from bench.plan.cells import Cell
+from bench.plan.costs import CostEstimate
 from bench.run import progress
 from bench.run.runner import Result
 
@@ -91,7 +92,7 @@ def test_a_terminal_shows_cell_epoch_loss_and_what_remains_and_lines_that_stay(c
     first, second = cell(0), cell(1)
     out = Terminal()
     # 10 epochs of 6 s and 4 s of measuring a fit: 2 x 64 s = 128 s, which are 2 minutes.
-    shown = progress.Progress({made.key: Estimate(60, 4, "") for made in (first, second)}, stream=out)
+    shown = progress.Progress({made.key: CostEstimate(60, 4, "") for made in (first, second)}, stream=out)
     shown.begin([[first], [second]], done=1)
     assert screen(out.getvalue())[0] == "3 cells, 1 done already, 2 to do; expected 2 min"
     clock[0] += 1
@@ -129,7 +130,7 @@ def test_a_terminal_shows_cell_epoch_loss_and_what_remains_and_lines_that_stay(c
 def test_fits_that_run_at_once_are_all_shown_and_share_what_remains(clock):
     cells = [cell(seed) for seed in range(3)]
     out = Terminal()
-    shown = progress.Progress({made.key: Estimate(60, 0, "") for made in cells}, stream=out)
+    shown = progress.Progress({made.key: CostEstimate(60, 0, "") for made in cells}, stream=out)
     shown.begin([[made] for made in cells], done=0)
     for made in cells[:2]:
         clock[0] += 1
@@ -149,7 +150,7 @@ def test_what_is_expected_of_fits_that_will_run_at_once(clock):
     cells = [cell(seed) for seed in range(3)]
     for chosen, words in ((cells, "expected 60 s"), (cells[:1], "expected 40 s")):
         out = Terminal()
-        shown = progress.Progress({made.key: Estimate(40, 0, "") for made in cells}, stream=out, at_once=2)
+        shown = progress.Progress({made.key: CostEstimate(40, 0, "") for made in cells}, stream=out, at_once=2)
         shown.begin([[made] for made in chosen], done=0)
         assert screen(out.getvalue())[0].endswith(words)
 

@@ -12,7 +12,8 @@ from bench.cli.main import main
 from bench.core.errors import StoreError
 from bench.core.store import Store
 from bench.plan import batches
-from bench.plan.cells import Selection, cells, estimate
+from bench.plan.cells import Selection, cells
+from bench.plan.costs import estimate
 from bench.run import contexts
 from bench.run.runner import existing, run
 

@@ -65,9 +65,9 @@ def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
 @pytest.mark.parametrize("name", ["mlp", "dropout_fcn", "uniform"])
 def test_a_rebuilt_posterior_predicts_where_its_inputs_are(name):
     """Arrays are stored on the CPU; "meta" inputs stand for a GPU's."""
-    from bench.judge.contract import Subject
+    from bench.judge.contract import ApproachUnderTest
 
-    subject = Subject(name)
+    subject = ApproachUnderTest(name)
     posterior = subject.fit()
     rebuilt = subject.approach().rebuild(posterior.arrays(), subject.task, 0)
     answer = rebuilt.predict(subject.x.to("meta"), range(1), subject.rows)

@@ -18,7 +18,8 @@ from bench.core.store import Store
 from bench.judge.gate import fresh
 from bench.judge.gate.config import GATE, load_gate
 from bench.plan import plugins
-from bench.plan.cells import Selection, cells, time_for
+from bench.plan.cells import Selection, cells
+from bench.plan.costs import time_for
 from bench.run import worker
 from bench.run.executors import Processes
 from bench.run.remote import opening

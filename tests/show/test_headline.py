@@ -78,5 +78,5 @@ def test_curves_are_counted_apart_and_the_outcomes_explained():
 def test_a_broken_file_is_named(text, tmp_path):
     path = tmp_path / "headline.toml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"headline\.toml is no list of quoted numbers"):
+    with pytest.raises(ConfigError, match=r"quoted numbers .*headline\.toml"):
         load_quoted(path)

@@ -26,8 +26,9 @@ from bench.data.splits import load_split, toy_split
 from bench.interface import Categorical, Posterior, Split, Task
 from bench.judge.contract import CheckContext
 from bench.measure.measuring import draws_of
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import Manifest, manifest, source_files
+from bench.plan.registry import manifest, source_files
 from bench.run.executors import process_context
 from bench.show.determinism_files import SCHEMA
 
@@ -73,7 +74,7 @@ def measure(name: str, data_dir: Path | None = None) -> dict[str, Any]:
     return seal(record)
 
 
-def _conditions(entry: Manifest, usual: Answers, data_dir: Path | None) -> dict[str, Any]:
+def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) -> dict[str, Any]:
     (fit, again), predicted = usual.fits, usual.predictions[USUAL]
     found: dict[str, Any] = {"again": {"weights": compare(fit, again), "predictions": None}}
     for size in BLOCKS:
@@ -125,7 +126,7 @@ def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
     return float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max())
 
 
-def _shown(left: NDArray[Any], right: NDArray[Any], entry: Manifest) -> dict[str, Any]:
+def _shown(left: NDArray[Any], right: NDArray[Any], entry: ApproachManifest) -> dict[str, Any]:
     """Compare predictions: equal bit for bit as they are, the difference that of probabilities where they are those."""
     exact = left.tobytes() == right.tobytes()
     if entry.task == "mnist":
@@ -162,7 +163,7 @@ def answers(
     return Answers([_arrays(posterior) for posterior in posteriors], predictions)
 
 
-def _rows(entry: Manifest, data_dir: Path | None) -> tuple[Split, Task, Tensor]:
+def _rows(entry: ApproachManifest, data_dir: Path | None) -> tuple[Split, Task, Tensor]:
     if entry.task == "toy":
         train = toy_split()
         return train, Task("regression", 1, len(train), 1), torch.linspace(-4, 4, max(BLOCKS)).reshape(-1, 1)

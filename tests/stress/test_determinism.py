@@ -1,9 +1,9 @@
 """The determinism report: what counts as exact, a fit that is not repeatable, records and the table."""
 
 import csv
-import dataclasses
 import json
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -129,7 +129,7 @@ def test_reports_that_cannot_be_trusted_are_named(tmp_path):
 def test_what_cannot_run_is_a_record_with_the_reason(monkeypatch):
     import tests.stress.determinism
 
-    entry = dataclasses.replace(manifest("mlp"), requires=("not_there",))
+    entry = msgspec.structs.replace(manifest("mlp"), requires=("not_there",))
     monkeypatch.setattr(tests.stress.determinism, "manifest", lambda name: entry)
     record = measure("mlp")
     assert (record["outcome"], record["conditions"]) == ("skipped", {})

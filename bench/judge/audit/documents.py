@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import field
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.audit.effects import RungNumber, effect_of
 from bench.judge.audit.findings import Finding, Outcome
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.effects import Numbers
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
-from bench.plan.registry import Manifest, manifests
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from bench.plan.registry import manifests
 
 FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 
@@ -34,8 +32,7 @@ _TO_OUTCOME: dict[str, Outcome] = {
 }
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(TomlTable, frozen=True):
     """One rule in one document."""
 
     document: str
@@ -49,48 +46,47 @@ class Fact:
     effect: RungNumber | None = None  # in the ladder of `approach`
 
 
+class _File(TomlTable, frozen=True):
+    """The file: full facts, and by document and rule what was read where nothing is wrong."""
+
+    fact: tuple[Fact, ...] = ()
+    absent: dict[str, dict[str, str]] = field(default_factory=dict)
+    unclear: dict[str, dict[str, str]] = field(default_factory=dict)
+    not_applicable: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield all facts."""
+        yield from self.fact
+        short: tuple[tuple[FactOutcome, dict[str, dict[str, str]]], ...] = (
+            ("absent", self.absent),
+            ("unclear", self.unclear),
+            ("not applicable", self.not_applicable),
+        )
+        for outcome, documents in short:
+            for document, rules in documents.items():
+                yield from (Fact(document, rule, outcome, what) for rule, what in rules.items())
+
+
 @cache
-def facts() -> tuple[Fact, ...]:
+def facts(path: Path = FILE) -> tuple[Fact, ...]:
     """Return all facts, one for every rule and document; raises ConfigError where the file is at fault."""
-    return parse(FILE.read_text(encoding="utf-8"))
+    found = sorted(read_toml(path, _File, "facts").facts(), key=_place)
+    for before, fact in itertools.pairwise(found):
+        if _place(before) == _place(fact):
+            raise ConfigError(f"{path} has {fact.rule} of {fact.document} twice; keep one")
+    return tuple(found)
 
 
-def parse(text: str) -> tuple[Fact, ...]:
-    """Return the facts of a file's text; raises ConfigError that says which is at fault."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{FILE.name} cannot be read: {error}") from error
-    found = [_fact(body) for body in raw.get("fact", ())]
-    outcomes: tuple[tuple[str, FactOutcome], ...] = (
-        ("absent", "absent"),
-        ("unclear", "unclear"),
-        ("not_applicable", "not applicable"),
-    )
-    for section, outcome in outcomes:
-        for document, rules in raw.get(section, {}).items():
-            found += [Fact(document, rule, outcome, what) for rule, what in rules.items()]
-    seen: set[tuple[str, str]] = set()
-    for fact in found:
-        if fact.document not in DOCUMENTS:
-            raise unknown_name("document", fact.document, DOCUMENTS)
-        if fact.rule not in RULES:
-            raise unknown_name("rule", fact.rule, RULES)
-        if (fact.document, fact.rule) in seen:
-            raise ConfigError(f"{FILE.name} has {fact.rule} of {fact.document} twice; keep one")
-        seen.add((fact.document, fact.rule))
-    return tuple(sorted(found, key=lambda fact: (DOCUMENTS.index(fact.document), list(RULES).index(fact.rule))))
+def _place(fact: Fact) -> tuple[int, int]:
+    """Return where a fact is shown; raises ConfigError for an unknown document or rule."""
+    if fact.document not in DOCUMENTS:
+        raise unknown_name("document", fact.document, DOCUMENTS)
+    if fact.rule not in RULES:
+        raise unknown_name("rule", fact.rule, RULES)
+    return DOCUMENTS.index(fact.document), list(RULES).index(fact.rule)
 
 
-def _fact(body: Mapping[str, Any]) -> Fact:
-    fields = {name: value for name, value in body.items() if name != "effect"}
-    try:
-        return Fact(**fields, effect=RungNumber(**body["effect"]) if "effect" in body else None)
-    except TypeError as error:
-        raise ConfigError(f"{FILE.name}: a fact on {body.get('rule', '?')} is at fault: {error}") from error
-
-
-def declared(entry: Manifest, recipe: Recipe) -> dict[str, str]:
+def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
     """Return the rules that a recipe is known to fail, each with the correction that removes it, or the reason.
 
     Those of the documents' recipes are in documents.toml; others declare theirs in table [known] of the manifest.

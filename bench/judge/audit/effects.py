@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.toml import TomlTable
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, effect_text
 from bench.judge.ladder.rungs import STORED, Rung
 from bench.measure.metrics.table import METRICS
 
 
-@dataclass(frozen=True)
-class RungNumber:
+class RungNumber(TomlTable, frozen=True):
     """Which number of which rung of an approach's ladder."""
 
     rung: str

@@ -1,17 +1,39 @@
-"""What applying a rule to something found."""
+"""What a rule finds in a subject."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, NamedTuple, TypedDict
 
-from bench.judge.audit.rules import RULES
+from bench.judge.audit.rules import RULES, Severity
 
 Outcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
-"""`known`: it fails, and who made the thing says so; `not measured`: it applies, but could not be seen here."""
+"""`known`: it fails, and whoever made the subject says so. `not measured`: the rule applies, but nothing was seen."""
 
 OUTCOMES: tuple[Outcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
+
+
+class Seen(NamedTuple):
+    """What a rule saw, before it is said which rule and of what."""
+
+    outcome: Outcome
+    detail: str  # what was seen, with its numbers
+    measured: Mapping[str, float] = {}
+
+
+class FindingJson(TypedDict):
+    """A finding for machines, with its rule's title and severity."""
+
+    rule: str
+    severity: Severity
+    title: str
+    subject: str
+    outcome: Outcome
+    detail: str
+    measured: dict[str, float]
+    remedy: str
+    effect: str
 
 
 @dataclass(frozen=True)
@@ -23,7 +45,7 @@ class Finding:
     outcome: Outcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = field(default_factory=dict)
-    effect: str = ""  # which rung of the ladder or number of a table tells what it is worth
+    effect: str = ""  # what the mistake is worth, by a rung of a ladder
 
     def __post_init__(self) -> None:
         assert self.rule in RULES, f"'{self.rule}' is no rule"
@@ -42,8 +64,8 @@ class Finding:
             more.append(f"effect: {self.effect}")
         return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {'; '.join(more)}".replace("\n", " ")
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the finding with its rule's title and severity, for machines."""
+    def as_json(self) -> FindingJson:
+        """Return the finding for machines."""
         rule = RULES[self.rule]
         return {
             "rule": self.rule,

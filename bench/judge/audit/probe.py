@@ -1,8 +1,9 @@
-"""An approach fitted for a few steps on made-up rows, half of whose inputs are blank in every row."""
+"""An approach, fitted for a few steps on made-up rows. Half of the inputs are blank in every row."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import Unsupported
-from bench.interface import Categorical, Marginal, Posterior, Split
-from bench.judge.contract import ROWS, CheckContext, Subject
+from bench.interface import Marginal, Posterior, Split
+from bench.judge.contract import ROWS, ApproachUnderTest, CheckContext
 
 FULL_ROWS = 60_000  # N of the training that is planned
 EPOCHS = 2
@@ -20,7 +21,7 @@ EPOCHS = 2
 
 @dataclass(frozen=True)
 class Trail:
-    """The weights' marginals after each epoch of a short fit, and all that the last one holds."""
+    """A short fit: the weights' marginals after each epoch, and the arrays of its posterior."""
 
     weights: list[dict[str, Marginal]]
     arrays: Mapping[str, Tensor]
@@ -30,9 +31,8 @@ class Probe:
     """One recipe of an approach, fitted for a few steps when a rule asks."""
 
     def __init__(self, name: str, recipe: str) -> None:
-        """Make the subject; raises BenchError where the approach cannot be made."""
-        self.subject = Subject(name, recipe)
-        self.title = f"{name} {recipe}"
+        """Make the approach; raises BenchError where it cannot be made."""
+        self.subject = ApproachUnderTest(name, recipe)
         self.blank = torch.arange(self.subject.task.n_inputs) % 2 == 0
 
     @cached_property
@@ -40,20 +40,11 @@ class Probe:
         """Return a short fit on ordinary rows."""
         return self.subject.fit()
 
-    @cached_property
-    def is_classifier(self) -> bool:
-        """Return whether there are classes, and so images."""
-        return self.subject.task.kind == "classification"
-
-    def predict(self, posterior: Posterior) -> Tensor:
-        """Return log-probabilities or means of up to three draws [S, B, K]."""
-        draws = range(self.subject.n_draws(posterior))
-        answer = posterior.predict(self.subject.x, draws, self.subject.rows)
-        return answer.log_probs if isinstance(answer, Categorical) else answer.mean
-
-    def offers(self, capability: str) -> bool:
-        """Return whether the manifest declares an optional method."""
-        return capability in self.subject.manifest.capabilities
+    @property
+    def planned_steps(self) -> int:
+        """Return the number of steps of the planned training."""
+        whole = self.subject.approach(1_000_000)
+        return whole.epochs * math.ceil(FULL_ROWS / getattr(whole, "batch_size", 128))
 
     @cached_property
     def has_sigma(self) -> bool:
@@ -65,12 +56,12 @@ class Probe:
 
     @cached_property
     def small(self) -> Trail:
-        """Return a fit with blank inputs as if N were the few rows there are."""
+        """Return a fit with blank inputs, N the few rows that there are."""
         return self._trail(ROWS)
 
     @cached_property
     def large(self) -> Trail:
-        """Return the same fit, same rows and noise, as if N were 60,000."""
+        """Return the same fit, with the same rows and noise, told that N is 60,000."""
         return self._trail(FULL_ROWS)
 
     def _trail(self, n_train: int) -> Trail:

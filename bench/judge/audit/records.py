@@ -13,9 +13,9 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
+from bench.judge.audit.elbo.predictions import averages
 from bench.judge.audit.findings import Finding, Outcome
-from bench.judge.audit.predictions import averages
-from bench.judge.contract import CheckContext, Subject
+from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.verdicts import ENOUGH
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
@@ -139,7 +139,7 @@ def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
         if entry.task != "mnist" or "weights" not in entry.capabilities or not path.exists():
             continue
         try:
-            subject = Subject(name, recipe)
+            subject = ApproachUnderTest(name, recipe)
             kept = store.read_tensors(path)
             if kept is None:
                 continue

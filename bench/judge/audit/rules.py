@@ -13,7 +13,7 @@ Where = Literal["documents", "objective", "approach", "records", "data", "predic
 
 
 @dataclass(frozen=True)
-class Rule:
+class AuditRule:
     """One mistake."""
 
     id: str
@@ -25,7 +25,7 @@ class Rule:
 
 
 _RULES = (
-    Rule(
+    AuditRule(
         "test-looked-at",
         "misleading",
         "test set looked at while training",
@@ -33,7 +33,7 @@ _RULES = (
         "choose by held-out training rows; report the last epoch",
         ("documents", "records", "data"),
     ),
-    Rule(
+    AuditRule(
         "kl-scale",
         "wrong",
         "KL scaled wrongly per mini-batch",
@@ -41,7 +41,7 @@ _RULES = (
         "divide the KL by the number of batches where the likelihood is a sum over the batch, by N where it is a mean",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "kl-sign",
         "wrong",
         "KL with the wrong sign",
@@ -49,7 +49,7 @@ _RULES = (
         "minimise NLL + KL; look at which log-density the estimator subtracts",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "dropout-at-test",
         "wrong",
         "dropout on at test",
@@ -57,7 +57,7 @@ _RULES = (
         "call eval() before predicting, or report it as one Monte Carlo sample",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "log-average",
         "wrong",
         "logits or log-probabilities averaged instead of probabilities",
@@ -65,7 +65,7 @@ _RULES = (
         "average probabilities: logsumexp over the draws minus log S",
         ("documents", "records", "predictions"),
     ),
-    Rule(
+    AuditRule(
         "unnormalised-probabilities",
         "wrong",
         "probabilities that do not sum to one",
@@ -73,7 +73,7 @@ _RULES = (
         "apply log_softmax over the classes once, after the last layer",
         ("documents", "records", "approach", "predictions"),
     ),
-    Rule(
+    AuditRule(
         "unnormalised-entropy",
         "wrong",
         "entropy of something that is not normalised",
@@ -81,7 +81,7 @@ _RULES = (
         "take the entropy of the mean of the probabilities",
         ("documents", "records", "predictions"),
     ),
-    Rule(
+    AuditRule(
         "unlike-draws",
         "misleading",
         "unlike draw counts compared",
@@ -89,7 +89,7 @@ _RULES = (
         "use one number of draws for all stochastic networks, and name it",
         ("documents", "records"),
     ),
-    Rule(
+    AuditRule(
         "truncated-printing",
         "weak",
         "truncated printing",
@@ -97,7 +97,7 @@ _RULES = (
         "print with %.2f",
         ("documents",),
     ),
-    Rule(
+    AuditRule(
         "dropped-class",
         "wrong",
         "a class dropped silently",
@@ -105,7 +105,7 @@ _RULES = (
         "list the classes by name and check their counts",
         ("documents", "data"),
     ),
-    Rule(
+    AuditRule(
         "ood-transform",
         "wrong",
         "OOD images transformed otherwise than the training images",
@@ -113,7 +113,7 @@ _RULES = (
         "send every set through the training images' transform, and look at one picture of it",
         ("documents", "data"),
     ),
-    Rule(
+    AuditRule(
         "overlap",
         "wrong",
         "overlap of train, test and OOD",
@@ -121,7 +121,7 @@ _RULES = (
         "leave the repeated images out of the set that measures",
         ("documents", "data"),
     ),
-    Rule(
+    AuditRule(
         "one-seed",
         "weak",
         "one seed",
@@ -129,7 +129,7 @@ _RULES = (
         "run two seeds or more and report each; a verdict needs five",
         ("documents", "records"),
     ),
-    Rule(
+    AuditRule(
         "unused-layer",
         "wrong",
         "a layer never used",
@@ -137,7 +137,7 @@ _RULES = (
         "check the loop over the layers in the forward pass",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "detached-gradient",
         "wrong",
         "a detached gradient",
@@ -145,7 +145,7 @@ _RULES = (
         "remove .data, .detach() and no_grad between parameter and loss, or say which estimator needs them",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "sigma-frozen",
         "wrong",
         "sigma that never moved from its initial value",
@@ -153,7 +153,7 @@ _RULES = (
         "give rho a larger rate or more steps, and report how far sigma moved",
         ("documents", "objective", "approach", "records"),
     ),
-    Rule(
+    AuditRule(
         "pruned-noise",
         "wrong",
         "pruned weights whose noise is not pruned",
@@ -161,7 +161,7 @@ _RULES = (
         "set sigma to zero with the mean; rho = 0 is not sigma = 0",
         ("documents", "objective", "approach"),
     ),
-    Rule(
+    AuditRule(
         "stale-result",
         "misleading",
         "a result from another run",
@@ -169,7 +169,7 @@ _RULES = (
         "restart and run all before publishing; keep the code's hash with the number",
         ("documents", "records"),
     ),
-    Rule(
+    AuditRule(
         "confounded-baseline",
         "misleading",
         "baseline and method differ in more than the method",
@@ -177,7 +177,7 @@ _RULES = (
         "train the method's own network without the method, with equal budget",
         ("documents",),
     ),
-    Rule(
+    AuditRule(
         "variance-as-std",
         "wrong",
         "a prior's variance used as its standard deviation",
@@ -185,7 +185,7 @@ _RULES = (
         "hand the square root of the variance to Normal",
         ("documents", "objective"),
     ),
-    Rule(
+    AuditRule(
         "wrong-likelihood",
         "wrong",
         "a loss that is not the stated likelihood",
@@ -193,7 +193,7 @@ _RULES = (
         "use the negative log-likelihood of the stated model; check what the loss function takes for its input",
         ("documents", "objective"),
     ),
-    Rule(
+    AuditRule(
         "unshuffled",
         "weak",
         "the same batches in every epoch",
@@ -201,7 +201,7 @@ _RULES = (
         "shuffle=True in the training loader",
         ("documents",),
     ),
-    Rule(
+    AuditRule(
         "lost-schedule",
         "weak",
         "a schedule without effect",
@@ -211,4 +211,4 @@ _RULES = (
     ),
 )
 
-RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}
+RULES: dict[str, AuditRule] = {rule.id: rule for rule in _RULES}

@@ -25,7 +25,7 @@ from torch.nn import functional
 from bench.core import project
 from bench.core.errors import MissingFramework, unknown_name
 from bench.judge.audit import elbo
-from bench.judge.audit.predictions import averages, repeats
+from bench.judge.audit.elbo.predictions import averages, repeats
 from bench.measure.metrics import published as estimators
 
 REPOSITORY = project.TOP
@@ -100,7 +100,7 @@ def _bbb(detach_mu: bool) -> tuple[Any, Any]:
     return module, module.in_double_precision(network)
 
 
-def _bbb_report(detach_mu: bool) -> elbo.Report:
+def _bbb_report(detach_mu: bool) -> elbo.ElboReport:
     module, network = _bbb(detach_mu)
 
     def nll(x: Tensor, y: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def _bbb_report(detach_mu: bool) -> elbo.Report:
 
 
 @cache
-def _bbb_reports() -> tuple[elbo.Report, elbo.Report]:
+def _bbb_reports() -> tuple[elbo.ElboReport, elbo.ElboReport]:
     return _bbb_report(detach_mu=True), _bbb_report(detach_mu=False)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bench.judge.audit import elbo
-from bench.judge.audit.objective import Factor
+from bench.judge.audit.elbo.objective import Factor
 from bench.judge.audit.shown import INPUTS, N_TRAIN, WIDTH, Shown, batches, document, verdict
 
 

@@ -1,4 +1,4 @@
-"""Paired differences: over seeds, or, where there is one seed, over the rows of the test set."""
+"""Paired differences: over seeds or, for a single seed, over the rows of the test set."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RowTest:
-    """One seed's two networks on the same rows: says something of these two, nothing of their recipes."""
+    """The two networks of one seed on the same rows. It compares these two networks, not their recipes."""
 
     cell: CellName
     seed: int
@@ -100,10 +100,10 @@ def _number(record: Record, metric: str) -> float:
 
 
 def row_test(cell: CellName, seed: int, a: Mapping[str, NDArray[Any]], b: Mapping[str, NDArray[Any]]) -> RowTest | None:
-    """Compare the accuracies of two networks on the same rows; None where a side has no per-row scores of them.
+    """Compare the accuracies of two networks on the same rows; None if a side has no per-row scores.
 
-    The interval is that of a mean of paired differences in -1, 0, 1; the p-value is McNemar's exact one: under no
-    difference a row that only one has right is as likely to be A's as B's  (McNemar 1947, Psychometrika 12).
+    The interval is that of a mean of paired differences in -1, 0, 1. The p-value is McNemar's exact one: if there is no
+    difference, a row that only one side has right is as likely to be A's as B's (McNemar 1947, Psychometrika 12).
     """
     names = ("mnist/label", "mnist/predicted")
     if any(name not in side for side in (a, b) for name in names):

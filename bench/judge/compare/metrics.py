@@ -1,4 +1,4 @@
-"""Which metrics two sides can be compared by, and which they cannot, each with the side, the seeds and the reason."""
+"""Which metrics both sides have, and which one side lacks: on which seeds, and why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAIN_METRICS = (
 
 @dataclass(frozen=True)
 class Lack:
-    """A metric that cannot be compared: some record of the pairs has it, these of one side do not as a number."""
+    """A metric that cannot be compared: some records have it, but these of one side do not."""
 
     cell: CellName
     metric: str
@@ -37,12 +37,12 @@ class Lack:
 
 
 def comparable(cell: Pairs, patterns: Sequence[str] = MAIN_METRICS) -> list[str]:
-    """Return the metrics of the patterns that every record of a cell has as a number, those of the last epoch last."""
+    """Return the metrics of the patterns that every record of a cell has, those of the last epoch last."""
     return [name for name in _names(cell, patterns) if not _gaps(cell, name)]
 
 
 def lacking(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Lack]:
-    """Return the metrics of the patterns that some records have and others lack; what nobody has is not missed."""
+    """Return the metrics of the patterns that some records have and others lack."""
     return [lack for cell in pairs for name in _names(cell, patterns) for lack in _gaps(cell, name)]
 
 

@@ -1,4 +1,4 @@
-"""Which record of folder A belongs to which of folder B, and under which other conditions each was made."""
+"""Which record of folder A belongs to which of folder B, and how their conditions differ."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def only_in(one: Side, other: Side) -> list[str]:
 
 
 def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
-    """Name the conditions that are not the same on both sides: what else may be behind a difference."""
+    """Name the conditions that differ between the two sides: they may explain a difference too."""
     both = [(one, other) for cell in pairs for one, other in zip(cell.a, cell.b, strict=True)]
     lines = [
         f"{name}: {one} and {other}"
@@ -126,7 +126,7 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
 
 
 def _other_amounts(one: str, other: str) -> list[str]:
-    """Say what two profiles do not have in common: numbers of other amounts differ whatever the code does."""
+    """Say in which amounts two profiles differ: other amounts give other numbers whatever the code does."""
     a, b = PROFILES.get(one), PROFILES.get(other)
     if a is None or b is None or a == b:
         return []

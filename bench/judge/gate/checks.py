@@ -1,4 +1,4 @@
-"""What the gate says: one check after the other, each passed, failed, missing or waived, with its numbers or words."""
+"""What the gate says: its checks, each with a state, and the numbers or the words for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bench.judge.gate.config import Gate
-from bench.judge.stats.gating import Design, Diverged, false_alarm_rate
+from bench.judge.stats.gating import Design, DivergenceCounts, false_alarm_rate
 
 State = Literal["pass", "fail", "missing", "waived", "not comparable"]
 PASS: Final = "pass"
@@ -18,7 +18,7 @@ NOT_COMPARABLE: Final = "not comparable"
 
 
 @dataclass(frozen=True)
-class Check:
+class GateCheck:
     """One statement that either holds or does not."""
 
     name: str
@@ -34,7 +34,7 @@ class Shift:
     reference_mean: float
     fresh_mean: float
     p_adjusted: float
-    smallest: float  # shift that would be seen with probability `stats.gating.POWER`
+    smallest: float  # the smallest shift that the gate sees with probability `stats.gating.POWER`
 
     @property
     def difference(self) -> float:
@@ -56,7 +56,7 @@ class MetricCheck:
 
 @dataclass(frozen=True)
 class Caught:
-    """How surely one planted fault is caught in one cell, by the metric that sees it best."""
+    """How surely the gate catches one planted fault in one cell, by the metric that shows it best."""
 
     fault: str
     cell: str
@@ -68,26 +68,26 @@ class Caught:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """How often unchanged code fails."""
+    """How often the gate fails unchanged code."""
 
     by_metrics: float
-    by_divergence: float  # at the share of the reference's seeds that diverged
+    by_divergence: float  # if the share of the reference's seeds that diverged is the true one
 
     @property
     def rate(self) -> float:
-        """Return how often it fails by either."""
+        """Return how often it fails by one or the other."""
         return 1 - (1 - self.by_metrics) * (1 - self.by_divergence)
 
 
 @dataclass(frozen=True)
-class Report:
+class GateReport:
     """All that a gate found."""
 
     gate: Gate
     metrics: tuple[MetricCheck, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     notes: tuple[str, ...]
-    diverged: tuple[Diverged, ...] = ()  # of each cell where a waiver lets seeds diverge
+    diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with a waiver for seeds that diverge
     caught: tuple[Caught, ...] = ()  # of each planted fault whose effect was measured
     seconds: float | None = None  # of the fresh run
 
@@ -98,7 +98,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Return whether everything that was to be checked was, and held or was waived."""
+        """Return whether no check failed and nothing is missing."""
         return not {FAIL, MISSING} & {*self.states}
 
     @property
@@ -114,7 +114,7 @@ class Report:
 
 
 def excuse(gate: Gate, cell: str, why: str, today: datetime.date, without: State = MISSING) -> tuple[State, str]:
-    """Return the state of a cell that gives no number: `without`, unless a waiver of the gate still names it."""
+    """Return WAIVED while an unexpired waiver covers this cell, otherwise the state `without`, each with its reason."""
     mine = [waiver for waiver in gate.waivers if waiver.cell == cell and not waiver.diverged]
     valid = [waiver for waiver in mine if today <= waiver.until]
     if valid:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bench.core.records import PrunedRow, Record
 from bench.data.splits import load_split
 from bench.judge.claims import WORKED_EXAMPLE, load_claims, match
-from bench.judge.gate.checks import FAIL, MISSING, PASS, Check
+from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
 from bench.judge.gate.samples import Folder, finished, fresh_records, labels_measured, title_of
@@ -21,39 +21,39 @@ LOG_K = math.log(10)
 FLOAT32 = 1e-6  # log-probabilities are float32
 
 
-def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder, fresh: Folder) -> list[Check]:
+def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder, fresh: Folder) -> list[GateCheck]:
     """Return the checks; `uniform` has the fresh records of the approach of that name."""
     return [_worked_example(), _blind(uniform), _zeros(gate, reference, fresh)]
 
 
-def _worked_example() -> Check:
+def _worked_example() -> GateCheck:
     claims = [claim for claim in load_claims() if claim.approach == WORKED_EXAMPLE]
     verdicts = judge(match(claims, []))
     wrong = [verdict.claim.id for verdict in verdicts if verdict.outcome != EXACT]
     if wrong or not verdicts:
-        return Check("worked example", FAIL, f"outside the printed digits: {', '.join(wrong) or 'no claim'}")
-    return Check("worked example", PASS, f"{len(verdicts)} printed numbers")
+        return GateCheck("worked example", FAIL, f"outside the printed digits: {', '.join(wrong) or 'no claim'}")
+    return GateCheck("worked example", PASS, f"{len(verdicts)} printed numbers")
 
 
-def _blind(records: Sequence[Record]) -> Check:
-    """Check that a network that answers 1/K scores log K exactly, and log K of entropy on every data set."""
+def _blind(records: Sequence[Record]) -> GateCheck:
+    """Check the network that always answers 1/K: its NLL and its entropy are log K on every data set."""
     done = finished(records)
     if not done:
-        return Check("uniform", MISSING, "approach uniform was not measured")
+        return GateCheck("uniform", MISSING, "approach uniform was not measured")
     wanted = {"nll", "predictive_entropy"}
     scores = {key: value for key, value in done[0].metrics.items() if key.rsplit("/", 1)[-1] in wanted}
     if lacking := wanted - {key.rsplit("/", 1)[-1] for key in scores}:
-        return Check("uniform", MISSING, f"approach uniform has no {' and no '.join(sorted(lacking))}")
+        return GateCheck("uniform", MISSING, f"approach uniform has no {' and no '.join(sorted(lacking))}")
     wrong = [key for key, value in scores.items() if value is None or abs(value - LOG_K) > FLOAT32]
     if wrong:
-        return Check("uniform", FAIL, f"not log 10: {', '.join(wrong)}")
-    return Check("uniform", PASS, f"{len(scores)} scores are log 10")
+        return GateCheck("uniform", FAIL, f"not log 10: {', '.join(wrong)}")
+    return GateCheck("uniform", PASS, f"{len(scores)} scores are log 10")
 
 
-def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> Check:
-    """Check that networks whose every weight is pruned answer class 0 always, with the probability of a blind one.
+def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
+    """Check the networks without weights: they always answer class 0, and score as a network that answers 1/K.
 
-    Not every approach can be pruned: where the reference's records are, every fresh one must be.
+    Not every approach can be pruned. Where the reference's records hold such a network, every fresh record must.
     """
     y = load_split(TEST_SPLIT, 0).y.numpy()
     n_seen, without = 0, []
@@ -65,17 +65,17 @@ def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> Check:
                 continue
             n_seen += 1
             if wrong := _no_zeros(pruned[0], y[: labels.size]):
-                return Check("network of zeros", FAIL, f"{cell.name}: {wrong}")
+                return GateCheck("network of zeros", FAIL, f"{cell.name}: {wrong}")
     if without:
         text = f"{len(without)} fresh records without pruned network or labels, first {without[0]}"
-        return Check("network of zeros", MISSING, text)
+        return GateCheck("network of zeros", MISSING, text)
     if not n_seen:
-        return Check("network of zeros", MISSING, "no fresh record prunes")
-    return Check("network of zeros", PASS, f"{n_seen} networks answer class 0")
+        return GateCheck("network of zeros", MISSING, "no fresh record prunes")
+    return GateCheck("network of zeros", PASS, f"{n_seen} networks answer class 0")
 
 
 def _pruning(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> list[Record]:
-    """Return the finished fresh records that must have a network without weights, or have one."""
+    """Return the finished fresh records that have a network without weights, or must have one."""
     is_pruned = any(_without_weights(record) for record in finished(reference.cell(cell)))
     records = finished(fresh_records(gate, cell, fresh))
     return [record for record in records if is_pruned or _without_weights(record)]
@@ -87,7 +87,7 @@ def _without_weights(record: Record) -> list[PrunedRow]:
 
 
 def _no_zeros(row: PrunedRow, y: NDArray[np.generic]) -> str:
-    """Return what a network of zeros has that it cannot have, or ''."""
+    """Return which numbers a network of zeros cannot have, or ''."""
     share = float((y == 0).mean())  # .098 of all 10,000
     if abs((row.accuracy or 0) - share) > 1e-9 or abs((row.nll or 0) - LOG_K) > FLOAT32:
         return f"{row}, but class 0 has {share}"

@@ -1,7 +1,7 @@
-"""Seeds that diverge: which a dated waiver lets pass, and whether the fresh ones do it more often than the reference's.
+"""Seeds that diverge: which ones a dated waiver excuses, and do fresh seeds diverge more often than the reference's?
 
-What is compared of such a cell is what the seeds give that do not diverge. A waiver names the reference's seeds that
-did; no other one is left out, and how many of the fresh seeds may is a matter of the reference's share.
+The waiver of a cell names the reference's seeds that diverged; the gate leaves out these, and no others. It compares
+the seeds that did not diverge. How many fresh seeds may diverge follows from the reference's share.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
-from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, Check
+from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, GateCheck
 from bench.judge.gate.config import Gate, GatedCell, Waiver
 from bench.judge.gate.samples import Folder, fresh_records
-from bench.judge.stats.gating import Diverged
+from bench.judge.stats.gating import DivergenceCounts
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Divergence:
     """The diverged seeds of a cell with a waiver for them."""
 
     waiver: Waiver
-    counts: Diverged
+    counts: DivergenceCounts
     is_late: bool
 
     @property
@@ -37,47 +37,47 @@ class Divergence:
 
 
 def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
-    """Return what diverged in the cells with a waiver for it, one that has ended included."""
+    """Return what diverged in each cell that has a waiver for it, also where the waiver has ended."""
     found = []
     for waiver in gate.waivers:
         if waiver.diverged:
             cell = gate.cell(waiver.cell)
             old = [record for record in reference.cell(cell) if record.outcome in ("done", "diverged")]
             lost = len([record for record in fresh_records(gate, cell, fresh) if _diverged(record)])
-            counts = Diverged(sum(map(_diverged, old)), len(old), lost, cell.n_seeds)
+            counts = DivergenceCounts(sum(map(_diverged, old)), len(old), lost, cell.n_seeds)
             found.append(Divergence(waiver, counts, today > waiver.until))
     return found
 
 
 def waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | None:
-    """Return the waiver by which seeds of a cell may diverge, None if there is none or it has ended."""
+    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
     valid = [waiver for waiver in gate.waivers if waiver.diverged and waiver.cell == cell.name]
     return next((waiver for waiver in valid if today <= waiver.until), None)
 
 
 def of_reference(waiver: Waiver | None, records: Sequence[Record]) -> list[Record]:
-    """Return the reference's records that count: all, but for the diverged ones that a waiver names."""
+    """Return the reference's records without the diverged seeds that a waiver names."""
     named = waiver.diverged if waiver is not None else ()
     return [record for record in records if not (_diverged(record) and record.seed in named)]
 
 
 def of_fresh(waiver: Waiver | None, records: Sequence[Record]) -> list[Record]:
-    """Return the fresh records that count: all, or with a waiver those that did not diverge."""
+    """Return the fresh records; with a waiver, only those that did not diverge."""
     return [record for record in records if waiver is None or not _diverged(record)]
 
 
-def divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> Check:
-    """Return whether the fresh seeds diverge no more often than the reference's, by a waiver that holds."""
+def divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateCheck:
+    """Check that an unexpired waiver covers the diverged seeds, and that fresh seeds do not diverge more often."""
     counts, waiver = found.counts, found.waiver
     text = f"{counts.of_fresh} of {counts.m} fresh seeds, {counts.of_reference} of {counts.k} of the reference"
     if not found.any:
-        return Check(found.name, PASS, text)
+        return GateCheck(found.name, PASS, text)
     if found.is_late:
-        return Check(found.name, MISSING, f"{text} (their waiver ended on {waiver.until})")
+        return GateCheck(found.name, MISSING, f"{text} (their waiver ended on {waiver.until})")
     text += f", adjusted p {p_adjusted:.2g}"
     if counts.alarms(p_adjusted, gate.alpha):
-        return Check(found.name, FAIL, text)
-    return Check(found.name, WAIVED if counts.of_fresh else PASS, f"{text} (until {waiver.until}: {waiver.reason})")
+        return GateCheck(found.name, FAIL, text)
+    return GateCheck(found.name, WAIVED if counts.of_fresh else PASS, f"{text} (until {waiver.until}: {waiver.reason})")
 
 
 def _diverged(record: Record) -> bool:

@@ -28,11 +28,11 @@ def run_fresh(
 ) -> None:
     """Run what the gate looks at into an empty folder.
 
-    Only cells whose seeds are compared as samples run several at a time. Repeats have all the threads that those of the
-    reference had: another number of threads rounds otherwise.
+    Cells whose seeds are compared as samples may run several at a time. Repeats run alone, with as many threads as the
+    reference: another number of threads rounds differently.
 
-    Raises ConfigError if the folder has records: those of older code, or of an interrupted run, would be taken for
-    fresh ones.
+    Raises:
+        ConfigError: the folder has records already. Nothing tells them from fresh ones.
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
@@ -49,7 +49,7 @@ def fresh_cells(gate: Gate) -> list[Cell]:
 
 
 def repeated_cells(gate: Gate) -> list[Cell]:
-    """Return the cells that are run twice, each seed by itself so that both runs compute alike."""
+    """Return the cells that are run twice. Each seed runs by itself, so that both runs compute the same way."""
     names = gate.repeated
     return [planned for name in names for planned in gate.planned(gate.cell(name), [gate.repeat_seed], apart=True)]
 
@@ -71,6 +71,6 @@ def blind_cells(gate: Gate) -> list[Cell]:
 def _run(
     chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str | Processes | Pool
 ) -> None:
-    # No fitted posterior is kept: a gate measures once, and a full disk would look like a fault.
+    # Keep no fitted posterior: a gate measures once, and a full disk would look like a fault.
     options = Options(root=str(root.resolve()), threads=threads, retain=False)
     run(chosen, Store(root), options, watcher, executor)

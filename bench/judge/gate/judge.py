@@ -1,4 +1,4 @@
-"""From two folders of records to a report."""
+"""Judge a fresh run: from two folders of records to a report."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.core.records import Record
-from bench.judge.gate.checks import WAIVED, Check, Report
+from bench.judge.gate.checks import WAIVED, GateCheck, GateReport
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
 from bench.judge.gate.divergence import divergences
 from bench.judge.gate.exact import data_check, label_check, plan_check, seed_check, split_checks
 from bench.judge.gate.fresh import AGAIN, BLIND
-from bench.judge.gate.power import Effect, power_table
+from bench.judge.gate.power import FaultEffect, power_table
 from bench.judge.gate.repeats import repeat_checks
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import judge_shifts
+from bench.judge.results import origin
 
 
 def judge(
-    gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date, effects: Iterable[Effect] = ()
-) -> Report:
-    """Return what the fresh records say of the code, beside the reference's; both folders are only read.
+    gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date, effects: Iterable[FaultEffect] = ()
+) -> GateReport:
+    """Compare the fresh records with the reference's and return the report. Both folders are only read.
 
     Args:
         gate: what is compared.
         reference_root: folder of the reference.
         fresh_root: folder of the fresh run.
-        today: day that waivers are held against.
-        effects: what planted faults were measured to do, for the power with which each is caught.
+        today: the day on which a waiver must still hold.
+        effects: measured effects of planted faults, to say how surely the gate catches each.
     """
     reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
     again = Folder.read(fresh_root / AGAIN, gate)
     diverged = divergences(gate, reference, fresh, today)
     metrics, counted = judge_shifts(gate, reference, fresh, diverged, today)
-    checks: list[Check] = [
+    checks: list[GateCheck] = [
         *counted,
         *(plan_check(gate, cell, reference) for cell in gate.cells),
         data_check(gate, reference, fresh),
@@ -58,11 +59,9 @@ def judge(
     ]
     counts = tuple(found.counts for found in diverged if not found.is_late)
     caught = power_table(gate, reference, effects)
-    return Report(gate, tuple(metrics), tuple(checks), tuple(notes), counts, tuple(caught))
+    return GateReport(gate, tuple(metrics), tuple(checks), tuple(notes), counts, tuple(caught))
 
 
 def _made(what: str, records: Sequence[Record]) -> str:
     """Say which machine, versions and code made some records."""
-    from bench.judge.results import origin
-
     return f"{what}: {origin(records)[0]}" if records else f"{what}: no records"

@@ -1,4 +1,4 @@
-"""How surely each planted fault is caught: its measured effect beside the spread of the reference.
+"""How surely does the gate catch each planted fault? Its measured effect beside the spread of the reference.
 
 The effects are rows of `results/reference/planted.csv`, written by `python -m benchmarks.power FAULT --save`.
 """
@@ -24,7 +24,7 @@ EFFECTS = REFERENCE / "planted.csv"
 
 
 @dataclass(frozen=True)
-class Effect:
+class FaultEffect:
     """The mean of one gated metric under a fault."""
 
     fault: str
@@ -36,10 +36,10 @@ class Effect:
     commit: str
 
 
-COLUMNS = tuple(field.name for field in fields(Effect))
+COLUMNS = tuple(field.name for field in fields(FaultEffect))
 
 
-def read_effects(path: Path) -> list[Effect]:
+def read_effects(path: Path) -> list[FaultEffect]:
     """Read the file; raises ConfigError that names the first bad row."""
     try:
         rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
@@ -52,12 +52,12 @@ def read_effects(path: Path) -> list[Effect]:
     return [_effect(row, f"effects {path}, row {number}") for number, row in enumerate(rows[1:], start=2)]
 
 
-def _effect(row: Sequence[str], where: str) -> Effect:
+def _effect(row: Sequence[str], where: str) -> FaultEffect:
     if len(row) != len(COLUMNS):
         raise ConfigError(f"{where}: {len(row)} columns instead of {len(COLUMNS)}")
     fault, cell, metric, seeds, mean, made, commit = row
     try:
-        found = Effect(fault, cell, metric, int(seeds), float(mean), made, commit)
+        found = FaultEffect(fault, cell, metric, int(seeds), float(mean), made, commit)
     except ValueError:
         raise ConfigError(f"{where}: seeds '{seeds}' and mean '{mean}' must be numbers") from None
     if fault not in FAULTS or not math.isfinite(found.mean):
@@ -65,11 +65,11 @@ def _effect(row: Sequence[str], where: str) -> Effect:
     return found
 
 
-def power_table(gate: Gate, reference: Folder, effects: Iterable[Effect]) -> list[Caught]:
-    """Return for each fault and cell the metric that sees the fault best, at the level of Holm's first step.
+def power_table(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> list[Caught]:
+    """Return for each fault and cell the metric that shows the fault best, at the level of Holm's first step.
 
-    An effect that was measured with few seeds carries their noise; the power of a shift of many standard deviations
-    does not depend on it.
+    An effect measured with few seeds is noisy. That hardly matters for a shift of many standard deviations, which the
+    gate sees in any case.
     """
     best: dict[tuple[str, str], Caught] = {}
     for effect in effects:
@@ -80,7 +80,7 @@ def power_table(gate: Gate, reference: Folder, effects: Iterable[Effect]) -> lis
     return list(best.values())
 
 
-def _caught(gate: Gate, reference: Folder, effect: Effect, alpha: float) -> Caught | None:
+def _caught(gate: Gate, reference: Folder, effect: FaultEffect, alpha: float) -> Caught | None:
     cells = [cell for cell in gate.cells if cell.name == effect.cell]
     metrics = [metric for cell in cells for metric in cell.metrics if metric.key == effect.metric]
     if not metrics:

@@ -1,4 +1,4 @@
-"""Records of the gated cells: which of them are meant, and one number from each seed."""
+"""Records of the gated cells: which records count, and one number from each seed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Folder:
 
     @classmethod
     def read(cls, root: Path, gate: Gate) -> Folder:
-        """Read the records of the gate's conditions; files that are none are kept as problems."""
+        """Read the records of the gate's conditions; keep a problem for each file that cannot be read."""
         store = Store(root)
         records, problems = store.all_records()
         chosen = select(records, gate.profile, gate.device.split(":")[0], gate.precision)
@@ -42,7 +42,7 @@ class Folder:
 
 
 def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
-    """Return the fresh records that answer today's plan of a cell; those of an older plan do not."""
+    """Return the fresh records that today's plan of a cell would make, not those of an older plan."""
     records = fresh.cell(cell)
     found = []
     for planned in gate.planned(cell, gate.seeds_of(cell)):
@@ -52,12 +52,12 @@ def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
 
 
 def finished(records: Sequence[Record]) -> list[Record]:
-    """Return the records that have numbers."""
+    """Return the records that finished, and so have numbers."""
     return [record for record in records if record.outcome == "done"]
 
 
 def labels_measured(folder: Folder, record: Record) -> NDArray[np.generic] | None:
-    """Return the labels of the test rows that a record was measured on; None unless it has scores sealed by a hash."""
+    """Return the labels of the test rows that a record was measured on; None without scores and their hash."""
     labels = folder.store.scores(record).get("mnist/label")
     return labels if record.scores_sha256 and labels is not None and labels.size else None
 

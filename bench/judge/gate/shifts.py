@@ -1,4 +1,4 @@
-"""The statistical part of the gate: every gated metric's fresh mean against the reference's prediction interval."""
+"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.core.records import Record
 from bench.judge.claims import Sample
-from bench.judge.gate.checks import FAIL, MISSING, PASS, Check, MetricCheck, Shift, State, excuse
+from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, Shift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, GatedMetric
 from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
 from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
@@ -24,7 +24,7 @@ class _Pair:
     metric: GatedMetric
     reference: Sample
     fresh: Sample
-    n_diverged: int  # fresh seeds that did, by a waiver
+    n_diverged: int  # fresh seeds that diverged, where a waiver lets them
     problem: str  # why the reference cannot be used, or ''
 
     @property
@@ -53,8 +53,8 @@ class _Pair:
 
 def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
-) -> tuple[list[MetricCheck], list[Check]]:
-    """Return the check of every gated metric and of the diverged seeds; p-values are adjusted over all judged."""
+) -> tuple[list[MetricCheck], list[GateCheck]]:
+    """Check every gated metric and the diverged seeds; p-values are adjusted over all of them (Holm)."""
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
     p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}

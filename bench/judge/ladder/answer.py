@@ -1,10 +1,10 @@
-"""What answers a ladder's question, made from effects: nothing in it is typed but names."""
+"""The answer to a ladder's question, as numbers made from effects; `bench.show.tables.answer` puts it into words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bench.core.errors import unknown_name
 from bench.judge.claims import Claim, Sample, in_claim_unit
@@ -12,14 +12,35 @@ from bench.judge.ladder.effects import Effect, Numbers
 from bench.judge.ladder.rungs import Estimator, Question, Step
 from bench.judge.stats.paired import Paired, pair
 
-BETWEEN = "not told from zero"
+Direction = Literal["raises", "lowers", "unclear", "not measured"]
+"""What a step does to the number. `unclear`: its interval includes zero."""
 
 
-class Finding(NamedTuple):
+class StepEffect(NamedTuple):
     """A change and what it adds, in the claim's unit."""
 
     name: str
     added: Effect
+
+    @property
+    def direction(self) -> Direction:
+        """Return what the change does to the number; that of one seed is taken as it is."""
+        paired = self.added.paired
+        if paired is None:
+            return "not measured"
+        if paired.n > 1 and not paired.excludes_zero:
+            return "unclear"
+        return "raises" if paired.mean > 0 else "lowers"
+
+
+class LargestStep(NamedTuple):
+    """The step that moves the number most, and how far it is ahead of the next."""
+
+    name: str
+    share: float | None  # of the way of all steps; None where the steps do not go one way
+    way: float  # sum of all steps
+    following: str  # the next largest step, '' if there is none
+    lead: Paired | None  # how much more it moves the number than the next, over the seeds of both; None without any
 
 
 class Walk(NamedTuple):
@@ -27,7 +48,20 @@ class Walk(NamedTuple):
 
     estimator: Estimator
     levels: tuple[Sample, ...]  # of each step, in the claim's unit
-    findings: tuple[Finding, ...]  # of each step but the first
+    findings: tuple[StepEffect, ...]  # of each step but the first
+
+    @property
+    def largest(self) -> LargestStep | None:
+        """Return the largest step; None unless all steps are measured."""
+        measured = [(step.name, step.added.paired) for step in self.findings if step.added.paired is not None]
+        if len(measured) < len(self.findings):
+            return None
+        (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
+        way = sum(paired.mean for _, paired in measured)
+        goes_one_way = all(paired.mean * way >= 0 for _, paired in measured)
+        share = largest.mean / way if way and goes_one_way else None
+        following, lead = (others[0][0], _lead(largest, others[0][1])) if others else ("", None)
+        return LargestStep(name, share, way, following, lead)
 
 
 class Answer(NamedTuple):
@@ -37,7 +71,7 @@ class Answer(NamedTuple):
     claim: Claim
     baseline: Claim
     walks: tuple[Walk, ...]  # by each estimator
-    by_estimator: tuple[Finding, ...]  # the document's estimator instead of each other one, of the number's own fit
+    by_estimator: tuple[StepEffect, ...]  # for the number's own fit, the document's estimator instead of each other one
 
 
 def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:
@@ -51,7 +85,7 @@ def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answe
     first, *others = (estimator.of(question.steps[-1]) for estimator in question.estimators)
     mine = question.estimators[0].name
     by_estimator = tuple(
-        Finding(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
+        StepEffect(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
         for estimator, other in zip(question.estimators[1:], others, strict=True)
     )
     return Answer(question, claim, known[question.baseline], walks, by_estimator)
@@ -65,7 +99,7 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
         for values, gaps in found
     )
     findings = tuple(
-        Finding(step.name, _effect(numbers.effect(before, after), claim))
+        StepEffect(step.name, _effect(numbers.effect(before, after), claim))
         for step, before, after in zip(steps[1:], places, places[1:], strict=False)
     )
     return Walk(estimator, levels, findings)
@@ -81,103 +115,10 @@ def _effect(effect: Effect, claim: Claim) -> Effect:
     return Effect(Paired(effect.paired.seeds, before, after), effect.gaps)
 
 
-def sentences(answer: Answer) -> str:
-    """Return the answer in words; what is not measured is said to be so, with the command that measures it."""
-    first = answer.walks[0]
-    said = [
-        answer.question.question,
-        _reported(answer.question.steps[-1], answer.claim, first.levels[-1]),
-        _reported(answer.question.steps[0], answer.baseline, first.levels[0]),
-        "What each step from the second to the first adds, with its 95 % interval over seeds.",
-    ]
-    unit = answer.claim.unit
-    said += [
-        f"By {walk.estimator.name}: {_list(walk.findings, unit)}; so it is {_conclusion(walk.findings, unit)}"
-        for walk in answer.walks
-    ]
-    if answer.by_estimator:
-        instead = _list(answer.by_estimator, unit)
-        said.append(f"{instead[0].upper()}{instead[1:]}.")
-    return " ".join(said)
-
-
-def conclusions(answer: Answer) -> list[str]:
-    """Return by each estimator which steps raise the number, in words, and how far the largest is ahead."""
-    return [f"By {walk.estimator.name} it is {_conclusion(walk.findings, answer.claim.unit)}" for walk in answer.walks]
-
-
-def _reported(step: Step, claim: Claim, level: Sample) -> str:
-    what = f"{step.approach} {step.recipe}: reported {claim.printed} {claim.unit}"
-    if level.mean is None:
-        return f"{what}, not measured ({level.gap.reason if level.gap else 'no seed'})."
-    return f"{what}, measured {level.mean:.3f} ({_seeds(level.n)})."
-
-
-def _list(findings: Iterable[Finding], unit: str) -> str:
-    return "; ".join(_what(finding, unit) for finding in findings)
-
-
-def _what(finding: Finding, unit: str) -> str:
-    name, found = finding.name, finding.added.paired
-    if found is None:
-        return f"{name}: not measured ({finding.added.gaps[0].reason})"
-    if found.identical:
-        return f"{name}: nothing, all {found.n} seeds are equal"
-    text = f"{name}: {found.mean:+.3f} {unit}"
-    if found.interval is None:
-        return f"{text} (one seed, no interval)"
-    low, high = found.interval
-    return f"{text} [{low:+.3f}, {high:+.3f}] ({_seeds(found.n)})"
-
-
-def _seeds(n: int) -> str:
-    return "1 seed" if n == 1 else f"{n} seeds"
-
-
-def _conclusion(findings: Sequence[Finding], unit: str) -> str:
-    """Return which steps raise the number, lower it or cannot be told from nothing, and which is the largest."""
-    groups: dict[str, list[str]] = {"raised by": [], "lowered by": [], f"{BETWEEN}:": [], "not measured:": []}
-    for finding in findings:
-        paired = finding.added.paired
-        only = " (one seed)" if paired and paired.n == 1 else ""
-        groups[_direction(paired)].append(finding.name + only)
-    said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
-    return f"{said}. {_largest(findings, unit)}"
-
-
-def _direction(paired: Paired | None) -> str:
-    if paired is None:
-        return "not measured:"
-    if paired.n > 1 and not paired.excludes_zero:
-        return f"{BETWEEN}:"
-    return "raised by" if paired.mean > 0 else "lowered by"
-
-
-def _largest(findings: Sequence[Finding], unit: str) -> str:
-    """Return which step moves the number most, how much of the way that is, and whether it is told from the next."""
-    measured = [(finding.name, finding.added.paired) for finding in findings if finding.added.paired is not None]
-    if len(measured) < len(findings):
-        return "Which step is the largest is open until all are measured."
-    (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
-    total = sum(paired.mean for _, paired in measured)
-    one_way = all(paired.mean * total >= 0 for _, paired in measured)  # else a share means nothing
-    share = f", {largest.mean / total:.0%} of the {total:+.3f} {unit} of all steps," if total and one_way else ""
-    return f"The largest{share} is {name}{_lead(largest, others, unit)}."
-
-
-def _lead(largest: Paired, others: Sequence[tuple[str, Paired]], unit: str) -> str:
-    """Return how far the largest change is ahead of the next, over the seeds of both."""
-    if not others:
-        return ""
-    name, following = others[0]
+def _lead(largest: Paired, following: Paired) -> Paired | None:
+    """Pair the sizes of two steps by seed, each counted along its own mean direction."""
     sizes = [
         dict(zip(one.seeds, (math.copysign(1, one.mean) * value for value in one.differences), strict=True))
         for one in (following, largest)
     ]
-    ahead = pair(*sizes)
-    if ahead is None or ahead.interval is None:
-        return f"; {'no seed' if ahead is None else 'one seed'} in common with {name}, a first look"
-    low, high = ahead.interval
-    by = f"{ahead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(ahead.n)})"
-    # The largest by all seeds of each may be the smaller one over those in common.
-    return f", ahead of {name} by {by}" if low > 0 else f", not told from {name}: {by} ahead"
+    return pair(*sizes)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.file import LADDERS, controls, data_sets, measuring, question, read_file
+from bench.judge.ladder.file import LADDERS, Entry, controls, measuring, question, read_entries
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Ladder, Rung, between
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import resolve
-from bench.plan.registry import Manifest, manifest
+from bench.plan.registry import manifest
 
 
 def ladder(approach: str, path: Path = LADDERS) -> Ladder:
@@ -17,20 +18,18 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     entry = manifest(approach)
     if entry.task != "mnist":
         raise ConfigError(f"{approach} is no classifier: ladders compare classifiers; see `python -m bench list`")
-    raw = read_file(path).get(approach, {})
-    where = f"ladder of {approach} in {path.name}"
-    ood = data_sets(raw, where)
+    written = read_entries(path).get(approach, Entry())
+    where, ood = f"ladder of {approach} in {path.name}", written.ood
     rungs = (
         *_corrections(entry, ood),
-        *controls(raw, where, ood),
+        *controls(written, where),
         *_variants(entry, ood),
-        *measuring(raw, approach, ood),
+        *measuring(written, approach, where),
     )
-    asked = question(raw["answer"], f"answer in the {where}") if "answer" in raw else None
-    return Ladder(approach, ood, rungs, asked)
+    return Ladder(approach, ood, rungs, question(written, where))
 
 
-def _corrections(entry: Manifest, ood: tuple[str, ...]) -> Iterator[Rung]:
+def _corrections(entry: ApproachManifest, ood: tuple[str, ...]) -> Iterator[Rung]:
     """Yield each correction alone, then one after the other, up to the corrected recipe."""
     if "corrected" not in entry.recipes:
         return
@@ -50,7 +49,7 @@ def _corrections(entry: Manifest, ood: tuple[str, ...]) -> Iterator[Rung]:
         yield Rung(rows[0], CUMULATIVE, title, numbers)
 
 
-def _with(entry: Manifest, names: tuple[str, ...]) -> str:
+def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
     """Return the published recipe with these corrections; `corrected` where that is the same training."""
     recipe = "+".join(["published", *names])
     given, corrected = resolve(entry, recipe), resolve(entry, "corrected")
@@ -58,11 +57,10 @@ def _with(entry: Manifest, names: tuple[str, ...]) -> str:
     return "corrected" if same else recipe
 
 
-def _variants(entry: Manifest, ood: tuple[str, ...]) -> Iterator[Rung]:
-    for name, change in entry.changes.items():
-        if change.kind == "variant":
-            yield _trained(entry, name, VARIANT, "published", f"published+{name}", ood)
+def _variants(entry: ApproachManifest, ood: tuple[str, ...]) -> Iterator[Rung]:
+    for name in entry.variants:
+        yield _trained(entry, name, VARIANT, "published", f"published+{name}", ood)
 
 
-def _trained(entry: Manifest, name: str, kind: str, before: str, after: str, ood: tuple[str, ...]) -> Rung:
+def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, ood: tuple[str, ...]) -> Rung:
     return Rung(name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), ood))

@@ -18,7 +18,7 @@ SEEDS = 3  # of a rung, where no other number is asked for
 
 @dataclass(frozen=True)
 class Effect:
-    """A change of one quantity on one data set; without a common seed, why there is none."""
+    """A change of one quantity on one data set; if the two sides have no seed in common, why not."""
 
     paired: Paired | None
     gaps: tuple[Gap, ...] = ()  # of either number; also where only some seeds are missing
@@ -64,7 +64,7 @@ class Numbers:
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
-        if first and not second:  # the side that is missing as a whole is the reason to be named first
+        if first and not second:  # name the side first that is missing as a whole
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
@@ -89,7 +89,7 @@ def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str
 
 
 def seeds_lost(effect: Effect) -> list[Gap]:
-    """Return why seeds are missing from an effect that others have."""
+    """Return why an effect lacks seeds; a side without any record is no such reason."""
     return [gap for gap in effect.gaps if gap.code not in ("not run", "not read")]
 
 

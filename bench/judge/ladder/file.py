@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from bench.core.errors import ConfigError, unknown_name
+from msgspec import Meta
+
+from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.ladder.rungs import (
     CONTROL,
     MEASURING,
-    MNIST,
     OOD,
     SOURCES,
-    STORED,
     Estimator,
+    OutsideSet,
     Place,
     Question,
     Rung,
@@ -26,83 +27,85 @@ from bench.judge.ladder.rungs import (
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 LADDERS = REFERENCE / "ladders.toml"
 EACH = "ood"  # in the place of a data set: a line for each that is off the training distribution
-_FIELDS = {"ood", "control", "measuring", "answer"}
+
+Quantity = Literal["accuracy", "nll", "ece", "entropy", "auroc", "refusal"]
 
 
-def read_file(path: Path = LADDERS) -> dict[str, Any]:
-    """Return the file of ladders; raises ConfigError where it cannot be read."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"ladders {path} cannot be read: {error}") from error
+class _Control(TomlTable, frozen=True):
+    name: str
+    title: str
+    before: str
+    after: str
 
 
-def data_sets(raw: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return the data sets off the training distribution of one approach's entry; raises ConfigError."""
-    _check_keys(where, raw, set(), _FIELDS)
-    names = tuple(raw.get("ood", OOD))
-    for name in names:
-        if name not in OOD:
-            raise unknown_name(f"data set in {where}", name, OOD)
-    return names
+class _Measuring(TomlTable, frozen=True):
+    name: str
+    title: str
+    numbers: dict[Literal["mnist", "ood", OutsideSet], dict[Quantity, tuple[str, str]]]
 
 
-def controls(raw: Mapping[str, Any], where: str, ood: tuple[str, ...]) -> Iterator[Rung]:
-    """Yield the comparisons of fits of any approaches; raises ConfigError."""
-    for body in raw.get("control", ()):
-        _check_keys(f"control of the {where}", body, {"name", "title", "before", "after"})
-        fits = [_fit(body[end], where) for end in ("before", "after")]
-        yield Rung(body["name"], CONTROL, body["title"], between(fits[0], fits[1], ood))
+class _Step(TomlTable, frozen=True):
+    name: str
+    fit: str
 
 
-def measuring(raw: Mapping[str, Any], approach: str, ood: tuple[str, ...]) -> Iterator[Rung]:
-    """Yield the comparisons of two numbers of one fit; raises ConfigError."""
-    for body in raw.get("measuring", ()):
-        where = f"rung '{body.get('name')}' of {approach}"
-        _check_keys(where, body, {"name", "title", "numbers"})
+class _Estimator(TomlTable, frozen=True):
+    name: str
+    number: str
+
+
+class _Answer(TomlTable, frozen=True):
+    question: str
+    claim: str
+    baseline: str
+    step: Annotated[tuple[_Step, ...], Meta(min_length=2)]  # the baseline's fit first, the number's own last
+    estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's first
+
+
+class Entry(TomlTable, frozen=True):
+    """What the file says of one approach; see its head."""
+
+    ood: tuple[OutsideSet, ...] = OOD
+    control: tuple[_Control, ...] = ()
+    measuring: tuple[_Measuring, ...] = ()
+    answer: _Answer | None = None
+
+
+def read_entries(path: Path = LADDERS) -> dict[str, Entry]:
+    """Return the file of ladders by approach; raises ConfigError."""
+    return read_toml(path, dict[str, Entry], "ladders")
+
+
+def controls(entry: Entry, where: str) -> Iterator[Rung]:
+    """Yield the comparisons of fits of any approaches; raises ConfigError, which begins with `where`."""
+    for body in entry.control:
+        before, after = _fit(body.before, where), _fit(body.after, where)
+        yield Rung(body.name, CONTROL, body.title, between(before, after, entry.ood))
+
+
+def measuring(entry: Entry, approach: str, where: str) -> Iterator[Rung]:
+    """Yield the comparisons of two numbers of one fit; raises ConfigError, which begins with `where`."""
+    for body in entry.measuring:
         numbers: dict[tuple[str, str], tuple[Place, Place]] = {}
-        for name, quantities in body["numbers"].items():
-            if name not in (MNIST, EACH, *OOD):
-                raise unknown_name(f"data set in {where}", name, (MNIST, EACH, *OOD))
-            for quantity, ends in quantities.items():
-                if quantity not in STORED:
-                    raise unknown_name(f"quantity in {where}", quantity, STORED)
-                if not isinstance(ends, list) or len(ends) != 2:
-                    raise ConfigError(f"{where}: {name} {quantity} needs two numbers, before and after")
-                for dataset in ood if name == EACH else (name,):
-                    here = (end.replace(f"{EACH}/", f"{dataset}/") for end in ends)
-                    first, second = (_place(f"{approach} published", end, where) for end in here)
+        for name, quantities in body.numbers.items():
+            for quantity, (before, after) in quantities.items():
+                for dataset in entry.ood if name == EACH else (name,):
+                    here = (end.replace(f"{EACH}/", f"{dataset}/") for end in (before, after))
+                    first, second = (Place(approach, "published", *_number(end, where)) for end in here)
                     numbers[dataset, quantity] = (first, second)
-        yield Rung(body["name"], MEASURING, body["title"], numbers)
+        yield Rung(body.name, MEASURING, body.title, numbers)
 
 
-def question(body: Mapping[str, Any], where: str) -> Question:
-    """Return the question that the ladder answers; raises ConfigError."""
-    _check_keys(where, body, {"question", "claim", "baseline", "step", "estimator"})
-    steps = []
-    for step in body["step"]:
-        _check_keys(f"step of the {where}", step, {"name", "fit"})
-        steps.append(Step(step["name"], *_fit(step["fit"], where)))
-    if len(steps) < 2:
-        raise ConfigError(f"{where}: needs two steps or more, the baseline's fit first and the number's own last")
-    estimators = []
-    for estimator in body["estimator"]:
-        _check_keys(f"estimator of the {where}", estimator, {"name", "number"})
-        estimators.append(Estimator(estimator["name"], *_number(estimator["number"], where)))
-    if not estimators:
-        raise ConfigError(f"{where}: needs an estimator, the document's first")
-    return Question(body["question"], body["claim"], body["baseline"], tuple(steps), tuple(estimators))
-
-
-def _place(fit: str, number: str, where: str) -> Place:
-    return Place(*_fit(fit, where), *_number(number, where))
+def question(entry: Entry, where: str) -> Question | None:
+    """Return the question that the ladder answers, if any; raises ConfigError, which begins with `where`."""
+    asked = entry.answer
+    if asked is None:
+        return None
+    steps = tuple(Step(step.name, *_fit(step.fit, where)) for step in asked.step)
+    estimators = tuple(Estimator(each.name, *_number(each.number, where)) for each in asked.estimator)
+    return Question(asked.question, asked.claim, asked.baseline, steps, estimators)
 
 
 def _number(text: str, where: str) -> tuple[str, str]:
@@ -118,9 +121,3 @@ def _fit(text: str, where: str) -> tuple[str, str]:
         raise ConfigError(f"{where}: '{text}' is no fit; give 'APPROACH RECIPE'")
     resolve(manifest(approach), recipe)
     return approach, recipe
-
-
-def _check_keys(where: str, body: Mapping[str, Any], needed: set[str], optional: set[str] | None = None) -> None:
-    missing, unknown = needed - set(body), set(body) - needed - (optional or set())
-    if missing or unknown:
-        raise ConfigError(f"{where}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")

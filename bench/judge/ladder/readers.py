@@ -1,11 +1,11 @@
-"""Numbers that a ladder asks for and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Numbers that a ladder needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
 geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
 argmax of mean logits is that of mean log-probabilities)
 normalised_geometric_entropy                       its entropy, nats
 refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
-pruned_used_accuracy@F                             of the network of posterior means, the fraction F of the weights
-that the prediction uses removed, lowest score first
+pruned_used_accuracy@F                             of the network of posterior means, without the fraction F of the
+weights that the prediction uses, lowest score first
 draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
 refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
 mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate

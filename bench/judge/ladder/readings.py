@@ -1,4 +1,4 @@
-"""Readings: what a ladder asks of a fit beyond its records, as files; `bench.judge.ladder.taking` makes them.
+"""Readings: numbers of fits that a ladder needs and no record holds, as files; `bench.judge.ladder.taking` makes them.
 
 A reading has the form of a record (protocol "reading"), sealed by its hash, in a folder of its own.
 """
@@ -24,17 +24,17 @@ def folder(store: Store) -> SealedFolder[Reading]:
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:
-    """Return what a ladder reads of its approach's published fits, and what a figure shows of them."""
+    """Return the keys of the published fits that the ladder and the figures of an approach need."""
     rungs = dict.fromkeys(place.key for place in ladder.places() if place.source == "reading")
     return (*rungs, *itertools.chain(*weight_keys(ladder.approach)))
 
 
 def weight_keys(approach: str) -> list[tuple[str, str]]:
-    """Return for each weight of an approach that is drawn the names of its mean and its standard deviation."""
+    """Return for each weight that a figure draws the keys of its mean and its standard deviation."""
     return [(f"weights/mean@{place}", f"weights/std@{place}") for place in SHOWN_WEIGHTS.get(approach, ())]
 
 
 def read_all(store: Store) -> tuple[list[Reading], list[str]]:
-    """Return all readings of today's definitions that can be trusted, and what is wrong with the other files."""
+    """Return all readings of today's definitions, and what is wrong with the files that cannot be trusted."""
     readings, problems = folder(store).read_all()
     return [one for one in readings if one.version == VERSION], [problem.reason for problem in problems]

@@ -1,14 +1,14 @@
 """What a ladder is made of.
 
-A rung compares two numbers of the same seed. Corrections, variants and controls are trained apart and measured alike,
-by the common protocol; a rung of measuring reads two numbers of one fit.
+A rung compares two numbers of the same seed. The two fits of a correction, a variant or a control are trained
+separately, and the common protocol measures both. A rung of measuring compares two numbers of one fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 STORED = {
     "accuracy": "accuracy",
@@ -22,13 +22,14 @@ STORED = {
 INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")
 OUTSIDE = ("entropy", "auroc", "refusal")
 MNIST = "mnist"
-OOD = ("noise_gaussian", "noise_uniform", "letters", "fashion_mnist", "notmnist459")
+OutsideSet = Literal["noise_gaussian", "noise_uniform", "letters", "fashion_mnist", "notmnist459"]
+OOD: tuple[OutsideSet, ...] = get_args(OutsideSet)
 SOURCES = ("published", "common", "reading")
 ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control", "variant", "measuring"
 
 
 class Place(NamedTuple):
-    """A number of every seed: which fit, and where it is stored."""
+    """Where a number is stored that every seed has: the fit, and the key."""
 
     approach: str
     recipe: str
@@ -76,7 +77,7 @@ class Question:
 
     question: str
     claim: str
-    baseline: str  # the claim that is compared with
+    baseline: str  # the claim to compare with
     steps: tuple[Step, ...]  # from the baseline's fit to the number's own
     estimators: tuple[Estimator, ...]  # the document's first
 

@@ -1,4 +1,4 @@
-"""The cells that ladders need, each once, in the order in which they are best trained."""
+"""The cells that ladders need, each once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
 
     Args:
         ladders: whose rungs.
-        selection: seeds, profile, device and precision; its names of approaches, recipes and protocols do not count.
+        selection: gives seeds, profile, device and precision; the ladders give approaches, recipes and protocols.
     """
     wanted = dict.fromkeys(
         (place.approach, place.recipe, "common" if place.source == "reading" else place.source)

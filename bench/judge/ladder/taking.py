@@ -1,7 +1,7 @@
-"""Taking readings: what a ladder asks of a fit beyond its records, from the fitted posterior where it is kept.
+"""Take readings: measure, on fitted posteriors that are kept, what a ladder needs and no record holds.
 
-A reading uses the data sets, the draws and the precision of the common protocol, so that it stands beside that record
-of the same fit. What is read is in `bench.judge.ladder.readers`.
+A reading uses the data sets, the draws and the precision of the common protocol, so that it can stand beside the
+record of the same fit. `bench.judge.ladder.readers` defines the numbers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from bench.plan.registry import manifest
 def read_missing(
     ladder: Ladder, records: Iterable[Record], store: Store, data_dir: Path | None, tell: Callable[[str], None]
 ) -> list[str]:
-    """Read what is missing from the fits that are kept, and return why the others could not be read.
+    """Read the missing numbers from the fits that are kept, and return why others could not be read.
 
     Args:
         ladder: says what is read.
-        records: finished or not, of one profile, device and precision; those of the ladder's published fits count.
+        records: of one profile, device and precision, finished or not; the ladder's published fits are taken.
         store: where the fits are, and where the readings go.
         data_dir: folder with the data sets that is looked at first.
-        tell: is told of each fit before it is read.
+        tell: called with a line on each fit before it is read.
     """
     wanted = keys_of(ladder)
     if not wanted:
@@ -64,7 +64,7 @@ def read_missing(
 
 
 def _is_complete(reading: Reading, wanted: Sequence[str]) -> bool:
-    """Return whether a reading has every number or its reason, and no data set has come since."""
+    """Return whether a reading has every number or its reason, and no missing data set has been added since."""
     come = {row.name for row in list_datasets() if row.optional and row.present}
     lacking = {key.partition("/")[0] for key in reading.missing}
     return all(key in reading.metrics or key in reading.missing for key in wanted) and not come & lacking

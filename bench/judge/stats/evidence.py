@@ -1,4 +1,4 @@
-"""The numbers that a verdict looks at, and which of its rules hold for them with a given number of seeds."""
+"""The numbers that a verdict looks at, and which of its rules hold with a given number of seeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reported:
 
 
 class Hypothesis(NamedTuple):
-    """What is tested together with a claim: the curve over epochs that it is of, or the claim alone."""
+    """What is tested together with a claim: its curve over epochs, or the claim alone."""
 
     n_epochs: int = 1
     smallest_p: float = 1.0  # of its epochs
@@ -37,10 +37,10 @@ class Hypothesis(NamedTuple):
 
 
 class Deciding(NamedTuple):
-    """Numbers of seeds that would decide a claim, at the mean and spread of those that there are."""
+    """The numbers of seeds that would decide a claim, if more seeds keep today's mean and spread."""
 
     first: int
-    last: int | None  # with more it is open again; None: it stays decided
+    last: int | None  # with more seeds the claim is open again; None: it stays decided
 
     @property
     def span(self) -> str:
@@ -50,16 +50,16 @@ class Deciding(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rule looks at."""
+    """The numbers that decide a claim."""
 
-    distance: float  # of our mean from the numbers that print as the reported one
+    distance: float  # from our mean to the nearest number that prints as the reported one
     sd: float  # standard deviation of our seeds
     margin: float  # declared difference that would matter
     hypothesis: Hypothesis
     report: Reported | None = None  # None: the report is of one run
 
     def decide(self, n: float, p_adjusted: float) -> str | None:
-        """Return the outcome of the rules that decide, with n seeds of this mean and spread; None if none does."""
+        """Return the outcome that n seeds of this mean and spread decide; None if they decide nothing."""
         width = self.half_width(n)
         if self.report is not None:
             if self._p_equivalence(self.report, n) < ALPHA:
@@ -73,16 +73,16 @@ class Evidence:
         return None
 
     def decides(self, n: float) -> bool:
-        """Return whether n seeds (infinite: ever more) of this mean and spread decide.
+        """Return whether n seeds of this mean and spread decide; n is infinite for ever more seeds.
 
-        The p-values of the document's other claims would change too: their floor is left out.
+        More seeds would change the p-values of the document's other claims too, so that their floor does not count.
         """
         return self.decide(n, self.p_without_floor(n)) is not None
 
     def deciding(self, n: int) -> Deciding | None:
-        """Return the numbers of seeds above n that decide, None if there is none up to `MOST_SEEDS`.
+        """Return the numbers of seeds above n that decide; None if there are none up to `MOST_SEEDS`.
 
-        Numbers that stay decided come first; where those lie beyond `MOST_SEEDS`, None too.
+        If the claim stays decided from some number on, return that number; None if it lies beyond `MOST_SEEDS`.
         """
         begins = [(next(numbers), holds) for holds, numbers in itertools.groupby(self._changes(n), self.decides)]
         in_the_limit = self.decides(math.inf)
@@ -96,8 +96,8 @@ class Evidence:
     def _changes(self, n: int) -> list[int]:
         """Return the numbers of seeds above n at which a condition of the rule may begin or cease to hold.
 
-        With more seeds the half-width and the p-value of one more run only fall, so that each does so once. Those of
-        two means need not: Welch's degrees of freedom may fall with more seeds, and every number is looked at.
+        For one more run, half-width and p-value only fall with more seeds, so that each condition changes once. For
+        two means they may rise, because Welch's degrees of freedom may fall: then every number counts.
         """
         more = range(n + 1, MOST_SEEDS + 1)
         if self.report is not None:
@@ -112,19 +112,19 @@ class Evidence:
         return sorted(more[place] for place in places if place < len(more))
 
     def half_width(self, n: float) -> float:
-        """Return the half-width for one more run, or for the difference of the means where the report has several."""
+        """Return the half-width for one more run, or for the difference of means if the report has several runs."""
         if self.report is None:
             return half_width(self.sd, n)
         return difference_half_width(Group(self.sd, n), Group(self.report.sd, self.report.n))
 
     def p(self, n: float) -> float:
-        """Return the p-value of the distance for one claim alone; n may be infinite."""
+        """Return the p-value of the distance, not adjusted; n may be infinite."""
         if self.report is None:
             return p_value(self.distance, self.sd, n)
         return difference_p(self.distance, Group(self.sd, n), Group(self.report.sd, self.report.n))
 
     def p_equivalence(self, n: float) -> float | None:
-        """Return the p-value of equivalence up to the margin, None where the report is of one run."""
+        """Return the p-value of equivalence up to the margin; None if the report is of one run."""
         return None if self.report is None else self._p_equivalence(self.report, n)
 
     def _p_equivalence(self, report: Reported, n: float) -> float:
@@ -135,5 +135,5 @@ class Evidence:
         return self.hypothesis.step.adjust(self.hypothesis.n_epochs * self.p(n))
 
     def p_without_floor(self, n: float) -> float:
-        """Return what the adjusted p-value of n seeds (infinite: in the limit) is at least."""
+        """Return a lower bound of the adjusted p-value of n seeds; n may be infinite."""
         return min(1.0, self.hypothesis.step.factor * self.hypothesis.n_epochs * self.p(n))

@@ -1,13 +1,13 @@
 """Has the mean of m fresh runs left the interval that k reference runs predict for it, and how surely would we see it?
 
 For k reference runs with mean a and standard deviation s (k - 1 below) and m fresh runs with mean b of the same normal
-quantity, (b - a) / (s sqrt(1/m + 1/k)) ~ t(k - 1): the spread is the reference's alone, so that a fresh run need not
-show what its own spread is  (Hahn & Meeker 1991, Statistical Intervals, section 4.8).
+quantity, (b - a) / (s sqrt(1/m + 1/k)) ~ t(k - 1). The spread is the reference's alone, so that few fresh runs suffice
+(Hahn & Meeker 1991, Statistical Intervals, section 4.8).
 
-An alarm needs both a p-value below alpha and a difference above the margin. How often that happens, with and without a
-shift, is computed for runs whose true standard deviation is the one that the reference shows.
+An alarm needs a p-value below alpha and a difference above the margin. The rates of alarms, with and without a shift,
+assume that the reference's standard deviation is the true one.
 
-Where seeds may diverge, their number is one more quantity: Fisher's exact test says whether the fresh seeds do so more
+Where seeds may diverge, their number is one more quantity: Fisher's exact test says whether fresh seeds diverge more
 often than the reference's.
 """
 
@@ -29,7 +29,7 @@ _GRID = 2_000
 
 @dataclass(frozen=True)
 class Design:
-    """One gated quantity: what decides how often it alarms."""
+    """One gated quantity: the numbers that decide how often it alarms."""
 
     sd: float  # of the reference runs
     k: int  # reference runs, at least 2
@@ -56,8 +56,8 @@ class Design:
     def alarm_rate(self, shift: float, alpha: float) -> float:
         """Return how often a p-value below `alpha` and a difference above the margin come together.
 
-        Both sets of runs are thought to be made anew, the fresh ones with their mean moved by `shift`. The difference
-        of means and the reference's standard deviation are independent, so that one integral over the latter is left.
+        Both sets of runs are random, and the fresh runs' mean is moved by `shift`. The difference of means and the
+        reference's standard deviation are independent, so that one integral, over the latter, is enough.
         """
         if self.sd == 0:
             return float(abs(shift) > self.margin)
@@ -86,7 +86,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Diverged:
+class DivergenceCounts:
     """How many seeds of one cell diverged."""
 
     of_reference: int
@@ -107,9 +107,9 @@ class Diverged:
         return float(stats.hypergeom.sf(of_fresh - 1, self.k + self.m, self.of_reference + of_fresh, self.m))
 
     def alarms(self, p_value: float, alpha: float) -> bool:
-        """Return whether it is an alarm with this p-value, adjusted or not: where all fresh seeds diverge it always is.
+        """Return whether this p-value, adjusted or not, is an alarm.
 
-        Nothing is left to compare then, however often that happens.
+        If all fresh seeds diverge it always is: no number is left to compare.
         """
         return self.of_fresh == self.m or p_value < alpha
 
@@ -121,18 +121,20 @@ class Diverged:
         return float(stats.binom.pmf(numbers, self.m, self.of_reference / self.k).sum())
 
 
-def false_alarm_rate(quantities: Iterable[Design | Diverged], alpha: float, n_quantities: int | None = None) -> float:
+def false_alarm_rate(
+    quantities: Iterable[Design | DivergenceCounts], alpha: float, n_quantities: int | None = None
+) -> float:
     """Return how often unchanged code alarms somewhere, Holm's procedure at `alpha` over independent quantities.
 
     Args:
-        quantities: those whose alarms are counted.
+        quantities: their alarms count.
         alpha: the procedure's level.
-        n_quantities: number of all that the procedure judges (default: these).
+        n_quantities: how many the procedure judges in all (default: as many as are given).
 
-    Holm's procedure rejects nothing unless the smallest p-value is below alpha over the number of quantities, which is
-    therefore the level of each. Quantities of one fit depend on each other, which only makes alarms rarer; a small
-    p-value whose difference is below its margin lets the next be judged more mildly, which `test_gate_stats` shows
-    to be negligible.
+    Holm's procedure rejects nothing unless the smallest p-value is below alpha over the number of quantities, so this
+    is the level of each. Quantities of one fit depend on each other, which only makes alarms rarer. A small p-value
+    whose difference is below its margin gives the next quantity a higher level; `test_gate_stats` shows that this
+    hardly matters.
     """
     found = list(quantities)
     level = alpha / (n_quantities or len(found) or 1)

@@ -1,9 +1,9 @@
 """Differences between two measurements of the same seeds, with the t interval of their mean.
 
-Of n differences with mean d and standard deviation s (n - 1 below) it is d +- t(n - 1, .975) s / sqrt(n)
-(Student 1908). Two rungs of a ladder share their seeds' streams (initial weights, order of images, noise images), so
-that what the seed alone moves cancels. Fractions within a few counts of 0 or 1 are skewed and the rule is rough there:
-`reaches_an_end` says where.
+For n differences with mean d and standard deviation s (n - 1 below) it is d +- t(n - 1, .975) s / sqrt(n)
+(Student 1908). Two rungs of a ladder share the streams of a seed (initial weights, order of images, noise images), so
+that the effect of the seed alone cancels. Fractions within a few counts of 0 or 1 are skewed; `reaches_an_end` says
+where the interval is rough for this reason.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Paired:
 
     @property
     def excludes_zero(self) -> bool:
-        """Return whether the interval tells the difference from zero; one seed never does."""
+        """Return whether the interval excludes zero; that of one seed never does."""
         found = self.interval
         return found is not None and not self.identical and not found[0] <= 0 <= found[1]
 
     def reaches_an_end(self) -> bool:
-        """Return whether, of a fraction, the interval around `after` leaves [0, 1]: then the t rule is rough."""
+        """Return whether the interval of a fraction reaches beyond 0 or 1, so that the t rule is rough."""
         found = self.interval
         if found is None:
             return False
@@ -76,7 +76,7 @@ class Paired:
 
 
 def pair(before: Mapping[int, float], after: Mapping[int, float]) -> Paired | None:
-    """Return the numbers of the seeds that both have, None if there is no such seed.
+    """Return the numbers of the seeds that both sides have; None without a common seed.
 
     Args:
         before: number of each seed.

@@ -1,4 +1,4 @@
-"""How far one more run may fall from those that were made, and corrections for many tests.
+"""How far may one more run fall from the runs so far? And Holm's correction for many tests.
 
 For k runs with mean m and standard deviation s (k - 1 below) of a normal quantity, one more run x has
 (x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1)  (Hahn & Meeker 1991, Statistical Intervals, section 4.7).
@@ -51,10 +51,10 @@ def _quantile(probability: float, n: float) -> float:
 
 
 class HolmStep(NamedTuple):
-    """What Holm's procedure does to one hypothesis' p-value."""
+    """What Holm's procedure does to the p-value of one hypothesis."""
 
     factor: int  # the number of hypotheses for the smallest p-value, then one less each
-    floor: float  # the largest adjusted p-value of the hypotheses before it: where one is kept, all after it are
+    floor: float  # the largest adjusted p-value before it: once a hypothesis is kept, all later ones are kept
 
     def adjust(self, p: float) -> float:
         """Return the adjusted p-value."""
@@ -78,9 +78,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
 def leaves_unit_interval(mean: float, width: float) -> bool:
     """Return whether an interval of a fraction reaches beyond 0 or 1, or has shrunk to one of them.
 
-    The t rule takes a fraction for normal; near 0 or 1 it is skewed. At .98 of 10,000 images five seeds still miss
-    one more run as often above as below, together in 5 % of the cases. At .98 of 100 images the sum is nearly the same
-    (4.3 %), but the misses are below (3.5 % against 0.8 %): there an interval that leaves [0, 1], or is the point 0 or
-    1, says so. Logits are no better: 5.0 % and 7.5 % of misses in the two cases, and infinite at 0 and 1.
+    The t rule assumes normal numbers, but a fraction near 0 or 1 is skewed. At .98 of 10,000 images the interval of
+    five seeds still misses one more run as often above as below, together in 5 % of the cases. At .98 of 100 images it
+    misses nearly as many (4.3 %), but mostly below (3.5 % against 0.8 %); such an interval leaves [0, 1]. Logits are no
+    better: they miss 5.0 % and 7.5 % in the two cases, and are infinite at 0 and 1.
     """
     return mean - width < 0 or mean + width > 1 or (width == 0 and mean in (0.0, 1.0))

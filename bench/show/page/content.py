@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
 from bench.core.records import Record
+from bench.core.toml import TomlTable, read_toml
 from bench.show.material import Material
 from bench.show.tables.cells import Table
 from bench.show.tables.records import cited_records
@@ -20,15 +20,19 @@ from bench.show.tables.registry import all_tables
 if TYPE_CHECKING:
     from bench.show.figures.figure import Figure
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 DOCUMENTS = REFERENCE / "sources.toml"
 
-DocumentFacts = Mapping[str, object]
-"""Title, author, link, ... of a document."""
+
+class DocumentFacts(TomlTable, frozen=True):
+    """Who wrote a document, and where it is."""
+
+    title: str
+    author: str
+    link: str
+    version: str
+    date: datetime.date
+    period_libraries: str
+    licence: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,4 @@ def _figures(material: Material) -> Sequence[Figure]:
 
 def load_documents(path: Path = DOCUMENTS) -> dict[str, DocumentFacts]:
     """Read who wrote which document, and where it is; raises ConfigError."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"the list of documents {path} cannot be read: {error}") from error
+    return read_toml(path, dict[str, DocumentFacts], "list of documents")

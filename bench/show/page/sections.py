@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.plan.manifests import ApproachManifest
 from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image, embed
@@ -43,7 +44,7 @@ LAST_TOPICS = (
 
 
 @dataclass(frozen=True)
-class RecipeChange:
+class ChangeLine:
     """A correction or variant of a recipe."""
 
     name: str
@@ -59,7 +60,7 @@ class ApproachPart:
     id: str
     name: str
     title: str
-    changes: tuple[RecipeChange, ...]
+    changes: tuple[ChangeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,9 @@ def documents(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
 
 
 def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTable], name: str) -> DocumentPart:
-    entry = content.documents.get(name, {})
-    address = web_address(str(entry.get("link", "")))
-    facts = [(label, str(entry[key]), "") for key, label in FACTS.items() if key in entry]
+    entry = content.documents.get(name)
+    address = web_address(entry.link) if entry else ""
+    facts = [(label, str(getattr(entry, key)), "") for key, label in FACTS.items()] if entry else []
     if address:
         facts.insert(1, ("at", address, address))
     known = content.material.manifests
@@ -124,7 +125,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     return DocumentPart(
         anchor("document", name),
         name,
-        str(entry.get("title", "")),
+        entry.title if entry else "",
         tuple(facts),
         tuple(_approach(content, one) for one in mine),
         page_table(_verdicts(content, name), links, name=f"verdicts-{name}"),
@@ -135,13 +136,18 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
 
 def _approach(content: ReportContent, name: str) -> ApproachPart:
     manifest = content.material.manifests.get(name)
-    changes = manifest.changes.values() if manifest else ()
     return ApproachPart(
         anchor("approach", name),
         name,
         manifest.title if manifest else "known from its records alone",
-        tuple(RecipeChange(change.name, change.kind, change.title, change.why) for change in changes),
+        tuple(_changes(manifest)) if manifest else (),
     )
+
+
+def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
+    for kind, changes in (("correction", manifest.corrections), ("variant", manifest.variants)):
+        for name, change in changes.items():
+            yield ChangeLine(name, kind, change.title, change.why)
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:

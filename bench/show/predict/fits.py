@@ -13,8 +13,9 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
-from bench.plan.registry import Manifest, manifest, manifests
+from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in it; what was trained in another one stays out
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
@@ -62,7 +63,7 @@ def _preference(order: Mapping[str, int]) -> Any:
     return key
 
 
-def classifiers() -> dict[str, Manifest]:
+def classifiers() -> dict[str, ApproachManifest]:
     """Return the approaches that tell digits."""
     return {name: entry for name, entry in manifests().items() if entry.task == "mnist"}
 
@@ -115,7 +116,7 @@ def _check_recipes(recipes: Sequence[str]) -> None:
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
 
 
-def _has(entry: Manifest, recipe: str) -> bool:
+def _has(entry: ApproachManifest, recipe: str) -> bool:
     try:
         resolve(entry, recipe)
     except ConfigError:

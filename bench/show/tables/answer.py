@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from bench.core.text import Digits
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, Finding, conclusions, find
-from bench.judge.ladder.effects import Numbers
-from bench.judge.ladder.rungs import Ladder, Step
+from bench.judge.ladder.answer import Answer, StepEffect
+from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.answer_words import conclusions
 from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)
-
-
-def answer_tables(ladders: Iterable[Ladder], numbers: Numbers, claims: Iterable[Claim]) -> dict[str, Table]:
-    """Return by approach the tables of the ladders that have a question; raises ConfigError for an unknown claim."""
-    known = list(claims)
-    return {
-        one.approach: answer_table(one.approach, find(one.question, numbers, known), numbers.results)
-        for one in ladders
-        if one.question is not None
-    }
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
@@ -57,13 +45,13 @@ def _step_row(answer: Answer, place: int) -> list[Entry]:
     return row
 
 
-def _estimator_row(answer: Answer, finding: Finding) -> list[Entry]:
+def _estimator_row(answer: Answer, finding: StepEffect) -> list[Entry]:
     step = answer.question.steps[-1]
     others = [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
     return [finding.name, f"{step.approach} {step.recipe}", Missing(ABSENT), _added(finding), *others]
 
 
-def _added(finding: Finding) -> Missing | str:
+def _added(finding: StepEffect) -> Missing | str:
     paired = finding.added.paired
     if paired is None:
         return Missing(finding.added.gaps[0])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core.errors import ConfigError
 from bench.core.text import FRACTION, SIX, Digits
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED, Claim, Sample
 from bench.judge.results import Results
 from bench.judge.stats.prediction import half_width, leaves_unit_interval
@@ -16,11 +14,6 @@ from bench.judge.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED,
 from bench.show.tables.accuracy import headline, truncations
 from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
 from bench.show.tables.verdicts import counts_text, kinds_text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 HEADLINE = PUBLISHED.parent / "headline.toml"
 MEANINGS = {
@@ -37,23 +30,20 @@ MARGINS = Digits(decimals=2, signed=True)
 LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen digits
 
 
-@dataclass(frozen=True)
-class Quoted:
+class Quoted(TomlTable, frozen=True):
     """A claim and what it answers."""
 
     claim: str  # id
     asks: str
 
 
-def load_quoted(path: Path = HEADLINE) -> list[Quoted]:
+class _Headline(TomlTable, frozen=True):
+    number: tuple[Quoted, ...]
+
+
+def load_quoted(path: Path = HEADLINE) -> tuple[Quoted, ...]:
     """Read the numbers that are quoted, in the order of the file; raises ConfigError that names the file."""
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8"))["number"]
-        return [Quoted(**row) for row in rows]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{path} is no list of quoted numbers ({error}); each [[number]] has a claim and what it asks"
-        ) from error
+    return read_toml(path, _Headline, "quoted numbers").number
 
 
 def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:

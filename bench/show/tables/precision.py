@@ -34,7 +34,7 @@ from bench.show.tables.accuracy import ABSENT
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
 
 if TYPE_CHECKING:
-    from bench.plan.registry import Manifest
+    from bench.plan.manifests import ApproachManifest
 
 Rows = Mapping[str, NDArray[np.generic]]
 """Per-row numbers of one record by "DATASET/NAME"; empty where there are none."""
@@ -74,7 +74,7 @@ def precision_table(
     records: Iterable[Record],
     profile: str,
     device: str,
-    manifests: Mapping[str, Manifest],
+    manifests: Mapping[str, ApproachManifest],
     rows_of: Callable[[Record], Rows],
 ) -> Table:
     """Set published x common of every other precision beside float32, seed by seed.
@@ -112,7 +112,11 @@ def precision_table(
 
 
 def _longest(
-    records: Sequence[Record], lengths: Sequence[str], device: str, precision: str, manifests: Mapping[str, Manifest]
+    records: Sequence[Record],
+    lengths: Sequence[str],
+    device: str,
+    precision: str,
+    manifests: Mapping[str, ApproachManifest],
 ) -> list[tuple[str, str]]:
     """Return every approach with records in a precision, and the first profile with pairs, or else with records."""
     found: dict[str, str] = {}

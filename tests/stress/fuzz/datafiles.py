@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.data import notmnist
 from bench.data.idx import decode_idx
-from bench.data.manifest import DataFile, Manifest, datasets_folder, read_manifest
+from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read_manifest
 from tests.stress.fuzz.engine import Reader, Target
 
 SHAPE = (3, 28, 28)
@@ -90,13 +90,21 @@ def _zip(members: dict[str, bytes], compression: int) -> bytes:
     return file.getvalue()
 
 
-def _letters() -> Manifest:
+def _letters() -> DatasetManifest:
     labels = bytes(range(N_LETTERS))
-    files = (
-        DataFile("images", "", (N_LETTERS, 28, 28), hashlib.sha256(_pixels().tobytes()).hexdigest()),
-        DataFile("labels", "", (N_LETTERS,), hashlib.sha256(labels).hexdigest()),
+    return DatasetManifest(
+        name="ten",
+        title="ten",
+        source="",
+        licence="",
+        optional=True,
+        kind="png-archive",
+        how="HOW",
+        files={
+            "images": DataFile((N_LETTERS, 28, 28), hashlib.sha256(_pixels().tobytes()).hexdigest()),
+            "labels": DataFile((N_LETTERS,), hashlib.sha256(labels).hexdigest()),
+        },
     )
-    return Manifest("ten", "ten", "", "", True, "png-archive", "HOW", N_LETTERS, files, "", "")
 
 
 LETTERS = _letters()

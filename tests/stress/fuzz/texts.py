@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError
 from bench.judge.claims import PUBLISHED, load_claims, measured_key, print_interval
-from bench.plan.registry import manifest_folder, parse_manifest
+from bench.plan.manifests import read_manifest
+from bench.plan.registry import manifest_folder
 from tests.stress.fuzz.engine import Reader, Target
 
 ROWS = 6  # of published.csv in one input; all of them are read the same way
@@ -57,7 +58,7 @@ def _manifest_reader(path: Path) -> Reader:
     def read(data: bytes, rng: random.Random) -> None:
         del rng
         path.write_bytes(data)
-        found = parse_manifest(path)
+        found = read_manifest(path)
         if not found.recipes:
             raise ConfigError(f"manifest {path.name} has no recipe")
 

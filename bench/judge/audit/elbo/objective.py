@@ -1,16 +1,18 @@
-"""A foreign objective as the auditor sees it: a function of a batch whose noise can be repeated.
+"""An objective as the auditor sees it: a function of a batch whose noise can be repeated.
 
-Nothing of the model is known but its parameters. Every call runs from a seed of its own and leaves torch's generator,
-the parameters and their gradients as they were; what else a call changes, such as running statistics, stays changed.
+The auditor knows nothing of the model but its parameters. Each call gets a seed of its own and leaves torch's
+generator, the parameters and their gradients as they were. What else a call changes, such as running statistics, stays
+changed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,8 +20,9 @@ from torch import Tensor
 from bench.core.errors import ConfigError
 from bench.core.streams import stream_seed
 
-Batch = Sequence[Any]  # the arguments of the loss: usually (x, y)
-Loss = Callable[..., Tensor]
+Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
+Loss = Callable[..., Tensor]  # called with a batch
+Program = Callable[..., object]  # a model or guide of Pyro, likewise
 Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
 
 
@@ -31,13 +34,29 @@ class Factor:
     mean: Callable[[], Tensor]
     std: Callable[[], Tensor]
 
+    def spread(self) -> Tensor:
+        """Return a standard deviation for each mean, where weights share one too; raises ConfigError for a misfit."""
+        mean, std = self.mean(), self.std()
+        try:
+            return std.expand_as(mean)
+        except RuntimeError as error:
+            shapes = f"{tuple(mean.shape)} and {tuple(std.shape)}"
+            raise ConfigError(
+                f"mean and std of '{self.name}' have shapes {shapes}; give a std for each mean"
+            ) from error
+
 
 def own_noise() -> AbstractContextManager[None]:
-    """Return a context that puts torch's generators back, those of GPUs too."""
+    """Return a context that puts torch's generators back at its end, those of GPUs too."""
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
-class Objective:
+def arguments(batch: object) -> tuple[object, ...]:
+    """Return the arguments that a batch stands for: its parts, or itself where it is one object."""
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+class AuditedObjective:
     """Loss, parameters and batches of one size."""
 
     def __init__(
@@ -47,20 +66,15 @@ class Objective:
         batches: Sequence[Batch],
         nll: Loss | None = None,
     ) -> None:
-        """Keep what is audited; raises ConfigError where it cannot be."""
-        named = _named(parameters)
-        self.parameters = {name: value for name, value in named.items() if value.requires_grad}
-        self.held = {name: value for name, value in named.items() if name not in self.parameters}  # cannot be trained
-        self.batches = [tuple(batch) if isinstance(batch, (tuple, list)) else (batch,) for batch in batches]
+        """Keep what is audited; raises ConfigError where it cannot be audited."""
+        given = _named(parameters)
+        self.parameters = {name: value for name, value in given.items() if value.requires_grad}
+        self.named = self.parameters | given  # with what cannot be trained
+        self.batches = [arguments(batch) for batch in batches]
         self._loss, self._nll = loss, nll
         if not self.parameters:
             raise ConfigError("no parameter requires a gradient; give model.named_parameters()")
         self.batch_size = _rows(self.batches)
-
-    @property
-    def named(self) -> dict[str, Tensor]:
-        """Return all that was given by name, what cannot be trained too."""
-        return self.parameters | self.held
 
     @property
     def has_nll(self) -> bool:
@@ -99,6 +113,10 @@ class Objective:
             for (name, p), g in zip(self.parameters.items(), found, strict=True)
         }
 
+    def paths(self, value: Tensor) -> set[str]:
+        """Return the names of the parameters that move a scalar."""
+        return {name for name, slope in self.gradient(value).items() if bool(slope.any())}
+
     @contextlib.contextmanager
     def moved(self, shifts: Mapping[str, Tensor]) -> Iterator[None]:
         """Add to the parameters, and put them back at the end."""
@@ -112,29 +130,58 @@ class Objective:
                 self.parameters[name].data.copy_(value)
 
 
+@dataclass(frozen=True)
+class Case:
+    """An objective and what its audit was told."""
+
+    objective: AuditedObjective
+    groups: Sequence[Factor]  # weights with means and standard deviations
+    kl: Callable[[], Tensor] | None  # the unscaled KL
+    n_train: int  # rows of an epoch
+    prior_std: float | None  # as the user means it to be
+    draws: int  # number of seeds to average over
+    lone_means: Sequence[str] = ()  # parameters named as means that have no scale
+
+    def __post_init__(self) -> None:
+        rows = self.objective.batch_size
+        if not isinstance(self.n_train, (int, float)) or self.n_train < rows:
+            raise ConfigError(f"n_train is {self.n_train!r}, a batch has {rows} rows; give the rows of an epoch")
+        if self.draws < 2:
+            raise ConfigError(f"draws is {self.draws}; give two or more: errors come from their spread")
+        if self.prior_std is not None and not 0 < self.prior_std < math.inf:
+            raise ConfigError(f"prior_std is {self.prior_std}; give the prior's standard deviation, above 0")
+        for group in self.groups:
+            if not isinstance(group, Factor):
+                raise ConfigError(f"factors hold a {type(group).__name__}; give Factor(name, mean, std)")
+
+    @cached_property
+    def trained(self) -> list[Factor]:
+        """Return the groups whose sigma can be trained: the gradient of a fixed sigma's entropy is zero."""
+        return [group for group in self.groups if self.objective.paths(group.std().sum())]
+
+
 def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
     found = {}
     for pair in parameters:
-        if not isinstance(pair, tuple) or tuple(map(_kind, pair)) != (str, Tensor):
+        good = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Tensor)
+        if not good:
             given = type(pair).__name__
             raise ConfigError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
         found[pair[0]] = pair[1]
     return found
 
 
-def _kind(part: object) -> type:
-    return Tensor if isinstance(part, Tensor) else type(part)
-
-
 def _rows(batches: Sequence[Batch]) -> int:
     """Return how many rows each batch has; raises ConfigError where that is unknown, or batches cannot be compared."""
     if len(batches) < 2:
         raise ConfigError(f"{len(batches)} batch was given; the audit compares batches: give three")
+    sizes = set()
     for batch in batches:
-        if not batch or not isinstance(batch[0], Tensor) or batch[0].dim() == 0:
-            given = type(batch[0]).__name__ if batch else "nothing"
+        first = batch[0] if batch else None
+        if not isinstance(first, Tensor) or first.dim() == 0:
+            given = type(first).__name__ if batch else "nothing"
             raise ConfigError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
-    sizes = {len(batch[0]) for batch in batches}
+        sizes.add(len(first))
     if len(sizes) != 1:
         raise ConfigError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
     if all(_same(batch, batches[0]) for batch in batches[1:]):

@@ -1,4 +1,4 @@
-"""A gradient that several draws measured, as a sum of known directions: least squares, its error and what it misses."""
+"""Least squares for gradients: write a gradient, measured in several draws, as a sum of known directions."""
 
 from __future__ import annotations
 
@@ -10,69 +10,77 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bench.judge.audit.objective import Gradient
+from bench.judge.audit.elbo.objective import Gradient
 
 REWEIGHTED = 4  # rounds of least squares
 EXACT = 0.1  # residuals below this share of the fit weigh alike
-UNEXPLAINED = 0.05  # of a tensor's gradient: more that no direction explains is something else
+UNEXPLAINED = 0.05  # of a tensor's gradient: where the directions miss more, it holds something else
 SURE = 3.0
 """Jackknife standard errors: at 8 draws fewer than one in 1,000 vectors that have nothing in common is longer."""
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanOfDraws:
     """A mean over draws and its standard error."""
 
     value: float
     error: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
-        """Return the mean of draws."""
+    def of(cls, values: Sequence[float]) -> MeanOfDraws:
+        """Return the mean of one number a draw."""
         if not all(map(math.isfinite, values)):
             return cls(math.nan, math.inf)
         spread = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
         return cls(statistics.fmean(values), spread)
+
+    def times(self, factor: float) -> MeanOfDraws:
+        """Return a multiple."""
+        return MeanOfDraws(factor * self.value, abs(factor) * self.error)
+
+    def plus_error(self, shared: Tensor) -> MeanOfDraws:
+        """Return the same value with one more, independent error."""
+        return MeanOfDraws(self.value, math.hypot(self.error, float(shared)))
 
     def sure(self, relative: float = 0.1) -> bool:
         """Return whether the error is small beside the value."""
         return math.isfinite(self.value) and 2 * self.error <= relative * abs(self.value)
 
 
-def common(draws: Tensor) -> Estimate:
+def common(draws: Tensor) -> MeanOfDraws:
     """Return the squared length of the vector that draws [D, n] have in common, free of their noise.
 
-    Products of different draws only: noise that is independent from draw to draw leaves them zero on average. The error
-    is a jackknife's, so that noise which the numbers of a draw share counts too.
+    It uses products of different draws only: noise that is independent from draw to draw leaves them zero on average.
+    The error is a jackknife's, because the numbers of one draw may share noise.
     """
     n = len(draws)
     if n < 3:
-        return Estimate(math.nan, math.inf)
+        return MeanOfDraws(math.nan, math.inf)
     total, squares = draws.sum(0), draws.square().sum(1)
     value = float(total @ total - squares.sum()) / (n * (n - 1))
     without = ((total - draws).square().sum(1) - (squares.sum() - squares)) / ((n - 1) * (n - 2))
-    return Estimate(value, math.sqrt((n - 1) * float(without.var(correction=0))))
+    return MeanOfDraws(value, math.sqrt((n - 1) * float(without.var(correction=0))))
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Coefficients of the directions: one row a draw, whose mean fits the mean gradient."""
+class GradientFit:
+    """The coefficients of the directions in each draw."""
 
-    draws: Tensor  # [draws, directions]
+    draws: Tensor  # [draws, directions]; their mean fits the mean gradient
     doubt: Tensor  # [directions], of a standard error that all draws share
     targets: Sequence[Gradient]
     columns: Sequence[Gradient]
 
-    def coefficient(self, index: int) -> Estimate:
+    def coefficient(self, index: int) -> MeanOfDraws:
         """Return the coefficient of one direction."""
-        return _with(Estimate.of(self.draws[:, index].tolist()), self.doubt[index])
+        return MeanOfDraws.of(self.draws[:, index].tolist()).plus_error(self.doubt[index])
 
-    def ratio(self, above: int, below: int) -> Estimate:
-        """Return one coefficient over another; where both share noise, the error knows."""
+    def ratio(self, above: int, below: int) -> MeanOfDraws:
+        """Return one coefficient divided by the other. The standard error accounts for their shared noise."""
         one, other = self.draws[:, above], self.draws[:, below]
         value = float(one.mean() / other.mean())
-        error = Estimate.of(((one - value * other) / other.mean()).tolist()).error
-        return _with(Estimate(value, error), (self.doubt[above] - value * self.doubt[below]) / other.mean())
+        error = MeanOfDraws.of(((one - value * other) / other.mean()).tolist()).error
+        return MeanOfDraws(value, error).plus_error((self.doubt[above] - value * self.doubt[below]) / other.mean())
 
     def missed(self, name: str, rounding: float) -> float:
         """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
@@ -82,7 +90,8 @@ class Fit:
             rounding: length of a residual that rounding may leave.
         """
         explained = self.draws @ torch.stack([column[name].flatten() for column in self.columns])  # [draws, n]
-        # Each draw less its own fit: the error of the mean's, which other tensors' noise makes, is in all draws alike.
+        # Each draw less its own fit, not less the mean's: the noise of other tensors moves the mean's fit, and then
+        # leaves the same residual in every draw.
         rest = common(torch.stack([target[name].flatten() for target in self.targets]) - explained)
         if not rest.value > max(SURE * rest.error, rounding**2):
             return 0.0
@@ -90,25 +99,20 @@ class Fit:
         return share if share > UNEXPLAINED else 0.0
 
 
-def _with(estimate: Estimate, doubt: Tensor) -> Estimate:
-    return Estimate(estimate.value, math.hypot(estimate.error, float(doubt)))
+def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradient | None = None) -> GradientFit:
+    """Return the coefficients of `columns` in the draws' gradients. A tensor weighs by the inverse of its residual.
 
-
-def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradient | None = None) -> Fit:
-    """Return the coefficients of `columns` in the draws' gradients; each tensor weighs by the inverse of its residual.
-
-    The weights are those of the mean over draws, for all draws alike: weights of its own would tie a draw's
-    coefficients to its noise.
+    All draws use the weights of the mean over draws: weights of its own would tie a draw's coefficients to its noise.
 
     Args:
         targets: the gradient in each draw.
         columns: the directions.
-        doubt: a standard error of all targets alike, such as that of the NLL's weight.
+        doubt: a standard error that all targets share, such as that of the NLL's weight.
     """
     names = list(targets[0])
     if not names:
         unknown = torch.full((len(targets), len(columns)), math.nan, dtype=torch.float64)
-        return Fit(unknown, unknown[0], targets, columns)
+        return GradientFit(unknown, unknown[0], targets, columns)
     mean = {name: torch.stack([target[name] for target in targets]).mean(0) for name in names}
     scale = {name: sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
     solution = _solve([mean], columns, scale)[0]
@@ -118,7 +122,7 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
         scale = {n: _rms(mean[n] - _combined(columns, solution, n)) + floor[n] for n in names}
         solution = _solve([mean], columns, scale)[0]
     shared = torch.zeros(len(columns)) if doubt is None else _solve([doubt], columns, scale)[0]
-    return Fit(_solve(targets, columns, scale), shared, targets, columns)
+    return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 
 
 def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapping[str, float]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which parameters are mean and standard deviation of the same weights, by their names."""
+"""Pair the parameters by name: which are mean and standard deviation of the same weights?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bench.judge.audit.objective import Factor
+from bench.judge.audit.elbo.objective import Factor
 
 _MEANS = r"mu|mean|loc|locs"
 _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,7 +33,7 @@ def _identity(raw: Tensor) -> Tensor:
 
 
 def _word(words: str, name: str) -> re.Match[str] | None:
-    """Return where one of the words stands in a name, apart from a prior's: those are no posterior's parameters."""
+    """Return where one of the words stands in a name; not in a prior's name, which is no parameter of a posterior."""
     if any(part.lstrip("_").startswith("prior") for part in name.split(".")):
         return None
     return re.search(rf"(?:^|(?<=[._]))(?:{words})(?=$|[._])", name)
@@ -47,11 +47,11 @@ def _is_a_layer(hit: re.Match[str]) -> bool:
 def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
-    rho means softplus, log_sigma, log_std and log_scale exp, logvar exp of the half. A sigma, std or scale is taken as
-    it is, or through softplus where one of its numbers is not positive.
+    rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
+    is taken as it is, or through softplus where one of its numbers is not positive.
 
     Args:
-        values: returns the named values, with their graph to the parameters, each time anew.
+        values: returns the named values with their graph to the parameters, which each call makes anew.
     """
     known = values()
     found = []
@@ -68,7 +68,7 @@ def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
     return found
 
 
-def without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list[str]:
+def means_without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list[str]:
     """Return the names of a mu that no factor holds: its sigma has another name, or is no parameter."""
     paired = {name for factor in factors for name in factor.name.split(", ")}
     alone = {name: _word("mu", name) for name in names if name not in paired}

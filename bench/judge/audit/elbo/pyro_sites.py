@@ -5,21 +5,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple, Protocol, TypedDict, TypeGuard
 
 import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError, MissingFramework
-from bench.judge.audit.objective import Batch, own_noise
+from bench.judge.audit.elbo.objective import Batch, Program, arguments, own_noise
+
+
+class _Distribution(Protocol):
+    def log_prob(self, value: Tensor) -> Tensor: ...
+
+
+class _Frame(Protocol):
+    name: str
+
+
+class _Site(TypedDict):
+    """The fields of a Pyro site that are used here."""
+
+    type: str
+    is_observed: bool
+    fn: _Distribution
+    value: Tensor
+    cond_indep_stack: Sequence[_Frame]
+
+
+class _Trace(Protocol):
+    nodes: Mapping[str, _Site]
+
+
+class _Traces(NamedTuple):
+    guide: _Trace
+    model: _Trace
+
+
+class _Estimator(Protocol):
+    def differentiable_loss(self, model: Program, guide: Program, *batch: object) -> Tensor: ...
 
 
 class PyroObjective:
     """What an SVI step minimises, and its two parts as the sites have them."""
 
-    def __init__(
-        self, model: Callable[..., Any], guide: Callable[..., Any], batches: Sequence[Batch], loss: Any
-    ) -> None:
+    def __init__(self, model: Program, guide: Program, batches: Sequence[Batch], loss: object) -> None:
         """Run guide and model once, for the parameters that they use; raises ConfigError for what cannot be audited."""
         try:
             import pyro
@@ -29,17 +58,17 @@ class PyroObjective:
             raise MissingFramework("audit_pyro needs Pyro: pip install 'bnn-uncertainty-bench[pyro]'") from error
         self._pyro, self._poutine = pyro, poutine
         self.model, self.guide = model, guide
-        self.estimator = Trace_ELBO() if loss is None else loss
-        _check_estimator(self.estimator)
+        self.estimator = _checked_estimator(Trace_ELBO() if loss is None else loss)
+        self.n_particles = int(getattr(self.estimator, "num_particles", 1))
         if not batches:
             raise ConfigError("no batch was given; give three")
         with own_noise(), torch.no_grad():
-            traces = self._traces(*_arguments(batches[0]))
-        _check_latents(traces[1])
+            traces = self._traces(*arguments(batches[0]))
+        _check_latents(traces.model)
         self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
 
     def parameters(self) -> list[tuple[str, Tensor]]:
-        """Return the unconstrained leaf tensors that model and guide take from Pyro's store, which others share."""
+        """Return the unconstrained leaf tensors of Pyro's store that model and guide use; other models share it."""
         return [pair for pair in self._pyro.get_param_store().named_parameters() if pair[0] in self._used]
 
     def values(self) -> Mapping[str, Tensor]:
@@ -47,58 +76,63 @@ class PyroObjective:
         store = self._pyro.get_param_store()
         return {name: store[name] for name in store if name in self._used}
 
-    def loss(self, *batch: Any) -> Tensor:
+    def loss(self, *batch: object) -> Tensor:
         """Return the estimator's loss of a batch."""
-        value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *batch)
-        return value
+        return self.estimator.differentiable_loss(self.model, self.guide, *batch)
 
-    def nll(self, *batch: Any) -> Tensor:
-        """Return -log p of the observed sites without their scales: of the estimator's particles the mean."""
-        n_particles = int(getattr(self.estimator, "num_particles", 1))
-        traces = [self._traces(*batch)[1] for _ in range(n_particles)]
-        sites = [site for trace in traces for site in _samples(trace) if site["is_observed"]]
-        if not sites:
+    def nll(self, *batch: object) -> Tensor:
+        """Return -log p of the observed sites without their scales, the mean over the estimator's particles."""
+        traces = [self._traces(*batch).model for _ in range(self.n_particles)]
+        terms = [_log_prob(site) for trace in traces for site in _samples(trace) if site["is_observed"]]
+        if not terms:
             raise ConfigError("the model observes nothing; give pyro.sample(..., obs=y)")
-        return -torch.stack([_log_prob(site) for site in sites]).sum() / n_particles
+        return -torch.stack(terms).sum() / self.n_particles
 
     def kl_of(self, batch: Batch, draws: int) -> Callable[[], Tensor]:
-        """Return the mean over draws of log q - log p of the latent sites, without scales, as a function."""
+        """Return a function that gives the latent sites' mean over draws of log q - log p, without scales."""
 
         def kl() -> Tensor:
             terms = []
             for draw in range(draws):
                 with own_noise():
                     torch.manual_seed(draw)
-                    guide_trace, model_trace = self._traces(*batch)
-                terms += [_log_prob(site) for site in _samples(guide_trace) if not site["is_observed"]]
-                terms += [-_log_prob(site) for site in _samples(model_trace) if not site["is_observed"]]
+                    traces = self._traces(*batch)
+                terms += [_log_prob(site) for site in _samples(traces.guide) if not site["is_observed"]]
+                terms += [-_log_prob(site) for site in _samples(traces.model) if not site["is_observed"]]
             if not terms:
                 raise ConfigError("neither model nor guide has a latent site; there is no KL to audit")
             return torch.stack(terms).sum() / draws
 
         return kl
 
-    def _traces(self, *batch: Any) -> tuple[Any, Any]:
+    def _traces(self, *batch: object) -> _Traces:
         guide_trace = self._poutine.trace(self.guide).get_trace(*batch)
         model = self._poutine.replay(self.model, guide_trace)
-        return guide_trace, self._poutine.trace(model).get_trace(*batch)
+        return _Traces(guide_trace, self._poutine.trace(model).get_trace(*batch))
 
 
-def _check_estimator(estimator: Any) -> None:
-    name = getattr(estimator, "__name__", type(estimator).__name__)
-    if isinstance(estimator, type) or not hasattr(estimator, "differentiable_loss"):
-        given = f"the class {name}" if isinstance(estimator, type) else f"a {name}"
-        raise ConfigError(f"loss= is {given}; give an ELBO such as Trace_ELBO()")
-    if name == "TraceTailAdaptive_ELBO":  # a surrogate's gradient, and infinity for its value
+def _checked_estimator(given: object) -> _Estimator:
+    """Return an estimator whose loss can be audited; raises ConfigError for any other object."""
+    name = getattr(given, "__name__", type(given).__name__)
+    if not _is_estimator(given):
+        raise ConfigError(
+            f"loss= is {'the class' if isinstance(given, type) else 'a'} {name}; give an ELBO such as Trace_ELBO()"
+        )
+    if name == "TraceTailAdaptive_ELBO":  # it has a gradient, but its value is infinite
         raise ConfigError(f"loss= is a {name}, which gives no loss; give Trace_ELBO()")
-    if getattr(estimator, "vectorize_particles", False) and getattr(estimator, "num_particles", 1) > 1:
+    if getattr(given, "vectorize_particles", False) and getattr(given, "num_particles", 1) > 1:
         raise ConfigError(f"loss= is a {name} that draws its particles at once; give vectorize_particles=False")
-    if name.startswith("Jit"):  # compiled on the first batch, with that batch's noise and shapes
+    if name.startswith("Jit"):  # it is compiled on the first batch, with the noise and shapes of that batch
         raise ConfigError(f"loss= is a {name}, which runs what it once compiled; give {name.removeprefix('Jit')}()")
+    return given
 
 
-def _check_latents(trace: Any) -> None:
-    """Refuse latent sites of the rows themselves: their KL grows with the batch like the likelihood."""
+def _is_estimator(given: object) -> TypeGuard[_Estimator]:
+    return not isinstance(given, type) and hasattr(given, "differentiable_loss")
+
+
+def _check_latents(trace: _Trace) -> None:
+    """Refuse latent sites of single rows: their KL grows with the batch like the likelihood."""
     plates = {frame.name for site in _samples(trace) if site["is_observed"] for frame in site["cond_indep_stack"]}
     for name, site in trace.nodes.items():
         shared = [frame.name for frame in site.get("cond_indep_stack", ()) if frame.name in plates]
@@ -109,16 +143,11 @@ def _check_latents(trace: Any) -> None:
             )
 
 
-def _arguments(batch: Any) -> Sequence[Any]:
-    return batch if isinstance(batch, (tuple, list)) else (batch,)
-
-
-def _samples(trace: Any) -> Iterator[dict[str, Any]]:
+def _samples(trace: _Trace) -> Iterator[_Site]:
     for site in trace.nodes.values():
         if site["type"] == "sample" and type(site["fn"]).__name__ != "_Subsample":
             yield site
 
 
-def _log_prob(site: Mapping[str, Any]) -> Tensor:
-    value: Tensor = site["fn"].log_prob(site["value"])
-    return value.sum()
+def _log_prob(site: _Site) -> Tensor:
+    return site["fn"].log_prob(site["value"]).sum()

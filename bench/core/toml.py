@@ -1,0 +1,156 @@
+"""Read TOML files with a schema. An error is one line: the file, the place in it, what is allowed there."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from bench.core.errors import ConfigError, DataCorrupt, unknown_name
+from bench.core.files import read_file
+from bench.core.text import one_line
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LARGEST = 1 << 20  # bytes; the largest file of this suite has 40 kB
+SHOWN = 80  # characters of a value that is not allowed
+_WORDS = {"str": "text", "int": "whole number", "float": "number", "object": "table", "array": "list"}
+_DATES = (datetime.date, datetime.datetime, datetime.time)  # a text is none of them
+_NAMES = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+
+T = TypeVar("T")
+Text = typing.Annotated[str, msgspec.Meta(pattern=r"\S")]  # that says something
+Sha256 = typing.Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+_PATTERNS = {r" matching regex '\\S'": "", " matching regex '^[0-9a-f]{64}$'": " of 64 hexadecimal digits"}
+
+
+class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a TOML file. Each field has a type; no other field is allowed. Schemas inherit from it.
+
+    `__post_init__` may raise ValueError where fields do not go together; the error then names the table.
+    """
+
+
+def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given: object) -> T:
+    """Read a TOML file.
+
+    Args:
+        path: the file, of at most `LARGEST` bytes.
+        schema: a `TomlTable`, or a dict of them.
+        what: the kind of file; begins the error.
+        remedy: what a user can do; ends the error.
+        given: fields of the schema that do not come from the file, such as its name.
+
+    Raises:
+        ConfigError: the file cannot be read, or does not have the form of the schema.
+    """
+    try:
+        text = read_file(path, LARGEST).decode("utf-8")
+        raw = tomllib.loads(text, parse_float=_finite)
+    except (DataCorrupt, ValueError, RecursionError) as error:
+        problem = one_line(str(error).removeprefix(f"{path}: "))
+        raise ConfigError(_ended(f"{what} {path} cannot be read: {problem}", remedy)) from error
+    return check(raw, schema, f"{what} {path}", remedy, **given)
+
+
+def check(raw: Mapping[str, object], schema: type[T], where: str, remedy: str = "", **given: object) -> T:
+    """Return what was read as the schema has it; raises ConfigError, which begins with `where`."""
+    for name in given.keys() & raw.keys():
+        raise ConfigError(_ended(f"{where}: unknown key '{name}'", remedy))
+    merged = {**raw, **given}
+    try:
+        return msgspec.convert(merged, schema, builtin_types=_DATES)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(_ended(_problem(merged, schema, where, set(given)), remedy)) from error
+
+
+def _finite(text: str) -> float:
+    """Return a number; TOML has infinities and nan, for which no file of this suite has a use."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
+
+
+def _ended(message: str, remedy: str) -> str:
+    return f"{message}; {remedy}" if remedy else message
+
+
+def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
+    """Return what is wrong, at the innermost place where something is: msgspec does not tell the keys of a dict."""
+    place, value, kind = _innermost(raw, schema, "")
+    at = f"{where}, {place.lstrip('.')}" if place else where
+    if _is_table(kind) and isinstance(value, dict):
+        fields = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
+        known = fields.keys() - (set() if place else given)
+        for key in value:
+            if key not in known and not (key in given and not place):
+                return str(unknown_name(f"key in {at}:", one_line(key, SHOWN), known))
+        for key in fields:
+            if fields[key] and key not in value:
+                return f"{at}: '{key}' is missing"
+    if typing.get_origin(kind) is Literal:
+        return str(unknown_name(f"value in {at}:", one_line(str(value), SHOWN), map(str, typing.get_args(kind))))
+    message = _message(value, kind)
+    if not message.startswith("Expected "):  # of __post_init__
+        return f"{at}: {message}"
+    for pattern, words in _PATTERNS.items():
+        message = message.replace(pattern, words)
+    allowed = _NAMES.sub(lambda name: _WORDS[name[0]], message.removeprefix("Expected ").partition(", got ")[0])
+    return f"{at}: {one_line(repr(value), SHOWN)} given; give a {allowed.replace('`', '')}"
+
+
+def _innermost(value: object, kind: object, place: str) -> tuple[str, object, object]:
+    """Return place, value and type of the first part that is wrong though none of its own parts is."""
+    for name, part, its_kind in _parts(value, kind):
+        if _message(part, its_kind):
+            return _innermost(part, _table_of(its_kind), place + name)
+    return place, value, kind
+
+
+def _parts(value: object, kind: object) -> Iterator[tuple[str, object, object]]:
+    """Yield name, value and type of the parts of a table or list, keys included."""
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(value, dict) and _is_table(kind):
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in value:
+                yield f".{field.encode_name}", value[field.encode_name], field.type
+    elif isinstance(value, dict) and origin is dict:
+        for key, part in value.items():
+            name = f".{one_line(key, SHOWN)}"
+            yield from ((name, key, inner[0]), (name, part, inner[1]))
+    elif isinstance(value, list) and origin is tuple:
+        for number, part in enumerate(value, start=1):
+            yield f" #{number}", part, inner[0]
+
+
+def _table_of(kind: object) -> object:
+    """Return the table where a field may be a table or None, else the type itself."""
+    first = typing.get_args(kind)[0] if isinstance(kind, types.UnionType) else None
+    return first if _is_table(first) else kind
+
+
+def _is_table(kind: object) -> typing.TypeGuard[type[msgspec.Struct]]:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _message(value: object, kind: object) -> str:
+    """Return why a value has not its type, '' if it has."""
+    try:
+        msgspec.convert(value, kind, builtin_types=_DATES)
+    except msgspec.ValidationError as error:
+        return str(error).partition(" - at `$")[0]
+    return ""

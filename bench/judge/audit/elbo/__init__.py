@@ -1,0 +1,181 @@
+"""Audit the objective of a Bayesian network in PyTorch or Pyro, numerically.
+
+    from bench.judge.audit import elbo
+    report = elbo.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
+    print(report)
+
+`audit_torch` takes the loss of a training step as a black box; `audit_pyro` takes model, guide and estimator. A file
+for each question:
+
+    likelihood   what is the loss: how often does it count the data, and what else does it hold?
+    kl           how often does the KL count in an epoch, and with which sign?
+    prior        how wide is the prior?
+    gradients    is autograd's gradient the slope of the loss, and do the data reach every parameter?
+    sigma        can sigma move, and is it zero where the mean was pruned?
+    predictions  which mean of the draws is a reported prediction, and do two calls agree?
+
+Latent variables of single rows, as a VAE has, are not covered. docs/audit.md says what each argument makes visible,
+and what stays invisible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bench.core.errors import unknown_name
+from bench.judge.audit.elbo import gradients, kl, likelihood, sigma
+from bench.judge.audit.elbo.names import factors_by_name, means_without_scale
+from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Loss, Program
+from bench.judge.audit.elbo.predictions import audit_prediction, entropy_of, repeats
+from bench.judge.audit.findings import Finding, Seen
+
+__all__ = ["ElboReport", "Factor", "audit_prediction", "audit_pyro", "audit_torch", "entropy_of"]
+
+DRAWS = 8  # number of seeds to average a sampled KL over
+
+_NUMBERS = {  # by name: the rule that measured it, and its name there
+    "data_weight": ("wrong-likelihood", "weight"),
+    "kl_per_epoch": ("kl-scale", "kl_per_epoch"),
+    "prior_std": ("variance-as-std", "prior_std"),
+}
+
+
+@dataclass(frozen=True)
+class ElboReport:
+    """What an audit found."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no rule fails."""
+        return all(finding.outcome != "fails" for finding in self.findings)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Return what was measured: kl_per_epoch (1 for an ELBO), data_weight, prior_std."""
+        measured = {finding.rule: finding.measured for finding in self.findings}
+        return {name: measured[rule][key] for name, (rule, key) in _NUMBERS.items() if key in measured[rule]}
+
+    def of(self, rule: str) -> Finding:
+        """Return the finding of a rule; raises ConfigError for one that this audit did not apply."""
+        found = {finding.rule: finding for finding in self.findings}
+        if rule not in found:
+            raise unknown_name("rule of this audit", rule, found)
+        return found[rule]
+
+    def __str__(self) -> str:
+        return "\n".join(finding.line() for finding in self.findings)
+
+
+def audit_torch(
+    loss: Loss,
+    parameters: Iterable[tuple[str, Tensor]],
+    batches: Sequence[Batch],
+    n_train: int,
+    *,
+    nll: Loss | None = None,
+    kl: Callable[[], Tensor] | None = None,
+    factors: Sequence[Factor] | None = None,
+    prior_std: float | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    epochs: int = 1,
+    predict: Callable[[], Tensor] | None = None,
+    deterministic: bool | None = None,
+    draws: int = DRAWS,
+    subject: str = "objective",
+) -> ElboReport:
+    """Audit the loss of a training step.
+
+    Args:
+        loss: `loss(*batch)` is the differentiable number that a step minimises; noise from torch's global generator.
+        parameters: names and leaf tensors, such as `model.named_parameters()`.
+        batches: three or more batches of one size, each the arguments of `loss`, rows first.
+        n_train: N, rows of the training set.
+        nll: `nll(*batch)` is -log p(y | x, w) summed over the batch. It must draw the noise that `loss` draws; where a
+            step averages over several draws, give their mean. Without `nll` the audit assumes that the likelihood
+            weighs 1, and cannot measure the KL of a loss that is a mean over rows.
+        kl: the unscaled KL, for posteriors that are not independent Gaussians.
+        factors: means and standard deviations of the weights; by default paired by the parameters' names.
+        prior_std: standard deviation of the prior, as you mean it.
+        optimizer: with `epochs`, tells how far sigma can get.
+        epochs: of the planned training.
+        predict: makes the predictions of the network as tested.
+        deterministic: whether `predict` should give the same twice; by default if no weight has a sigma.
+        draws: number of seeds to average over.
+        subject: the name of what is audited, for the findings.
+
+    Raises:
+        ConfigError: arguments that do not fit together, or a loss that is not finite.
+    """
+    objective = AuditedObjective(loss, parameters, batches, nll)
+    groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
+    lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
+    case = Case(objective, groups, kl, n_train, prior_std, draws, lone)
+    seen = _apply_rules(case, optimizer, epochs * math.ceil(n_train / objective.batch_size))
+    if predict is not None:
+        seen["dropout-at-test"] = repeats(predict, not groups if deterministic is None else deterministic)
+    return _report(seen, subject)
+
+
+def audit_pyro(
+    model: Program,
+    guide: Program,
+    batches: Sequence[Batch],
+    n_train: int,
+    *,
+    loss: object = None,
+    factors: Sequence[Factor] | None = None,
+    prior_std: float | None = None,
+    draws: int = DRAWS,
+    subject: str = "objective",
+) -> ElboReport:
+    """Audit model, guide and estimator of Pyro, as an SVI step on a batch uses them.
+
+    The likelihood is that of the observed sites, without any scale. The KL is that of the parameters paired by name; if
+    there are none, that of the latent sites, log q - log p without any scale.
+
+    Args:
+        model: called with a batch.
+        guide: called with a batch.
+        batches: three or more batches of one size.
+        n_train: N, rows of the training set.
+        loss: the estimator, such as TraceMeanField_ELBO(); by default Trace_ELBO().
+        factors: means and standard deviations of the weights; by default paired by the names in Pyro's store.
+        prior_std: standard deviation of the prior, as you mean it.
+        draws: number of seeds to average over.
+        subject: the name of what is audited, for the findings.
+
+    Raises:
+        ConfigError: arguments that do not fit together, or a loss that is not finite.
+        MissingFramework: Pyro is not installed.
+    """
+    from bench.judge.audit.elbo.pyro_sites import PyroObjective  # imports Pyro
+
+    sites = PyroObjective(model, guide, batches, loss)
+    objective = AuditedObjective(sites.loss, sites.parameters(), batches, sites.nll)
+    groups = list(factors) if factors is not None else factors_by_name(sites.values)
+    unscaled = None if groups else sites.kl_of(objective.batches[0], draws)
+    return _report(_apply_rules(Case(objective, groups, unscaled, n_train, prior_std, draws), None, 0), subject)
+
+
+def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> dict[str, Seen]:
+    """Return what each rule over objectives sees, in the order of the report."""
+    data = likelihood.data_weight(case.objective, case.draws) if case.objective.has_nll else None
+    return {
+        "wrong-likelihood": likelihood.judge(data),
+        **kl.judge(case, data),
+        "detached-gradient": gradients.detached(case.objective, data),
+        "unused-layer": gradients.unused(case.objective, case.groups),
+        "sigma-frozen": sigma.frozen(case, optimizer, steps),
+        "pruned-noise": sigma.noisy_where_pruned(case.groups),
+    }
+
+
+def _report(seen: Mapping[str, Seen], subject: str) -> ElboReport:
+    return ElboReport(tuple(Finding(rule, subject, *what) for rule, what in seen.items()))

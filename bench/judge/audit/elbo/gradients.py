@@ -1,0 +1,160 @@
+"""Which gradient: is autograd's the slope of the loss, and do the data reach every parameter?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from bench.judge.audit.elbo.likelihood import DataWeight
+from bench.judge.audit.elbo.objective import AuditedObjective, Factor, Gradient
+from bench.judge.audit.findings import Seen
+
+MOVES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # length of a step, relative to the parameter's own size
+RESOLVED = 0.1  # a slope counts if two step lengths agree to this share, and rounding is less
+NEARER = 0.5  # shorter steps come nearer to autograd's slope if they leave less than this share of the difference
+SAME_DATA = 1e-6  # of a tensor's gradient: how far rounding moves a part that should cancel
+NUDGE = 0.1  # of each number: how far the other parameters are moved
+
+
+def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
+    """Compare autograd's gradient with the slope of the loss along it, one parameter tensor at a time."""
+    found = slopes(objective)
+    bad = {slope.name: slope for slope in found if slope.differs}
+    unresolved = [slope.name for slope in found if slope.loss is None]
+    if data is not None and data.usable:  # the data part may drown the KL part: look at its slope alone
+        bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
+    if bad:
+        shown = ", ".join(f"{s.name} (autograd {s.autograd:.3g}, loss {s.loss:.3g})" for s in bad.values())
+        return Seen("fails", f"the slope is not autograd's along {shown}", {"tensors": len(bad)})
+    if len(unresolved) == len(found):
+        return Seen("not measured", "no slope stands out from rounding; audit in float64")
+    detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
+    if unresolved:
+        detail += f" (lost in rounding: {', '.join(unresolved)})"
+    return Seen("passes", detail, {"tensors": 0})
+
+
+def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
+    """Look for parameters that no data reach, apart from those of the prior."""
+    gradients = [objective.gradient(objective.loss(batch, 0)) for batch in objective.batches]
+    unreached = [name for name in objective.parameters if _same(name, gradients)]
+    prior = [name for name in unreached if _moves_with_others(objective, name, unreached, factors)]
+    names = [name for name in unreached if name not in prior]
+    if names:
+        detail = f"the gradient is the same whatever the batch for {', '.join(names)}"
+        return Seen("fails", detail, {"tensors": len(names)})
+    detail = f"the data reach all {len(objective.parameters) - len(prior)} parameter tensors"
+    if prior:
+        detail += f" but {', '.join(prior)}, whose gradient other parameters move: a prior's, or not reached yet"
+    return Seen("passes", detail, {"tensors": 0})
+
+
+@dataclass(frozen=True)
+class Slope:
+    """One parameter tensor's slope along its own gradient, as autograd has it and as the loss has it."""
+
+    name: str
+    autograd: float
+    loss: float | None  # None where steps of no length resolve it
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the two differ by more than the steps can leave."""
+        return self.loss is not None and abs(self.loss - self.autograd) > 3 * RESOLVED * max(
+            abs(self.loss), abs(self.autograd)
+        )
+
+
+def slopes(objective: AuditedObjective, without_data: float | None = None, draw: int = 0) -> list[Slope]:
+    """Compare autograd with finite differences, tensor by tensor, under the same noise.
+
+    The direction is the gradient itself; where autograd gives zero, a fixed random one.
+
+    Args:
+        objective: what is audited.
+        without_data: weight of the NLL in the loss, to subtract the NLL from the loss first; None for the whole loss.
+        draw: gives the noise.
+    """
+
+    def value() -> Tensor:
+        whole = objective.loss(objective.batches[0], draw)
+        return whole if without_data is None else whole - without_data * objective.nll(objective.batches[0], draw)
+
+    gradient = objective.gradient(value())
+    eps = torch.finfo(value().dtype).eps
+    rounding = 4 * eps * float(objective.loss(objective.batches[0], draw).detach().abs())
+    return [_slope(objective, value, name, gradient, rounding) for name in objective.parameters]
+
+
+def _slope(
+    objective: AuditedObjective, value: Callable[[], Tensor], name: str, gradient: Gradient, rounding: float
+) -> Slope:
+    direction = gradient[name]
+    if not bool(direction.any()):
+        direction = torch.randn(direction.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    direction = direction / direction.norm()
+    expected = float((gradient[name] * direction).sum())
+    size = float(objective.parameters[name].detach().double().norm()) or float(direction.numel()) ** 0.5 * 0.1
+    found = [(_difference(objective, value, name, direction, size * m), rounding / (size * m)) for m in MOVES]
+    for index, ((one, noise), (two, more_noise)) in enumerate(pairwise(found)):
+        largest = max(abs(one), abs(two), abs(expected))
+        straight = abs(one - two) <= RESOLVED * largest and max(noise, more_noise) <= RESOLVED * largest
+        if straight and not _nears(expected, two, found[index + 2 :]):
+            return Slope(name, expected, two)
+    flat = all(abs(slope) <= noise for slope, noise in found) and expected == 0
+    return Slope(name, expected, 0.0 if flat else None)
+
+
+def _nears(expected: float, slope: float, shorter: Sequence[tuple[float, float]]) -> bool:
+    """Return whether shorter steps come nearer to autograd's slope: longer ones stepped over a spike of the loss."""
+    resolved = [v for v, noise in shorter if noise <= RESOLVED * max(abs(v), abs(slope), abs(expected))]
+    return any(abs(v - expected) < NEARER * abs(slope - expected) for v in resolved)
+
+
+def _difference(
+    objective: AuditedObjective, value: Callable[[], Tensor], name: str, direction: Tensor, length: float
+) -> float:
+    """Return the central difference over a step of this length to either side."""
+    ends = []
+    for sign in (1, -1):
+        with objective.moved({name: sign * length * direction}):
+            ends.append(float(value().detach()))
+    return (ends[0] - ends[1]) / (2 * length)
+
+
+def _moves_with_others(
+    objective: AuditedObjective, name: str, unreached: Sequence[str], factors: Sequence[Factor]
+) -> bool:
+    """Return whether a parameter that no data reach acts on parameters that data reach.
+
+    A prior's scale gets its gradient from the weights under it, and another gradient when they move. The gradient of
+    an unused layer depends on the layer alone. Mean and sigma of the same weights are one layer: neither excuses the
+    other.
+    """
+    groups = [objective.paths(factor.mean().sum()) | objective.paths(factor.std().sum()) for factor in factors]
+    layer = {other for group in groups if name in group for other in group}
+    others = [other for other in objective.parameters if other not in unreached and other not in layer]
+    return bool(others) and not _same(name, _before_and_after(objective, others))
+
+
+def _before_and_after(objective: AuditedObjective, moved: Sequence[str]) -> list[Gradient]:
+    """Return the gradients before and after a nudge of some parameters."""
+    source = torch.Generator().manual_seed(0)
+    shifts = {}
+    for name in moved:
+        value = objective.parameters[name].detach().cpu().double()
+        size = value if bool(value.any()) else torch.ones_like(value)
+        shifts[name] = NUDGE * size * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
+    before = objective.gradient(objective.loss(objective.batches[0], 0))
+    with objective.moved(shifts):
+        return [before, objective.gradient(objective.loss(objective.batches[0], 0))]
+
+
+def _same(name: str, gradients: Sequence[Gradient]) -> bool:
+    first = gradients[0][name]
+    largest = float(first.abs().max())
+    return all(float((other[name] - first).abs().max()) <= SAME_DATA * largest for other in gradients[1:])

@@ -1,0 +1,132 @@
+"""What is the loss? How often does it count the likelihood, and what else does it hold that depends on the data?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bench.judge.audit.elbo.least_squares import SURE, common
+from bench.judge.audit.elbo.objective import AuditedObjective, Batch
+from bench.judge.audit.findings import Seen
+
+PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
+ALIKE = 0.9  # correlation over draws where both draw the same noise; a mean of two draws and one of the two have 0.7
+ROUNDINGS = 16  # of a loss's last digit: how far two batches may differ through rounding alone
+
+Rest = Literal["proportional", "other noise", "other likelihood", "rounding"]
+"""What a loss holds beside a NLL + constant. `proportional`: nothing. `other noise`: nothing that remains in the
+average over draws. `rounding`: the batches differ too little to tell."""
+
+
+@dataclass(frozen=True)
+class DataWeight:
+    """The weight `a` of the NLL in the loss, and how far the loss is from a NLL + constant between batches."""
+
+    weight: float
+    misfit: float  # the part of the range of losses that the NLL does not explain
+    rest: Rest
+    error: float  # standard error of `weight`; rounding makes it where the likelihood is right
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the likelihood can be subtracted from the loss."""
+        return self.rest not in ("other noise", "rounding")
+
+
+def judge(data: DataWeight | None) -> Seen:
+    """Return what the rule on the likelihood sees; `data` is None where no NLL was given."""
+    if data is None:
+        return Seen("not measured", "give nll= to compare the loss with the likelihood")
+    detail = f"the loss counts the batch's summed NLL {data.weight:.4g} times"
+    rest = f"{data.misfit:.1%} of its range over batches is something else"
+    measured = {"weight": data.weight, "misfit": data.misfit}
+    if data.rest == "other noise":
+        advice = "give an nll= that draws like the loss: the same calls in the same order, as many draws a step"
+        return Seen("not measured", f"{detail} and {rest}, which may be noise: {advice}; or raise draws=", measured)
+    if data.rest == "rounding":
+        detail = "rounding of the loss hides how the batches differ; audit in float64"
+        return Seen("not measured", detail, measured)
+    if data.weight == 0:
+        return Seen("fails", "the loss is the same for every batch: it holds no likelihood", measured)
+    if data.weight < 0:
+        more = "minimising it makes the data less likely (nll= is -log p, and the loss adds it)"
+        return Seen("fails", f"{detail}: {more}", measured)
+    if data.rest == "other likelihood":
+        return Seen("fails", f"{detail}, but {rest}", measured)
+    return Seen("passes", f"{detail}; {rest}", measured)
+
+
+def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
+    """Measure `a` from how the losses of batches differ; needs the NLL."""
+    pairs = [
+        [(float(objective.loss(b, draw).detach()), float(objective.nll(b, draw).detach())) for b in objective.batches]
+        for draw in range(draws)
+    ]
+    table = torch.tensor(pairs, dtype=torch.float64)  # [draws, batches, 2]
+    digit = torch.finfo(objective.loss(objective.batches[0], 0).dtype).eps
+    smallest = ROUNDINGS * digit * table.abs().amax((0, 1))  # of the loss, of the NLL
+    table = table - table.mean(dim=1, keepdim=True)
+    losses, nlls = table.unbind(-1)
+    if float(losses.abs().max()) <= float(smallest[0]) / PROPORTIONAL:
+        return _by_gradients(objective, draws)
+    freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
+    weight, misfit, error = _proportion(losses, nlls, freedom)
+    return DataWeight(weight, misfit, _rest(losses, nlls, misfit, smallest), error)
+
+
+def _proportion(losses: Tensor, nlls: Tensor, freedom: int) -> tuple[float, float, float]:
+    """Fit losses = a nlls by least squares; return a, the share of the losses that is left, and a's standard error."""
+    weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
+    left = float((losses - weight * nlls).norm())
+    error = left / math.sqrt(max(freedom, 1)) / float(nlls.norm().clamp(min=1e-300))
+    return weight, left / float(losses.norm()), error
+
+
+def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
+    """Measure `a` where a large constant in the loss, such as an unscaled KL, rounds the differences away.
+
+    The constant has no part in how the gradients of two batches differ under the same noise.
+    """
+    losses, nlls = (
+        torch.stack([_gradients_less_mean(objective, function, draw) for draw in range(draws)])
+        for function in (objective.loss, objective.nll)
+    )
+    if not bool(losses.any()):
+        return DataWeight(0.0, 0.0, "proportional", 0.0)
+    weight, misfit, error = _proportion(losses, nlls, losses.numel())
+    return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
+
+
+def _gradients_less_mean(objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draw: int) -> Tensor:
+    """Return the gradients of the batches [batches, n], less their mean over batches."""
+    gradients = [objective.gradient(function(batch, draw)) for batch in objective.batches]
+    rows = torch.stack([torch.cat([part.flatten() for part in gradient.values()]) for gradient in gradients])
+    return rows - rows.mean(0)
+
+
+def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:
+    """Say what the NLL leaves of the losses [draws, batches]; both are less their means over batches."""
+    if misfit <= PROPORTIONAL:
+        return "proportional"
+    noise = [part - part.mean(0) for part in (losses, nlls)]  # from draw to draw
+    noisy = [bool((part.abs() > size).any()) for part, size in zip(noise, smallest, strict=True)]
+    if noisy[0] != noisy[1]:  # only one of the two draws noise: a NLL at the mean weights is not the NLL of a draw
+        return "other noise"
+    if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * float(noise[0].norm() * noise[1].norm()):
+        return "other likelihood"
+    left = losses - _weight_across_draws(losses, nlls) * nlls
+    rest = common(left)
+    sure = rest.value > SURE * rest.error and rest.value > PROPORTIONAL**2 * common(losses).value
+    return "other likelihood" if sure else "other noise"
+
+
+def _weight_across_draws(losses: Tensor, nlls: Tensor) -> float:
+    """Return the weight from products of different draws only, so that noise which differs does not bias it."""
+    both = (losses.sum(0) * nlls.sum(0)).sum() - (losses * nlls).sum()
+    one = nlls.sum(0).square().sum() - nlls.square().sum()
+    return float(both / one) if float(one) > 0 else 0.0

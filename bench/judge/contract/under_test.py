@@ -1,0 +1,166 @@
+"""An approach under test: made-up rows, a context that remembers, and what a check is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bench.core.errors import ContractViolation
+from bench.interface import Approach, Categorical, Context, Gaussian, Posterior, Split, Task
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
+
+STEPS = 2  # of every epoch
+ROWS = 300  # three batches of 128, the last one short
+PREDICTED = 40  # rows of a prediction
+MANY = (3, 4, 5)  # run seeds of a fit of several
+SAME = 1e-5  # nats; float32 matrix products of other shapes sum in another order
+
+
+class CheckContext(Context):
+    """A context that keeps what a fit reports, and can stop it or resume it."""
+
+    def __init__(self, seed: int, resume: tuple[int, Mapping[str, Tensor]] | None = None) -> None:
+        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), STEPS
+        self.resume = resume
+        self.traces: dict[int, dict[str, float]] = {}
+        self.states: dict[int, dict[str, Tensor]] = {}
+        self.on_epoch: Callable[[Posterior], object] | None = None
+
+    def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
+        """See `Context.restore`."""
+        return self.resume
+
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """See `Context.epoch_end`."""
+        self.traces[epoch] = dict(trace)
+        self.states[epoch] = {name: value.clone() for name, value in state().items()}
+        if self.on_epoch is not None:
+            self.on_epoch(posterior())
+
+
+class ApproachUnderTest:
+    """One recipe of an approach, with made-up rows in place of MNIST."""
+
+    def __init__(self, name: str, recipe: str = "published") -> None:
+        self.name = name
+        self.manifest = manifest(name)
+        self.recipe = resolve(self.manifest, recipe)
+        source = torch.Generator().manual_seed(0)
+        if self.manifest.task == "toy":
+            x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2]).reshape(-1, 1)
+            self.train = Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
+            self.task = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
+            self.x = torch.linspace(-3, 3, PREDICTED).reshape(-1, 1)
+        else:
+            x = torch.rand(ROWS, 784, generator=source)
+            y = torch.randint(10, (ROWS,), generator=source)
+            self.train = Split("train60k", x, y, torch.arange(ROWS))
+            self.task = Task("classification", n_outputs=10, n_train=ROWS, n_inputs=784)
+            self.x = torch.rand(PREDICTED, 784, generator=source)
+        self.rows = torch.arange(100, 100 + PREDICTED)
+        self._fits: dict[tuple[int, int], Posterior] = {}
+
+    @property
+    def is_classifier(self) -> bool:
+        """Return whether it predicts classes."""
+        return self.task.kind == "classification"
+
+    def declares(self, capability: str) -> bool:
+        """Return whether the manifest declares an optional method."""
+        return capability in self.manifest.capabilities
+
+    def approach(self, epochs: int = 1) -> Approach:
+        """Return the approach with a budget of a few epochs (none where it trains none)."""
+        made = build(self.manifest, self.recipe, profile("full"))
+        return dataclasses.replace(made, epochs=min(epochs, made.epochs))
+
+    def fit(self, seed: int = 0, epochs: int = 1) -> Posterior:
+        """Return a fit, made once for each seed."""
+        key = (seed, epochs)
+        if key not in self._fits:
+            self._fits[key] = self.fit_with(CheckContext(seed), epochs)
+        return self._fits[key]
+
+    def fit_with(self, context: CheckContext, epochs: int = 1) -> Posterior:
+        """Return a new fit in the given context."""
+        return self.approach(epochs).fit(self.train, self.task, context)
+
+    def some_rows(self) -> Tensor:
+        """Return rows for each of the seeds `MANY`, another choice in another order for each, int64 [E, N]."""
+        sources = [torch.Generator().manual_seed(seed) for seed in MANY]
+        return torch.stack([torch.randperm(len(self.train), generator=s)[: self.task.n_train - 1] for s in sources])
+
+    def fit_many(self, contexts: Sequence[CheckContext], epochs: int = 1) -> list[Posterior]:
+        """Return new fits of the seeds `MANY`, made in one computation from `some_rows`."""
+        return self.approach(epochs).fit_many(self.train, self.some_rows(), self.task, contexts)
+
+    def posteriors(self) -> list[Posterior]:
+        """Return a fit and, if it has one, its fast path for single rows."""
+        posterior = self.fit()
+        alone = posterior.per_row()
+        return [posterior] if alone is posterior else [posterior, alone]
+
+    def predict(self, posterior: Posterior, draws: range | None = None, block: range = range(PREDICTED)) -> Tensor:
+        """Return log-probabilities or means [S, B, K] of a block of rows, by default of all, in `draws_of` draws."""
+        wanted = self.draws_of(posterior) if draws is None else draws
+        x, rows = self.x[block.start : block.stop], self.rows[block.start : block.stop]
+        return values(posterior.predict(x, wanted, rows))
+
+    @staticmethod
+    def draws_of(posterior: Posterior) -> range:
+        """Return three draws, or the one of a deterministic network."""
+        return range(3 if posterior.n_draws is None else 1)
+
+
+@dataclass(frozen=True)
+class ContractCheck:
+    """One thing that the contract asks."""
+
+    name: str  # in reports
+    asks: str  # of an approach, one line
+    run: Callable[[ApproachUnderTest], None]  # raises ContractViolation
+    remedy: str  # what to do where it fails
+    needs: str = ""  # the capability without which it does not apply
+
+
+def contract_check(remedy: str, needs: str = "") -> Callable[[Callable[[ApproachUnderTest], None]], ContractCheck]:
+    """Make a check of a function, named after it; the docstring's first line says what the contract asks."""
+
+    def make(function: Callable[[ApproachUnderTest], None]) -> ContractCheck:
+        asks = (function.__doc__ or "").splitlines()[0]
+        name = function.__name__.replace("_", "-")
+
+        def run(subject: ApproachUnderTest) -> None:
+            if not needs or subject.declares(needs):
+                function(subject)
+
+        return ContractCheck(name, asks, run, remedy, needs)
+
+    return make
+
+
+def values(prediction: Categorical | Gaussian) -> Tensor:
+    """Return log-probabilities, or means, [S, B, K]."""
+    return prediction.log_probs if isinstance(prediction, Categorical) else prediction.mean
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ContractViolation with the message unless the condition holds."""
+    if not condition:
+        raise ContractViolation(message)
+
+
+def same_arrays(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
+    """Return whether two posteriors' arrays are equal to the bit."""
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)

@@ -1,0 +1,87 @@
+"""The manifest of an approach: what is known of it without importing its framework (NAME.toml beside NAME.py)."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from bench.core.errors import unknown_name
+from bench.core.toml import TomlTable, read_toml
+
+REMEDY = "docs/your-approach.md shows the form"
+
+Capability = Literal["weights", "masked", "mean_network", "log_density_ratio", "fit_many"]
+CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
+Value = bool | int | float | str
+Version = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class RecipeChange(TomlTable, frozen=True):
+    """A named change of a recipe: a correction of a mistake, or a variant of interest."""
+
+    title: str
+    why: str
+    values: dict[str, Value] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
+    in_all: bool = False  # `run --all` trains this variant
+    version: Version = 1  # raise it with every change of the numbers that it gives
+
+
+class RecipeSpec(TomlTable, frozen=True):
+    """A recipe of the manifest: which rows it trains on and which corrections it makes."""
+
+    split: str
+    corrections: tuple[str, ...] = ()
+    version: Version = 1  # raise it with every change of the numbers that it gives
+
+
+class ApproachManifest(TomlTable, frozen=True, kw_only=True):
+    """What is known of an approach without importing its framework."""
+
+    name: str  # of the file
+    module: str = ""  # of the class; '' for implementations.NAME
+    title: str
+    document: str = ""  # '' for a baseline
+    class_name: str = msgspec.field(name="class")
+    task: Literal["mnist", "toy"]
+    requires: tuple[str, ...] = ()  # packages
+    extra: str = ""  # of this suite, which installs them
+    noise: Literal["none", "row", "weights", "shared"]  # of a draw, as `bench.interface.Noise`
+    capabilities: tuple[Capability, ...] = ()
+    recipes: dict[str, RecipeSpec]
+    corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
+    variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
+    cpu_float32_only: str = ""  # why neither a device nor a precision can be chosen, '' if they can
+    known: dict[str, str] = msgspec.field(default_factory=dict)
+    """Audit rules that `published` fails, each with the correction that removes it or the reason."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError without a published recipe, ConfigError for a correction that is not there."""
+        if "published" not in self.recipes:
+            raise ValueError("no [recipes.published]; it is the recipe that runs by default")
+        for recipe in self.recipes.values():
+            for name in recipe.corrections:
+                if name not in self.changes:
+                    raise unknown_name(f"correction in manifest {self.name}.toml:", name, self.changes)
+
+    @property
+    def changes(self) -> dict[str, RecipeChange]:
+        """Return corrections and variants by name."""
+        return {**self.corrections, **self.variants}
+
+    def missing_framework(self) -> str:
+        """Return why the approach cannot run here, or '' if it can."""
+        absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
+        if not absent:
+            return ""
+        names = ", ".join(absent)
+        if self.module:
+            return f"{self.name} needs {names}, which is not installed"
+        return f"{self.name} needs {names}, which is not installed: pip install 'bnn-uncertainty-bench[{self.extra}]'"
+
+
+def read_manifest(path: Path, module: str = "") -> ApproachManifest:
+    """Read a manifest, whose class is in `module`; raises ConfigError that names the file and the field."""
+    return read_toml(path, ApproachManifest, "manifest", REMEDY, name=path.stem, module=module)
