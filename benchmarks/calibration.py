@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from msgspec.structs import asdict
 
 from bench.core import environment
 from bench.core.files import write_atomically
@@ -71,7 +72,7 @@ def write_baselines(found: dict[str, float], path: Path = BASELINES) -> None:
     text = json.dumps(
         {
             "about": "seconds of a kernel over seconds of benchmarks/calibration.py, median of rounds",
-            "made": {"at": environment.now(), **environment.describe(THREADS)},
+            "made": {"at": environment.now(), **asdict(environment.describe(THREADS))},
             "ratios": ratios,
         },
         indent=1,

@@ -10,7 +10,8 @@ import torch
 
 from bench.cli.main import Parser, guarded
 from bench.core import environment
-from bench.judge.results import origin
+from bench.core.reasons import Reason, in_words
+from bench.judge.results import origin_of
 from bench.show.tables.cells import Table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
@@ -32,7 +33,9 @@ def run(name: str, description: str, known: Sequence[str], measure: Callable[[Se
     return guarded(act)
 
 
-def notes(load: str) -> list[str]:
+def notes(load: Sequence[Reason]) -> list[str]:
     """Return the notes of a table made now; `load` is what `OtherLoad` says of the time that it took."""
-    made = {"provenance": environment.describe(torch.get_num_threads())}
-    return [*([f"Times do not count: {load}."] if load else []), *origin([made])]
+    return [
+        *([f"Times do not count: {in_words(*load)}."] if load else []),
+        *origin_of([environment.describe(torch.get_num_threads())]),
+    ]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from bench.core.load import OtherLoad
+from bench.core.reasons import Reason
 from bench.core.text import THREE
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
@@ -73,7 +74,7 @@ def _shown(values: Sequence[float]) -> tuple[Number, str]:
     return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"
 
 
-def table(lines: Sequence[Sequence[str | Number]], load: str) -> Table:
+def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
     caption = CAPTION.format(steps=STEPS, rounds=ROUNDS)
     return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
@@ -90,7 +91,7 @@ def _measure(approaches: Sequence[str]) -> Table:
     for name in yardsticks.choose(approaches):
         subject = make_subject(Request(name))
         lines += [line(subject, name, n_seeds) for n_seeds in GROUPS]
-    return table(lines, others.reason())
+    return table(lines, others.reasons())
 
 
 if __name__ == "__main__":

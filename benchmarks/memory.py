@@ -23,7 +23,7 @@ from bench.core import environment
 from bench.core.store import Store
 from bench.core.text import WHOLE
 from bench.data.splits import load_split
-from bench.judge.results import origin
+from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
 from bench.show.predict.fits import choose, rebuilt
 from bench.show.tables.cells import Number, Table, make_table
@@ -84,9 +84,9 @@ def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:
         [number if isinstance(number, str) else Number(number, WHOLE) for number in (each[name] for name in COLUMNS)]
         for each in found
     ]
-    made = {"provenance": environment.describe(torch.get_num_threads())}
+    made = environment.describe(torch.get_num_threads())
     caption = CAPTION.format(draws=draws, images=images)
-    return make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin([made]))
+    return make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin_of([made]))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from bench.core.errors import ConfigError
 from bench.core.load import OtherLoad
 from bench.core.noise import compiled_loops
+from bench.core.reasons import Reason
 from bench.core.text import THREE, Digits
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
@@ -216,7 +217,7 @@ def names() -> list[str]:
     return [name for name in yardsticks.names() if "mxnet" not in manifest(name).requires]
 
 
-def table(found: Sequence[Sequence[str | Number]], load: str) -> Table:
+def table(found: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
     title = "Where the time of a training step goes"
     return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
@@ -234,7 +235,7 @@ def _measure(approaches: Sequence[str]) -> Table:
             raise ConfigError(f"{name} runs on MXNet, whose operators PyTorch's profiler does not see; leave it out")
     others = OtherLoad(torch.get_num_threads())
     found = [line for name in chosen for line in lines(name)]
-    return table(found, others.reason())
+    return table(found, others.reasons())
 
 
 if __name__ == "__main__":

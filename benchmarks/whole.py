@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
+from bench.core.records import Provenance
 from bench.core.sealed import read_json
 from bench.core.store import Store
 from bench.core.text import THREE, WHOLE, Digits
@@ -196,7 +199,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
-    from bench.judge.results import origin
+    from bench.judge.results import origin_of
     from bench.show.tables.cells import Number, make_table
 
     lines = [
@@ -220,8 +223,8 @@ def table(measured: Sequence[Mapping[str, Any]]) -> Table:
         for found in measured
         if found["others_cores"] > OTHERS_MARGIN
     ]
-    made = [{"provenance": provenance} for found in measured for provenance in found["provenance"]]
-    return make_table("whole", "A whole run", CAPTION, COLUMNS, lines, [*disturbed, *origin(made)])
+    made = [msgspec.convert(one, Provenance) for found in measured for one in found["provenance"]]
+    return make_table("whole", "A whole run", CAPTION, COLUMNS, lines, [*disturbed, *origin_of(made)])
 
 
 if __name__ == "__main__":

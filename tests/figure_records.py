@@ -42,8 +42,8 @@ def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> No
 
 
 def _named(approach: str, recipe: str, protocol: str, seed: int, profile: str, **more: Any) -> dict[str, Any]:
-    made = record(approach, recipe, protocol, seed=seed, profile=profile, **more)
-    return {**made, "key": digest([approach, recipe, protocol, seed]), "fit_key": _fit_key(approach, recipe, seed)}
+    keys = {"key": digest([approach, recipe, protocol, seed]), "fit_key": _fit_key(approach, recipe, seed)}
+    return record(approach, recipe, protocol, seed=seed, profile=profile, **keys, **more)
 
 
 def _fit_key(approach: str, recipe: str, seed: int) -> str:
@@ -101,7 +101,7 @@ def _common(approach: str, recipe: str, seed: int, profile: str) -> dict[str, An
         "pruning": {"score": "|mu|/sigma", "rows": rows},
     }
     timings = {"valid": recipe == "published", "fit_s": 40.0, "predict_s": 5.0, "predict_images": 10_000}
-    timings |= {"predict_draws": 1 if approach == "mlp" else 100, "reason": ""}
+    timings |= {"predict_draws": 1 if approach == "mlp" else 100}
     return _named(approach, recipe, "common", seed, profile, metrics=metrics, arrays=arrays, timings=timings)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 
+import msgspec
 import numpy as np
 
 from bench.core.store import Store
@@ -14,6 +14,7 @@ from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.fresh import AGAIN, blind_cells
+from tests import synthetic
 
 N_ROWS = 40  # of the test set, in the made-up records
 
@@ -82,22 +83,16 @@ def record(planned, metrics, epochs, **changes):
         "data_sha256": data_hashes(),
         "train_sha256": split_sha("train60k"),
     }
-    return {
-        "schema": 1,
-        **planned.naming(),
-        "outcome": "done",
-        "reason": "",
+    naming = msgspec.structs.asdict(planned.naming())
+    fields = {
         "metrics": metrics,
-        "missing": {},
         "arrays": {"pruning": {"rows": [zeros]}} if planned.approach == "mlp" else {},
         "epochs": epochs,
-        "timings": {"valid": True, "reason": ""},
-        "model": {},
         "recipe_values": dict(planned.values),
-        "corrections": [],
         "provenance": made,
         **changes,
     }
+    return synthetic.record(**{**naming, **fields})
 
 
 def numbers(cell, seed, shift=0.0):
@@ -110,8 +105,8 @@ def numbers(cell, seed, shift=0.0):
 
 
 def write(store, made):
-    scores = {"mnist/label": first_labels()} if made["approach"] == "mlp" and made["outcome"] == "done" else None
-    return store.write(copy.deepcopy(made), scores)
+    scores = {"mnist/label": first_labels()} if made.approach == "mlp" and made.outcome == "done" else None
+    return store.write(made, scores)
 
 
 def planned_records(gate, cell, seeds, apart=False, shift=0.0):

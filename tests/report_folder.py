@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.store import Store
-from tests.synthetic import manifests, record
+from tests.synthetic import changed, manifests, record
 
 HOSTILE = "<script>alert('made up')</script> & \"quoted\" </td> {{ 7 * 7 }} \\input{x} $_%"
 SETS = ("noise_uniform", "fashion_mnist", "letters")
@@ -37,4 +37,4 @@ def _of_seed(seed: int) -> list[dict[str, Any]]:
 
 
 def _keyed(made: dict[str, Any]) -> dict[str, Any]:
-    return {**made, "key": hashlib.sha256(made["key"].encode()).hexdigest()}
+    return changed(made, key=hashlib.sha256(made.key.encode()).hexdigest())

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from bench.core.canonical import plain
+from bench.core.reasons import Reason, told
+from bench.core.records import SCHEMA, Epoch, Record
 from bench.plan.manifests import ApproachManifest, RecipeChange, RecipeSpec
 
 SPLIT = {"dropout_fcn": "train50k", "pyro_hidden_layer": "train50k"}
@@ -44,10 +49,11 @@ def manifests() -> dict[str, ApproachManifest]:
     }
 
 
-def record(approach: str, recipe: str = "published", protocol: str = "published", **changes: Any) -> dict[str, Any]:
+def record(approach: str, recipe: str = "published", protocol: str = "published", **changes: Any) -> Record:
+    """Make a record; in `changes`, reasons may be words and epochs flat, as tests write them."""
     seed = changes.get("seed", 0)
-    return {
-        "schema": 1,
+    fields = {
+        "schema": SCHEMA,
         "key": f"key-{approach}-{recipe}-{protocol}-{seed}",
         "fit_key": "f",
         "approach": approach,
@@ -58,15 +64,12 @@ def record(approach: str, recipe: str = "published", protocol: str = "published"
         "device": "cpu",
         "precision": "float32",
         "outcome": "done",
-        "reason": "",
+        "reason": None,
         "metrics": {},
         "missing": {},
         "arrays": {},
         "epochs": [],
-        "timings": {"valid": True, "reason": ""},
-        "model": {},
-        "recipe_values": {},
-        "corrections": [],
+        "timings": {"valid": True},
         "provenance": {
             "started": "2026-01-01T00:00:00+00:00",
             "commit": "0123456789abcdef",
@@ -77,3 +80,53 @@ def record(approach: str, recipe: str = "published", protocol: str = "published"
         },
         **changes,
     }
+    return msgspec.convert(plain(as_stored(fields)), Record)
+
+
+def as_stored(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record as a file has them."""
+    found = dict(fields)
+    found["reason"] = said(found["reason"])
+    found["missing"] = {key: said(reason) for key, reason in found["missing"].items()}
+    found["arrays"] = _whole(found["arrays"]) if isinstance(found["arrays"], dict) else found["arrays"]
+    found["epochs"] = [epoch(entry) if isinstance(entry, dict) else entry for entry in found["epochs"]]
+    if isinstance(found["timings"], dict) and "reason" in found["timings"]:
+        timings = dict(found["timings"])
+        found["timings"] = {**timings, "reasons": [said(timings.pop("reason"))] if timings["reason"] else []}
+        found["timings"].pop("reason", None)
+    return found
+
+
+def _whole(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays whose pruned networks have every field."""
+    pruned = arrays.get("pruning")
+    if not isinstance(pruned, dict):
+        return arrays
+    usual = {"accuracy": None, "pruned_of_used": 0.0, "kept": 0, "bytes": 0, "layers": {}}
+    return {
+        **arrays,
+        "pruning": {"score": "|mu|/sigma", **pruned, "rows": [{**usual, **row} for row in pruned["rows"]]},
+    }
+
+
+def said(reason: Reason | str | None) -> Reason | None:
+    """Return words as a reason that has no kind of its own."""
+    return told("text", reason) if isinstance(reason, str) and reason else reason or None
+
+
+def epoch(entry: dict[str, Any]) -> Epoch | dict[str, Any]:
+    """Return an epoch, given its number, perhaps its seconds, and its metrics."""
+    if "metrics" in entry:
+        return entry
+    metrics = {name: value for name, value in entry.items() if name not in ("epoch", "seconds")}
+    return Epoch(epoch=entry.get("epoch", 1), seconds=entry.get("seconds", 0.0), metrics=metrics)
+
+
+def changed(made: Record, **changes: Any) -> Record:
+    """Return a record with other fields, given as `record` takes them."""
+    fields = {name: getattr(made, name) for name in made.__struct_fields__ if name not in changes}
+    return msgspec.convert(plain(as_stored({**_encoded(fields), **changes})), Record)
+
+
+def _encoded(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None or name == "reason"}

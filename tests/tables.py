@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.core.records import Record
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.show.material import Material
@@ -14,7 +15,7 @@ from tests.synthetic import manifests
 
 
 def material(
-    records: Sequence[dict[str, Any]], claims: Sequence[Claim] | None = None, known: Mapping[str, Any] | None = None
+    records: Sequence[Record], claims: Sequence[Claim] | None = None, known: Mapping[str, Any] | None = None
 ) -> Material:
     """Return records as if they had been read from a results folder."""
     made = Material(Path("no-such-folder"))

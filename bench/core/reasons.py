@@ -83,7 +83,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Raise ValueError for an unknown kind, or for values that are not those of the kind."""
         names = _NAMES.get(self.kind)
         if names is None:
-            raise ValueError(f"unknown kind of reason '{self.kind:.50}'; known: {', '.join(sorted(_NAMES))}")
+            raise ValueError(f"unknown kind of reason '{self.kind:.50}'")
         if self.values.keys() != names:
             raise ValueError(f"a reason of kind '{self.kind}' has the values {', '.join(sorted(names)) or 'none'}")
 

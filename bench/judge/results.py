@@ -152,9 +152,13 @@ class Made(Protocol):
 
 def origin(records: Sequence[Made]) -> list[str]:
     """Return notes on the machine, versions and code that made the records; none without records."""
-    if not records:
+    return origin_of([record.provenance for record in records])
+
+
+def origin_of(made: Sequence[Provenance]) -> list[str]:
+    """Return notes on machine, versions and code; none without any."""
+    if not made:
         return []
-    made = [record.provenance for record in records]
     cpu = _listed(entry.cpu for entry in made)
     accelerator = _listed(entry.accelerator for entry in made)
     threads = _listed(entry.threads for entry in made)

@@ -21,7 +21,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import manifests
 from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.determinism_files import Repeatability
-from bench.show.faults_files import FaultFigures
+from bench.show.faults_files import Tested
 from bench.show.throughput_files import Speeds
 
 Scores = Mapping[str, NDArray[np.generic]]
@@ -110,11 +110,11 @@ class Material:
         return self._repeatable[0]
 
     @cached_property
-    def _faults(self) -> tuple[Mapping[str, FaultFigures], Sequence[str]]:
+    def _faults(self) -> tuple[Mapping[str, Tested], Sequence[str]]:
         return faults_files.read_all(self.store.root)
 
     @property
-    def faults(self) -> Mapping[str, FaultFigures]:
+    def faults(self) -> Mapping[str, Tested]:
         """The figures of the fault tests by kind."""
         return self._faults[0]
 

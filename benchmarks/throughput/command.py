@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.cli.options import check_device, counts, names, positive
+from bench.core.canonical import plain
 from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show import throughput_files as files
@@ -68,5 +69,5 @@ def _throughput(arguments: argparse.Namespace) -> int:
         print(f"warning: {problem}", file=sys.stderr)
     table = throughput_table(everything, manifests())
     write_tables([table], arguments.results / "tables")
-    print(json.dumps(found, indent=1) if arguments.json else render(throughput_table(found, manifests())))
-    return 0 if all(record["outcome"] == "done" for record in found) else INCOMPLETE
+    print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))
+    return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE

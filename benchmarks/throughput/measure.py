@@ -11,6 +11,7 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
@@ -19,6 +20,8 @@ from bench.core.errors import ConfigError, MissingFramework, Unsupported, unknow
 from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
+from bench.core.reasons import in_words
+from bench.core.records import Outcome
 from bench.core.streams import stream_seed
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split, Task
@@ -27,6 +30,7 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.show import throughput_files as files
 from bench.show.tables.throughput_sources import source_files
+from bench.show.throughput_files import SpeedRow, Speeds, SpeedTimings
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
@@ -51,10 +55,6 @@ class Request:
     images: int | None = None  # predict at most so many test images
     threads: int | None = None
     data_dir: str | None = None
-
-    def naming(self) -> dict[str, Any]:
-        """Return the fields that name the record."""
-        return {name: getattr(self, name) for name in files.NAMING}
 
 
 def requests(
@@ -83,22 +83,20 @@ def requests(
     ]
 
 
-def run(
-    asked: Sequence[Request], results: Path, tell: Callable[[str], object], isolate: bool = True
-) -> list[dict[str, Any]]:
+def run(asked: Sequence[Request], results: Path, tell: Callable[[str], object], isolate: bool = True) -> list[Speeds]:
     """Measure one request after the other, each in a new process unless told otherwise; write and return records."""
     found = []
     for request in asked:
         tell(f"{request.approach} {request.what}, {request.device}, {request.precision}")
         record = _in_process(request) if isolate else measure(request)
-        files.write(results, record)
+        files.folder(results).write(record)
         found.append(record)
-        if record["outcome"] != "done" or not record["timings"]["valid"]:
-            tell(f"  {record['reason'] or record['timings']['reason']}")
+        if record.outcome != "done" or not record.timings.valid:
+            tell(f"  {record.reason or record.timings.reason}")
     return found
 
 
-def _in_process(request: Request) -> dict[str, Any]:
+def _in_process(request: Request) -> Speeds:
     # A process each: a framework leaves its threads, allocator and generators behind, and the next one would be timed
     # among them.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -108,7 +106,7 @@ def _in_process(request: Request) -> dict[str, Any]:
             return _record(request, "failed", "its process ended without a word, perhaps for want of memory")
 
 
-def measure(request: Request) -> dict[str, Any]:
+def measure(request: Request) -> Speeds:
     """Return the record of a request: its rows, or why there are none."""
     if request.threads:
         torch.set_num_threads(request.threads)
@@ -125,35 +123,39 @@ def measure(request: Request) -> dict[str, Any]:
         return _record(request, "failed", f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0])
     finally:
         torch.set_flush_denormal(False)
-    load = others.reason()
+    load = in_words(*others.reasons())
     record = _record(request, "done", "")
-    record["rows"] = rows
-    record["timings"] = {"valid": not load, "reason": load}
-    record["provenance"].update(
-        started=started,
-        threads=threads,
-        load_average=[load_before, environment.load_average()],
-        source_sha256=environment.source_hash(source_files(request.approach)),
-        accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
+    return msgspec.structs.replace(
+        record,
+        rows=msgspec.convert(rows, list[SpeedRow]),
+        timings=SpeedTimings(valid=not load, reason=load),
+        provenance=msgspec.structs.replace(
+            record.provenance,
+            started=started,
+            threads=threads,
+            load_average=(load_before, environment.load_average()),
+            source_sha256=environment.source_hash(source_files(request.approach)),
+            accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
+        ),
     )
-    return record
 
 
-def _record(request: Request, outcome: str, reason: str) -> dict[str, Any]:
-    return {
-        "schema": files.SCHEMA,
-        **request.naming(),
-        "outcome": outcome,
-        "reason": reason,
-        "rounds": request.rounds,
-        "rows": [],
-        "timings": {"valid": not reason, "reason": reason},
-        "provenance": {
-            "started": environment.now(),
-            "measured": environment.now(),
-            **environment.describe(torch.get_num_threads()),
-        },
-    }
+def _record(request: Request, outcome: Outcome, reason: str) -> Speeds:
+    made = environment.describe(torch.get_num_threads())
+    return Speeds(
+        schema=files.SCHEMA,
+        approach=request.approach,
+        what=request.what,
+        device=request.device,
+        precision=request.precision,
+        draws=request.draws,
+        outcome=outcome,
+        reason=reason,
+        rounds=request.rounds,
+        rows=[],
+        timings=SpeedTimings(valid=not reason, reason=reason),
+        provenance=msgspec.structs.replace(made, started=environment.now(), measured=environment.now()),
+    )
 
 
 def _rows(request: Request, threads: int) -> list[dict[str, Any]]:

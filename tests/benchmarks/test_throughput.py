@@ -502,7 +502,7 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
 def test_rows_of_older_code_are_marked(monkeypatch, tmp_path):
     def row(source):
         record = speeds()
-        record["provenance"]["source_sha256"] = source
+        record.provenance.source_sha256 = source
         table = throughput_table([record], manifests())
         return by_column(table)[0]["what"], [note for note in table.notes if note.startswith("~")]
 
@@ -591,14 +591,14 @@ def test_the_command_writes_records_and_the_table_that_table_makes_again(small, 
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
     records, problems = files.read_all(tmp_path)
     assert not problems
-    assert [(r["approach"], r["what"], r["draws"], len(r["rows"])) for r in records if r["approach"] == "mlp"] == [
+    assert [(r.approach, r["what"], r["draws"], len(r["rows"])) for r in records if r.approach == "mlp"] == [
         ("mlp", "predict", 3, 1),
         ("mlp", "predict", 4, 1),
         ("mlp", "train", 1, 1),
     ]
     for record in records:
         assert len(record["rows"][0]["ours"]["seconds"]) == 2
-        assert {"commit", "dirty", "cpu", "load_average", "source_sha256"} <= set(record["provenance"])
+        assert {"commit", "dirty", "cpu", "load_average", "source_sha256"} <= set(record.provenance)
     written = (tmp_path / "tables" / "throughput.md").read_text()
     assert written.count("| mlp ") == 3
     (tmp_path / "tables" / "throughput.md").unlink()
@@ -636,7 +636,7 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
         "mlp train, cpu, float32",
         "  RuntimeError: no such luck",
     ]
-    assert [(r["approach"], r["outcome"]) for r in files.read_all(tmp_path)[0]] == [
+    assert [(r.approach, r.outcome) for r in files.read_all(tmp_path)[0]] == [
         ("linear_bbb", "done"),
         ("mlp", "failed"),
     ]
@@ -645,14 +645,14 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
 @pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
 def test_what_runs_on_cpu_in_float32_only_is_skipped_elsewhere(change):
     record = measure.measure(Request("mxnet_bbb", **change))
-    assert (record["outcome"], record["rows"]) == ("skipped", [])
-    assert record["reason"].startswith("mxnet_bbb runs on cpu in float32 only: ")
+    assert (record.outcome, record["rows"]) == ("skipped", [])
+    assert record.reason.startswith("mxnet_bbb runs on cpu in float32 only: ")
 
 
 def test_load_of_others_is_marked(small, monkeypatch):
     monkeypatch.setattr(measure.OtherLoad, "reason", lambda self: "other load on the machine")
     record = measure.measure(Request("mlp", rounds=1, block_s=1e-3))
-    assert record["timings"] == {"valid": False, "reason": "other load on the machine"}
+    assert record.timings == {"valid": False, "reason": "other load on the machine"}
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
@@ -685,5 +685,5 @@ def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
 
 def test_errors_of_the_process_of_a_measurement_are_its_record():
     record = measure._in_process(Request("nope"))
-    assert record["outcome"] == "failed"
-    assert record["reason"].startswith("ConfigError: unknown approach 'nope'")
+    assert record.outcome == "failed"
+    assert record.reason.startswith("ConfigError: unknown approach 'nope'")

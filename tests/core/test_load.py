@@ -7,9 +7,11 @@ import pytest
 
 from bench.core import load
 from bench.core.load import OtherLoad
+from bench.core.reasons import Reason
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
-from bench.run import worker
+from bench.run import fitting, process
+from bench.run.options import Options
 
 
 @pytest.fixture
@@ -31,11 +33,11 @@ def machine(monkeypatch, tmp_path):
 
 def test_others_are_what_the_machine_has_worked_less_our_own(machine):
     # 20 s of work in 10 s, ours 18: others took 2 s, a fifth of a core; from 0.2 x 10 + 0.1 = 2.1 s on it is too much
-    for user, reason in [(2000, ""), (2009, ""), (2011, load.REASON), (6000, load.REASON)]:
+    for user, reason in [(2000, []), (2009, []), (2011, [load.REASON]), (6000, [load.REASON])]:
         machine.set(now=100.0, user=500, own=5.0)
         other = OtherLoad(threads=2)
         machine.set(now=110.0, user=500 + user, own=5.0 + 18.0, idle=4000)
-        assert other.reason() == reason
+        assert other.reasons() == reason
 
 
 def test_moments_too_short_for_the_count_are_not_judged_by_it(machine):
@@ -43,7 +45,7 @@ def test_moments_too_short_for_the_count_are_not_judged_by_it(machine):
     machine.set(now=100.0, user=500, own=5.0)
     other = OtherLoad(threads=2)
     machine.set(now=100.001, user=508, own=5.0)
-    assert other.reason() == ""
+    assert other.reasons() == []
 
 
 def test_another_process_is_seen():
@@ -52,7 +54,7 @@ def test_another_process_is_seen():
         try:
             process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
-            assert other.reason() == load.REASON
+            assert other.reasons() == [load.REASON]
         finally:
             process.kill()
 
@@ -63,28 +65,28 @@ def test_without_the_count_the_load_average_decides(monkeypatch, tmp_path, text)
     if text is not None:
         path.write_text(text)
     monkeypatch.setattr(load, "_COUNT", path)
-    for average, reason in [(2.75, ""), (2.76, load.REASON)]:
+    for average, reason in [(2.75, []), (2.76, [load.REASON])]:
         monkeypatch.setattr(load.environment, "load_average", lambda average=average: average)
-        assert OtherLoad(threads=2).reason() == reason
+        assert OtherLoad(threads=2).reasons() == reason
 
 
 def test_a_record_made_beside_other_work_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(OtherLoad, "reason", lambda self: load.REASON)
+    monkeypatch.setattr(OtherLoad, "reasons", lambda self: [load.REASON])
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
-    worker.work([cell], worker.Options(str(tmp_path)), lambda event: None)
-    timings = Store(tmp_path).all_records()[0][0]["timings"]
-    assert not timings["valid"]
-    assert timings["reason"].endswith(f"; {load.REASON}")
+    process.work([cell], Options(str(tmp_path)), lambda event: None)
+    timings = Store(tmp_path).all_records()[0][0].timings
+    assert not timings.valid
+    assert timings.reasons[-1] == load.REASON
 
 
 @pytest.mark.parametrize(
     ("training", "measuring", "expected"),
     [
-        ("", "", ""),
-        ("", load.REASON, load.REASON),
-        (load.REASON, "", load.REASON),
-        (load.REASON, load.REASON, load.REASON),
-        ("resumed", load.REASON, f"resumed; {load.REASON}"),
+        ([], [], []),
+        ([], [load.REASON], [load.REASON]),
+        ([load.REASON], [], [load.REASON]),
+        ([load.REASON], [load.REASON], [load.REASON]),
+        ([Reason("resumed")], [load.REASON], [Reason("resumed"), load.REASON]),
     ],
 )
 def test_times_count_where_nothing_else_worked_while_training_or_measuring(
@@ -92,8 +94,8 @@ def test_times_count_where_nothing_else_worked_while_training_or_measuring(
 ):
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
     found = []
-    monkeypatch.setattr(worker, "_why_timings_do_not_count", lambda *of_a_fit: training)
-    monkeypatch.setattr(OtherLoad, "reason", lambda self: found.append(1) or (measuring if len(found) == 2 else ""))
-    worker.work([cell], worker.Options(str(tmp_path)), lambda event: None)
-    timings = Store(tmp_path).all_records()[0][0]["timings"]
-    assert (timings["reason"], timings["valid"]) == (expected, not expected)
+    monkeypatch.setattr(fitting, "_why_timings_do_not_count", lambda *of_a_fit: training)
+    monkeypatch.setattr(OtherLoad, "reasons", lambda self: found.append(1) or (measuring if len(found) == 2 else []))
+    process.work([cell], Options(str(tmp_path)), lambda event: None)
+    timings = Store(tmp_path).all_records()[0][0].timings
+    assert (timings.reasons, timings.valid) == (expected, not expected)

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from bench.run.worker import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,10 @@ from bench.cli.options import INCOMPLETE
 from bench.core.errors import ConfigError
 from bench.core.precision import check_precision
 from bench.core.products import BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES, RoundedOperands, matrix_products, products_by
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.test_runner import Silent
 
@@ -188,17 +189,19 @@ def test_a_run_trains_and_predicts_in_its_precision_and_says_so(tmp_path):
     (reduced,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
     (plain,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",), precision="float32")
     assert state() == before
-    assert (reduced["precision"], plain["precision"]) == ("bf16", "float32")
-    assert reduced["provenance"]["products"] == products_by("bf16", CPU)
-    assert plain["provenance"]["products"] == "float32"
-    assert plain["provenance"]["matmul_rate"] == reduced["provenance"]["matmul_rate"] > 0
-    assert reduced["fit_key"] != plain["fit_key"]
-    assert reduced["epochs"][0]["mnist/train60k/train_loss"] != plain["epochs"][0]["mnist/train60k/train_loss"]
-    difference = abs(reduced["metrics"]["mnist/nll"] - plain["metrics"]["mnist/nll"])
+    assert (reduced.precision, plain.precision) == ("bf16", "float32")
+    assert reduced.provenance.products == products_by("bf16", CPU)
+    assert plain.provenance.products == "float32"
+    assert plain.provenance.matmul_rate == reduced.provenance.matmul_rate > 0
+    assert reduced.fit_key != plain.fit_key
+    assert (
+        reduced.epochs[0].metrics["mnist/train60k/train_loss"] != plain.epochs[0].metrics["mnist/train60k/train_loss"]
+    )
+    difference = abs(reduced.metrics["mnist/nll"] - plain.metrics["mnist/nll"])
     assert 0 < difference < 0.05  # 2^-9 of logits of order one, after two steps
-    if reduced["provenance"]["products"] == BY_ROUNDING:
-        assert "rounded first" in reduced["timings"]["reason"]
-    assert "rounded" not in plain["timings"]["reason"]
+    if reduced.provenance.products == BY_ROUNDING:
+        assert "rounded first" in in_words(*reduced.timings.reasons)
+    assert "rounded" not in in_words(*plain.timings.reasons)
 
 
 def test_predictions_alone_are_in_the_precision_too(tmp_path):
@@ -207,8 +210,8 @@ def test_predictions_alone_are_in_the_precision_too(tmp_path):
     (first,) = smoke(tmp_path, "mlp", **options)
     Store(tmp_path).record_path(first).unlink()
     (second,) = smoke(tmp_path, "mlp", **options)
-    assert second["metrics"] == first["metrics"]
-    assert second["provenance"]["started"] == first["provenance"]["started"]
+    assert second.metrics == first.metrics
+    assert second.provenance.started == first.provenance.started
 
 
 def test_the_state_returns_when_a_fit_breaks(tmp_path, monkeypatch):
@@ -219,22 +222,22 @@ def test_the_state_returns_when_a_fit_breaks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(implementations.mlp.Mlp, "fit", broken)
     before = state()
-    assert {record["outcome"] for record in smoke(tmp_path, "mlp")} == {"failed"}
+    assert {record.outcome for record in smoke(tmp_path, "mlp")} == {"failed"}
     assert state() == before
 
 
 def test_an_approach_without_the_option_is_skipped_with_the_reason_and_the_others_stay(tmp_path):
     (plain,) = smoke(tmp_path, "toy_mlp", protocols=("common",), precision="float32")
     (reduced,) = smoke(tmp_path, "toy_mlp", protocols=("common",))
-    assert plain["outcome"] == "done"
-    assert reduced["outcome"] == "skipped"  # the float32 record of the same name does not answer for it
-    assert "NumPy" in reduced["reason"]
+    assert plain.outcome == "done"
+    assert reduced.outcome == "skipped"  # the float32 record of the same name does not answer for it
+    assert "NumPy" in in_words(reduced.reason)
     Store(tmp_path).write(plain)
     assert len(Store(tmp_path).all_records()[0]) == 2  # nor does it take the place of the reason
 
 
 def test_mxnet_is_skipped_for_every_cell():
-    reasons = {cell.skip for cell in cells(Selection(approaches=("mxnet_bbb",), precision="bf16"))}
+    reasons = {in_words(cell.skip) for cell in cells(Selection(approaches=("mxnet_bbb",), precision="bf16"))}
     assert len(reasons) == 1
     assert "MXNet" in reasons.pop()
 

@@ -3,6 +3,7 @@
 import json
 import math
 
+import msgspec
 import numpy as np
 import torch
 
@@ -12,7 +13,7 @@ from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, overlap, pixel_range
 from bench.judge.audit.records import audit_records
-from tests.synthetic import record
+from tests.synthetic import changed, record
 
 
 def draws():
@@ -96,7 +97,7 @@ def test_the_best_epoch_in_the_place_of_the_last_is_seen(tmp_path):
 
 def test_old_code_is_seen(tmp_path):
     made = record("mlp")
-    made["provenance"]["source_sha256"] = "0" * 64
+    made = changed(made, provenance=msgspec.structs.replace(made.provenance, source_sha256="0" * 64))
     assert _of(audit_records([made], Store(tmp_path)), "stale-result").outcome == "fails"
 
 

@@ -19,8 +19,6 @@ from bench.judge.claims import (
     COLUMNS,
     PUBLISHED,
     Claim,
-    Gap,
-    Sample,
     in_claim_unit,
     load_claims,
     match,
@@ -29,6 +27,7 @@ from bench.judge.claims import (
     print_interval,
     relative_to_print,
 )
+from bench.judge.samples import Gap, Sample
 from bench.plan.registry import ORDER
 from tests.synthetic import record
 
@@ -355,7 +354,7 @@ def test_a_number_of_an_epoch_comes_from_that_epoch():
 )
 def test_reasons(stage, changes, code, reason):
     (row,) = match([made(stage=stage)], [record("mlp", **changes)])
-    assert row.sample == Sample(gap=Gap(code, reason))
+    assert row.sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
     assert row.reason == f"not measured: {reason}"
 
 
@@ -370,7 +369,9 @@ def test_a_failed_seed_among_good_ones_is_not_hidden():
         record("mlp", seed=1, outcome="diverged", reason="loss is nan"),
     ]
     (row,) = match([made()], records)
-    assert row.sample == Sample((0.9,), Gap("*", "1 of 2 seeds not counted (seed 1 diverged: loss is nan)"))
+    assert row.sample == Sample(
+        (0.9,), Gap("*", "1 of 2 seeds not counted (seed 1 diverged: loss is nan)", is_fault=True)
+    )
     assert row.sample.sd is None
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.judge.claims import ClaimRow, Sample, load_claims
+from bench.judge.claims import ClaimRow, load_claims
+from bench.judge.samples import Sample
 from bench.judge.stats.equivalence import Group, difference_half_width, difference_p, equivalence_p, welch
 from bench.judge.stats.verdicts import CONSISTENT, EQUIVALENT, INCONCLUSIVE, NOT_REPRODUCED, UNRESOLVABLE, WITHIN, judge
 

@@ -6,14 +6,17 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bench.cli.main import main
 from bench.cli.options import FAILED, INCOMPLETE, USAGE
+from bench.core.canonical import plain
 from bench.core.errors import StoreError
 from bench.core.store import Store, read_record
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.fresh import AGAIN
 from tests.gate_folders import folders, fresh_folder, gate_file, numbers, planned_records, reference_folder, write
+from tests.synthetic import changed
 
 PUBLISHED = "mlp/published/common"
 
@@ -37,8 +40,9 @@ def change(store, pattern, **changes):
     assert paths
     for path in paths:
         old = read_record(path)
-        new = {name: {**old[name], **value} if isinstance(value, dict) else value for name, value in changes.items()}
-        store.write({**old, **new})
+        fields = plain(old)
+        new = {name: {**fields[name], **value} if isinstance(value, dict) else value for name, value in changes.items()}
+        store.write(changed(old, **new))
 
 
 def test_an_unchanged_rerun_passes(tmp_path, capsys):
@@ -95,7 +99,7 @@ def test_too_small_a_reference_is_not_green(tmp_path, n_seeds, capsys):
 def test_a_failed_reference_seed_is_not_dropped(tmp_path, capsys):
     path, gate, reference, _ = folders(tmp_path)
     for made in planned_records(gate, gate.cell(PUBLISHED), range(9))[8:]:
-        write(reference, {**made, "outcome": "failed", "reason": "out of memory"})
+        write(reference, changed(made, outcome="failed", reason="out of memory"))
     code, bad, _ = judged(tmp_path, path, capsys)
     assert (code, bad[f"{PUBLISHED} mnist/nll"]) == (INCOMPLETE, "missing")
 
@@ -116,7 +120,7 @@ def lose(fresh):
 
 def skip(fresh):
     for file in sorted(fresh.records.glob("toy_bbb/*.json")):
-        fresh.write({**read_record(file), "outcome": "skipped", "reason": "no framework", "metrics": {}})
+        fresh.write(changed(read_record(file), outcome="skipped", reason="no framework", metrics={}))
 
 
 WAIVER = '[[waiver]]\ncell = "toy_bbb/published/common"\nuntil = {}\nreason = "a known hole"\n'
@@ -310,9 +314,9 @@ def test_other_rows_measured(tmp_path, capsys):
 def test_an_edited_recipe_is_another_plan(tmp_path, capsys):
     path, gate, reference, _ = folders(tmp_path)
     for made in planned_records(gate, gate.cell(PUBLISHED), range(8)):
-        old = {**made["recipe_values"], "learning_rate": 5e-4}
+        old = {**made.recipe_values, "learning_rate": 5e-4}
         reference.record_path(made).unlink()
-        write(reference, {**made, "key": "0" * 64, "fit_key": "0" * 64, "recipe_values": old})
+        write(reference, changed(made, key="0" * 64, fit_key="0" * 64, recipe_values=old))
     code, bad, found = judged(tmp_path, path, capsys)
     assert (code, bad) == (FAILED, {f"plan {PUBLISHED}": "fail"})
     assert "learning_rate was 0.0005, is 0.001" in json.dumps(found)
@@ -322,7 +326,7 @@ def test_fresh_records_of_another_plan_do_not_count(tmp_path, capsys):
     path, gate, _, fresh = folders(tmp_path)
     for made in planned_records(gate, gate.cell("toy_bbb/published/common"), [1000, 1001]):
         fresh.record_path(made).unlink()
-        write(fresh, {**made, "key": "0" * 64})
+        write(fresh, changed(made, key="0" * 64))
     assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {TOY: "missing", TOY_SEEDS: "missing"})
 
 
@@ -347,7 +351,7 @@ def replace(store, pattern, **changes):
     paths = sorted(store.records.glob(f"{pattern}.json"))
     assert paths
     for path in paths:
-        store.write({**read_record(path), **changes})
+        store.write(changed(read_record(path), **changes))
 
 
 def test_every_fresh_record_is_pruned_where_the_reference_is(tmp_path, capsys):
@@ -404,9 +408,9 @@ def test_per_row_scores_that_say_nothing(tmp_path, labels, capsys):
 def test_every_fresh_record_names_its_data_files(tmp_path, hashes, capsys):
     path, _, _, fresh = folders(tmp_path)
     (file,) = fresh.records.glob("toy_bbb/*seed1001__*.json")
-    old = read_record(file)["provenance"]
-    kept = {name: old["data_sha256"][name] for name in hashes}
-    replace(fresh, "toy_bbb/*seed1001__*", provenance={**old, "data_sha256": kept})
+    old = read_record(file).provenance
+    kept = {name: old.data_sha256[name] for name in hashes}
+    replace(fresh, "toy_bbb/*seed1001__*", provenance=structs.replace(old, data_sha256=kept))
     code, bad, found = judged(tmp_path, path, capsys)
     assert (code, bad) == (INCOMPLETE, {"data": "missing"})
     assert "first toy_bbb/published/common, seed 1001" in json.dumps(found)

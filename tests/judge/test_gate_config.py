@@ -52,7 +52,7 @@ def test_seeds_that_a_waiver_names_are_those_of_the_reference_that_diverged():
     named = {waiver.cell: waiver.diverged for waiver in gate.waivers if waiver.diverged}
     folder = Folder.read(GATE.parents[1], gate)
     found = {
-        cell.name: tuple(record["seed"] for record in folder.cell(cell) if record["outcome"] == "diverged")
+        cell.name: tuple(record.seed for record in folder.cell(cell) if record.outcome == "diverged")
         for cell in gate.cells
     }
     assert named == {cell: seeds for cell, seeds in found.items() if seeds}

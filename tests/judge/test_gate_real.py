@@ -14,7 +14,7 @@ from bench.judge.gate.fresh import fresh_cells, repeated_cells, run_fresh
 from bench.judge.gate.judge import judge
 from bench.judge.gate.power import read_effects
 from bench.plan.recipes import PROFILES, Profile, build
-from bench.run import worker
+from bench.run import process
 from bench.run.options import Options
 from bench.run.runner import run
 from benchmarks.power import effects_of, planted, save_effects
@@ -82,7 +82,7 @@ def real(tmp_path_factory):
     (root / "gate.toml").write_text(TEXT.format(train60k=split_sha("train60k"), test10k=split_sha("test10k")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, "smoke", SHORT)
-        patch.setattr(worker, "build", small)
+        patch.setattr(process, "build", small)
         gate = load_gate(root / "gate.toml")
         reference = [planned for cell in gate.cells for planned in gate.planned(cell, range(8))]
         run(reference, Store(root), Options(str(root), threads=1, retain=False), Silent(), "inline")

@@ -11,8 +11,9 @@ import torch
 from bench.cli.main import main
 from bench.cli.options import USAGE
 from bench.core.errors import BenchError, ConfigError
+from bench.core.reasons import told
 from bench.interface import Marginal
-from bench.judge.claims import Gap, load_claims
+from bench.judge.claims import load_claims
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, command, effects
@@ -21,6 +22,7 @@ from bench.judge.ladder.readers import parse, read_keys
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
+from bench.judge.samples import Gap
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table
 from bench.show.tables.answer_words import conclusions, sentences
@@ -195,7 +197,7 @@ def test_a_diverged_seed_is_marked_and_named():
     )
     found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
     assert found.paired.seeds == (0, 2)
-    assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan"),)
+    assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan", is_fault=True),)
     text = markdown(ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ()))
     # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
     assert "+0.0625 ~[-0.7316, +0.8566]\\*" in text
@@ -211,7 +213,7 @@ def test_weights_are_read_from_the_first_tensor_row_by_row():
     network = SimpleNamespace(weights=lambda: {"first": first, "other": other})
     assert read_keys(network, None, keys) == ({keys[0]: 3.0, keys[1]: pytest.approx(0.3)}, {})
     plain = SimpleNamespace(weights=lambda: {"first": dataclasses.replace(first, std=None)})
-    assert read_keys(plain, None, keys) == ({}, dict.fromkeys(keys, "the network has no sigma"))
+    assert read_keys(plain, None, keys) == ({}, dict.fromkeys(keys, told("unsupported", "the network has no sigma")))
     with pytest.raises(ConfigError, match="did you mean 'mean'"):
         parse("weights/maen@2")
 
@@ -219,7 +221,7 @@ def test_weights_are_read_from_the_first_tensor_row_by_row():
 def test_a_reading_counts_for_its_own_fit_only():
     key = "mnist/geometric_accuracy"
     records = cell("linear_bbb", "published", {0: 0.75, 1: 0.5})
-    mine = record("linear_bbb", "published", "reading", fit_key=records[0]["fit_key"], metrics={key: 0.5})
+    mine = record("linear_bbb", "published", "reading", fit_key=records[0].fit_key, metrics={key: 0.5})
     other = record("linear_bbb", "published", "reading", seed=1, fit_key="another fit", metrics={key: 0.25})
     found = effect_of(numbers_of(records, [mine, other]), "linear_bbb", "mean-of-probabilities", kind=MEASURING)
     assert (found.paired.seeds, found.paired.differences) == ((0,), (0.25,))
@@ -252,7 +254,7 @@ def noise(approach, recipe, bits, mean_bits=None):
     """Return records with these entropies on noise, in bits, by seed: the document's, and of the mean probabilities."""
     made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
     for one, value in zip(made, mean_bits or bits, strict=True):
-        one["metrics"]["noise_gaussian/predictive_entropy"] = value * BITS
+        one.metrics["noise_gaussian/predictive_entropy"] = value * BITS
     return made
 
 

@@ -12,6 +12,7 @@ import torch
 
 from bench.cli.main import main
 from bench.core.errors import BenchError
+from bench.core.reasons import Reason
 from bench.core.store import Store
 from bench.interface import Categorical, Posterior
 from bench.judge.ladder.definition import ladder
@@ -84,7 +85,7 @@ def test_what_cannot_be_read_has_its_reason():
     keys = ["mnist/geometric_nll", "mnist/selective_accuracy@0.5", "noise_uniform/refusal_rate@0.05"]
     metrics, missing = read_keys(Blind(), protocol, keys)
     assert metrics == pytest.approx({"mnist/geometric_nll": math.log(10), "noise_uniform/refusal_rate@0.05": 0.0})
-    assert missing == {"mnist/selective_accuracy@0.5": "every row is refused"}
+    assert missing == {"mnist/selective_accuracy@0.5": Reason("rows-refused")}
     _, missing = read_keys(Blind(), protocol, ["mnist/pruned_used_accuracy@0.5"])
     assert "does not expose its weights" in missing["mnist/pruned_used_accuracy@0.5"]
 
@@ -147,12 +148,12 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     assert told == ["reading linear_bbb published, seed 0"]
     (reading,), problems = read_all(store)
     assert not problems
-    assert reading["fit_key"] == record["fit_key"]
-    assert set(reading["metrics"]) == set(keys_of(ladder("linear_bbb")))
+    assert reading.fit_key == record.fit_key
+    assert set(reading.metrics) == set(keys_of(ladder("linear_bbb")))
     # the refusal rule at the record's own threshold, asked of the same fit
     probe = ["noise_gaussian/refusal_rate@0.2", "mnist/refusal_rate@0.2", "mnist/selective_accuracy@0.2"]
     probe.append("mnist/mean_network_nll")
-    kept, _ = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))
+    kept, _ = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
     posterior = _rebuilt(record, kept)
     protocol = Common(manifest("linear_bbb"), 0, profile("smoke"), None)
     torch.set_flush_denormal(True)
@@ -160,16 +161,16 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     torch.set_flush_denormal(False)
     assert not missing
     for key, value in again.items():
-        assert value == record["metrics"][key.partition("@")[0].replace("mean_network_", "mean_network/")]
+        assert value == record.metrics[key.partition("@")[0].replace("mean_network_", "mean_network/")]
 
 
 def _rebuilt(record, kept):
     from bench.interface import Task
     from bench.plan.recipes import build, resolve
 
-    entry = manifest(record["approach"])
-    approach = build(entry, resolve(entry, record["recipe"]), profile("smoke"))
-    return approach.rebuild(kept, Task("classification", 10, 60_000, 784), record["seed"])
+    entry = manifest(record.approach)
+    approach = build(entry, resolve(entry, record.recipe), profile("smoke"))
+    return approach.rebuild(kept, Task("classification", 10, 60_000, 784), record.seed)
 
 
 def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
@@ -188,7 +189,7 @@ def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
 
 def test_without_the_fit_there_is_a_reason(store):
     (record,), _ = store.all_records()
-    store.fit_path(record["fit_key"], "posterior").unlink()
+    store.fit_path(record.fit_key, "posterior").unlink()
     (reason,) = read_missing(ladder("linear_bbb"), [record], store, None, lambda text: None)
     assert "its fit is not kept" in reason
     assert read_all(store) == ([], [])

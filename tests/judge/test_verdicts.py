@@ -13,8 +13,9 @@ from scipy import stats
 
 from bench.cli.main import main
 from bench.cli.options import INCOMPLETE, USAGE
-from bench.judge.claims import PUBLISHED, ClaimRow, Gap, Sample, load_claims
+from bench.judge.claims import PUBLISHED, ClaimRow, load_claims
 from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample
 from bench.judge.stats import verdicts
 from bench.judge.stats.evidence import Deciding, Evidence, Hypothesis
 from bench.judge.stats.prediction import HolmStep, half_width, holm, p_value
@@ -31,6 +32,7 @@ from bench.judge.stats.verdicts import (
     judge,
 )
 from bench.show.tables.verdicts import explain, reason, summary_table, verdicts_table
+from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005
@@ -397,9 +399,7 @@ def test_the_adjustment_is_printed_with_its_factors():
 
 def made(seed, wall_s, valid, **timings):
     """Return a record that a cost is read from."""
-    names = {"approach": FINAL.approach, "recipe": "published", "protocol": "published", "profile": "full"}
-    times = {"wall_s": wall_s, "valid": valid, **timings}
-    return {**names, "device": "cpu", "precision": "float32", "seed": seed, "outcome": "done", "timings": times}
+    return record(FINAL.approach, seed=seed, timings={"wall_s": wall_s, "valid": valid, **timings})
 
 
 @pytest.mark.parametrize(

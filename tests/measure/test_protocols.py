@@ -94,7 +94,7 @@ def test_common_numbers_of_a_known_predictor(rows):
     # in and out of distribution are the same rows: no score tells them apart
     assert found.metrics["letters/auroc_predictive_entropy"] == pytest.approx(0.5)
     assert found.missing["notmnist459"] == "not there; fetch it"
-    assert found.timings["predict_draws"] == SMOKE.draws
+    assert found.timings.predict_draws == SMOKE.draws
 
 
 def test_common_measures_every_pruning_level(rows):

@@ -3,13 +3,16 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from bench.core.errors import ConfigError, MissingFramework
+from bench.core.reasons import Reason
 from bench.plan.cells import CELLS, Selection, cells
 from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
 from bench.plan.registry import load_class, manifest, manifests
+from tests.synthetic import record
 
 DOCUMENTED = [name for name, entry in manifests().items() if entry.document]
 
@@ -129,19 +132,15 @@ MLP = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("c
 
 def measured(fit_s=3.0, measure_s=7.0, valid=True, provenance=None, **changes):
     """Return a record of one epoch in `fit_s` seconds."""
-    return {
-        "outcome": "done",
+    fields = {
         "approach": "mlp",
-        "recipe": "published",
         "protocol": "common",
-        "profile": "full",
-        "device": "cpu",
-        "precision": "float32",
         "seed": 5,
         "timings": {"epoch_with_measuring_s": fit_s, "measure_s": measure_s, "valid": valid},
         "provenance": {"cpu": "x", "source_sha256": "today", **(provenance or {})},
         **changes,
     }
+    return record(**fields)
 
 
 def test_an_estimate_learns_from_records_of_other_seeds():
@@ -186,9 +185,8 @@ def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
 
 def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
     """Products a hundred times as slow as here: a third of the record's time is expected, and no hundredth."""
-    busy = {
-        "timings": {**measured()["timings"], "valid": False, "reason": "trained together; other load on the machine"}
-    }
+    reasons = [Reason("seeds-together", {"n": 1}), Reason("other-load")]
+    busy = {"timings": structs.replace(measured().timings, valid=False, reasons=reasons)}
     for rate, factor in [(1e9, 1 / 3), (0.5e11, 0.5), (1e12, 3.0)]:
         known = measured(provenance={"matmul_rate": rate}, **busy)
         assert estimate(MLP, [known], rate=1e11).measure_s == pytest.approx(7.0 * factor)

@@ -71,9 +71,7 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")
     assert main([*arguments, str(tmp_path / "there")]) == 0
     here, there = (Store(tmp_path / name).all_records()[0] for name in ("here", "there"))
-    assert [(record["key"], record["metrics"]) for record in here] == [
-        (record["key"], record["metrics"]) for record in there
-    ]
+    assert [(record.key, record.metrics) for record in here] == [(record.key, record.metrics) for record in there]
     assert "2 of 2 cells done" in capsys.readouterr().out
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench.run.worker import Options
 
 from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError, OutOfTime, StoreError, WorkerCrashed
 from bench.core.store import Store
 from bench.plan import plugins, registry
 from bench.plan.cells import Selection, cells
-from bench.run import worker
+from bench.run import process
+from bench.run.options import Options
 from bench.run.remote import __main__ as remote
 from bench.run.remote import jobs, opening
 from bench.run.remote.child import in_child
@@ -68,12 +68,12 @@ def results(store):
     assert problems == []
     found = {}
     for record in records:
-        epochs = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record["epochs"]]
-        learnt = store.read_tensors(store.fit_path(record["fit_key"], "posterior"))[0]
+        epochs = [(epoch.epoch, epoch.metrics) for epoch in record.epochs]
+        learnt = store.read_tensors(store.fit_path(record.fit_key, "posterior"))[0]
         scores = store.scores(record)
-        assert scores or (record["approach"], record["protocol"]) != ("mlp", "common")
-        name = (record["approach"], record["recipe"], record["protocol"], record["seed"])
-        found[name] = (record["metrics"], record["arrays"], epochs, learnt, scores)
+        assert scores or (record.approach, record.protocol) != ("mlp", "common")
+        name = (record.approach, record.recipe, record.protocol, record.seed)
+        found[name] = (record.metrics, record.arrays, epochs, learnt, scores)
     return found
 
 
@@ -166,8 +166,8 @@ def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(t
     monkeypatch.setenv(plugins.VARIABLE, "")
     registry._look.cache_clear()
     bounds, done = [], []
-    monkeypatch.setattr(worker, "bound_memory", lambda options: bounds.append(options.memory_mib))
-    monkeypatch.setattr(worker, "work", lambda todo, options, send: done.extend(todo))
+    monkeypatch.setattr(process, "bound_memory", lambda options: bounds.append(options.memory_mib))
+    monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
     remote._do(job, lambda event: None)
     registry._look.cache_clear()
     assert (bounds, done) == ([123.0], [cell])

@@ -10,12 +10,14 @@ import time
 
 import numpy as np
 import pytest
-from bench.run.worker import Options
+from msgspec import structs
 
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
+from bench.run.options import Options
 from bench.run.runner import existing, is_final, is_stale, run
 
 
@@ -54,24 +56,24 @@ def test_a_record_has_what_a_reader_needs(tmp_path):
     smoke(tmp_path, "mlp")
     records, problems = Store(tmp_path).all_records()
     assert problems == []
-    assert {(r["recipe"], r["protocol"]) for r in records} == {
+    assert {(r.recipe, r.protocol) for r in records} == {
         ("published", "published"),
         ("published", "common"),
         ("corrected", "common"),
     }
     for record in records:
-        assert record["provenance"]["versions"]["torch"] != "absent"
-        assert record["provenance"]["data_sha256"] == data_hashes()
-        assert record["timings"]["valid"] is False  # two steps an epoch are no timing
-        assert record["epochs"][0]["seconds"] > 0
-        assert record["recipe_values"]["epochs"] == 1
+        assert record.provenance.versions["torch"] != "absent"
+        assert record.provenance.data_sha256 == data_hashes()
+        assert record.timings.valid is False  # two steps an epoch are no timing
+        assert record.epochs[0].seconds > 0
+        assert record.recipe_values["epochs"] == 1
 
 
 def test_process_and_inline_give_the_same_numbers(tmp_path):
     smoke(tmp_path / "inline", "mlp", recipes=("published",))
     smoke(tmp_path / "process", "mlp", recipes=("published",), executor="process")
     inline, process = (Store(tmp_path / name).all_records()[0] for name in ("inline", "process"))
-    assert [record["metrics"] for record in inline] == [record["metrics"] for record in process]
+    assert [record.metrics for record in inline] == [record.metrics for record in process]
 
 
 def test_protocols_share_one_fit(tmp_path):
@@ -115,8 +117,8 @@ def test_a_failing_cell_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
     results, _ = smoke(tmp_path, "toy_mlp", "uniform")
     assert [result.outcome for result in results] == ["failed", "failed", "done"]
     record = existing(results[0].cell, Store(tmp_path))
-    assert "ZeroDivisionError: a planted fault" in record["reason"]
-    assert "Traceback" in record["detail"]
+    assert "ZeroDivisionError: a planted fault" in in_words(record.reason)
+    assert "Traceback" in record.detail
     assert not is_final(record)  # the next call tries again
 
 
@@ -151,7 +153,7 @@ def test_a_changed_source_is_stale(tmp_path):
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
     assert not is_stale(record)
-    assert is_stale({**record, "provenance": {**record["provenance"], "source_sha256": "0" * 64}})
+    assert is_stale(structs.replace(record, provenance=structs.replace(record.provenance, source_sha256="0" * 64)))
 
 
 def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
@@ -184,7 +186,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     assert existing(cell, store) is None
     subprocess.run(command(tmp_path, *arguments), check=True, stdout=subprocess.DEVNULL, timeout=200)
     record = existing(cell, store)
-    assert len(record["epochs"]) == 10
-    assert [entry["seconds"] for entry in record["epochs"]][: len(trained)] == [entry["seconds"] for entry in trained]
-    assert not record["timings"]["valid"]
-    assert "interrupted and resumed" in record["timings"]["reason"]
+    assert len(record.epochs) == 10
+    assert [entry.seconds for entry in record.epochs][: len(trained)] == [entry["seconds"] for entry in trained]
+    assert not record.timings.valid
+    assert "interrupted and resumed" in in_words(*record.timings.reasons)

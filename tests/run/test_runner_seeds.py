@@ -5,19 +5,18 @@ import os
 import socket
 
 import pytest
-from bench.run.worker import Options
 
 import implementations.toy_mlp
 from bench.cli.main import main
 from bench.core.errors import StoreError
+from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import contexts
+from bench.run.options import Options
 from bench.run.runner import existing, run
-
-TIMES = ("seconds",)
 
 
 class Recorder:
@@ -59,13 +58,13 @@ def records(root):
     """Return the records by seed and protocol, and check that none is damaged."""
     found, problems = Store(root).all_records()
     assert problems == []
-    return {(record["approach"], record["seed"], record["protocol"]): record for record in found}
+    return {(record.approach, record.seed, record.protocol): record for record in found}
 
 
 def numbers(record):
     """Return all that was measured, without times."""
-    epochs = [{key: value for key, value in epoch.items() if key not in TIMES} for epoch in record["epochs"]]
-    return record["metrics"], epochs
+    epochs = [(epoch.epoch, epoch.metrics) for epoch in record.epochs]
+    return record.metrics, epochs
 
 
 def close(left, right):
@@ -105,8 +104,8 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
     assert together.keys() == apart.keys()
     for key, record in together.items():
         close(record, apart[key])
-        assert record["fit_key"] != apart[key]["fit_key"]
-        assert record["model"] == apart[key]["model"]
+        assert record.fit_key != apart[key].fit_key
+        assert record.model == apart[key].model
 
 
 def test_processes_and_a_split_of_each_seed(tmp_path):
@@ -121,15 +120,15 @@ def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
     found = list(records(tmp_path).values())
     go(tmp_path / "alone", "toy_mlp", seeds=(0,), profile="full")
     for record in found:
-        timings = record["timings"]
-        assert timings["batched"] == 3
-        assert not timings["valid"]
-        assert timings["reason"].startswith("trained together with 2 other seeds")
-        assert timings["fit_s"] == pytest.approx(sum(epoch["seconds"] for epoch in record["epochs"]))
-        assert timings["fit_s"] == found[0]["timings"]["fit_s"]  # equal shares
+        timings = record.timings
+        assert timings.batched == 3
+        assert not timings.valid
+        assert timings.reasons[0] == Reason("seeds-together", {"n": 2})
+        assert timings.fit_s == pytest.approx(sum(epoch.seconds for epoch in record.epochs))
+        assert timings.fit_s == found[0]["timings"]["fit_s"]  # equal shares
     for record in records(tmp_path / "alone").values():
-        assert "batched" not in record["timings"]
-        assert "together" not in record["timings"]["reason"]
+        assert record.timings.batched is None
+        assert "together" not in in_words(*record.timings.reasons)
 
 
 def test_a_second_call_does_nothing_whichever_way_the_first_fitted(tmp_path):
@@ -155,7 +154,7 @@ def test_only_missing_seeds_are_trained_and_one_missing_seed_alone(tmp_path):
     assert [event["seeds"] for event in watcher.epochs] == [1]
     found = records(tmp_path)
     assert len(found) == 8
-    batched = {seed: "batched" in record["timings"] for (_, seed, _), record in found.items()}
+    batched = {seed: record.timings.batched is not None for (_, seed, _), record in found.items()}
     assert batched == {0: True, 1: False, 2: True, 3: False}
 
 
@@ -232,8 +231,8 @@ def test_a_fault_is_a_record_of_every_seed(tmp_path, monkeypatch):
     results, _ = go(tmp_path, "toy_mlp")
     assert {result.outcome for result in results} == {"failed"}
     record = existing(results[-1].cell, Store(tmp_path))
-    assert "ZeroDivisionError: a planted fault" in record["reason"]
-    assert "in broken" in record["detail"]
+    assert "ZeroDivisionError: a planted fault" in in_words(record.reason)
+    assert "in broken" in record.detail
 
 
 @pytest.mark.parametrize("diverged", [(), (1,)])
@@ -258,10 +257,10 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
     assert not path.exists()
     whole, resumed = records(tmp_path / "whole"), records(tmp_path)
     for key, record in resumed.items():
-        assert record["outcome"] == ("diverged" if key[1] in diverged else "done")
+        assert record.outcome == ("diverged" if key[1] in diverged else "done")
         assert numbers(record) == numbers(whole[key])
-        if record["outcome"] == "done":
-            assert "interrupted and resumed" in record["timings"]["reason"]
+        if record.outcome == "done":
+            assert "interrupted and resumed" in in_words(*record.timings.reasons)
 
 
 def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatch):
@@ -318,7 +317,7 @@ def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
     assert {result.outcome for result in results} == {"done"}
     assert watcher.events[0]["kind"] == "waiting"
     assert [event["seeds"] for event in watcher.epochs] == [2]
-    assert {key: "batched" in record["timings"] for key, record in records(tmp_path).items()} == {
+    assert {key: record.timings.batched is not None for key, record in records(tmp_path).items()} == {
         ("toy_mlp", seed, protocol): seed != 1 for seed in range(3) for protocol in ("published", "common")
     }
 
@@ -440,7 +439,7 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
     write = Store.write
 
     def full(self, record, scores=None):
-        if record["protocol"] == "published" and record["outcome"] == "done":
+        if record.protocol == "published" and record.outcome == "done":
             raise StoreError("cannot write it: No space left on device; free space or choose another folder")
         return write(self, record, scores)
 
@@ -448,12 +447,12 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
     results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
     assert {(each.cell.protocol, each.outcome) for each in results} == {("published", "failed"), ("common", "done")}
     record = existing(results[0].cell, Store(tmp_path))
-    assert "No space left" in record["reason"]
+    assert "No space left" in in_words(record.reason)
 
 
 def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
     go(tmp_path, "toy_mlp", seeds=(0,))
-    monkeypatch.setattr("bench.run.worker.environment.source_hash", lambda files: "f" * 64)
+    monkeypatch.setattr("bench.run.fitting.environment.source_hash", lambda files: "f" * 64)
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
     assert watcher.events == []
 
@@ -466,7 +465,7 @@ def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
     results, watcher = again()
     assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
     assert [event["epoch"] for event in watcher.epochs] == [1]
-    assert {record["provenance"]["source_sha256"] for record in records(tmp_path).values()} == {"f" * 64}
+    assert {record.provenance.source_sha256 for record in records(tmp_path).values()} == {"f" * 64}
     results, _ = again()
     assert all(each.was_there for each in results)
 

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 import submitit
-from bench.run.worker import Options
 
 from bench.core.errors import ConfigError, WorkerCrashed
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.run.options import Options
 from bench.run.remote.opening import open_executor
 from bench.run.remote.slurm_pool import parameters
 from bench.run.remote.task import make_task

@@ -7,7 +7,8 @@ import torch
 
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
-from bench.run import contexts, worker
+from bench.run import contexts, fitting
+from bench.run.options import Options
 
 MLP = cells(Selection(approaches=("mlp",), profile="smoke"))[0]
 
@@ -17,7 +18,7 @@ def on(device):
 
 
 def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
-    train, rows, task = worker._load_train([on("meta")], worker.Options("unused"))
+    train, rows, task = fitting._load_train([on("meta")], Options("unused"))
     assert rows is None
     assert (train.x.device.type, train.y.device.type, train.rows.device.type) == ("meta", "meta", "cpu")
     assert len(train) == task.n_train == 60_000
@@ -30,19 +31,20 @@ def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(contexts.time, "perf_counter", lambda: clock["now"])
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: clock.update(now=next(busy_until)))
     measures = [lambda posterior, epoch: {}]
-    fitting = contexts.Fitting([on("cuda")], Store(tmp_path), tmp_path / "none", measures, lambda event: None)
-    (context,) = fitting.contexts
+    computation = contexts.Fitting([on("cuda")], Store(tmp_path), tmp_path / "none", measures, lambda event: None)
+    (context,) = computation.contexts
     context.epoch_end(1, {"loss": 1.0}, lambda: None, dict)
-    assert context.epochs[0]["seconds"] == 5.0
-    assert context.epochs[0]["with_measuring_s"] == 7.0
+    assert context.epochs[0].seconds == 5.0
+    assert context.epochs[0].with_measuring_s == 7.0
 
 
 def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
     store, cell = Store(tmp_path), on("meta")
-    fitting = contexts.Fitting([cell], store, tmp_path / "none", [lambda posterior, epoch: {}], lambda event: None)
-    (context,) = fitting.contexts
+    computation = contexts.Fitting([cell], store, tmp_path / "none", [lambda posterior, epoch: {}], lambda event: None)
+    (context,) = computation.contexts
     kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
-    info = {"epoch": 4, "seeds": {context.name: {"epochs": [], "diverged": ""}}}
+    seeds = {context.name: {"epochs": [], "diverged": None}}
+    info = {"epoch": 4, "seeds": seeds, "fit_keys": {}, "source_sha256": "s"}
     monkeypatch.setattr(store, "read_tensors", lambda *_: (kept, info))
     epoch, state = context.restore()
     assert epoch == 4
@@ -56,9 +58,9 @@ def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
     forgotten = []
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**20)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", forgotten.append)
-    for device, peak in ((torch.device("cuda"), {"peak_device_memory_mib": 3.0}), (torch.device("cpu"), {})):
-        worker._forget_peak_memory(device)
-        assert worker._peak_device_memory(device) == peak
+    for device, peak in ((torch.device("cuda"), 3.0), (torch.device("cpu"), None)):
+        fitting._forget_peak_memory(device)
+        assert fitting._peak_device_memory(device) == peak
     assert forgotten == [torch.device("cuda")]
 
 

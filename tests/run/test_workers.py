@@ -10,18 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bench.run.worker import Options
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError, WorkerCrashed
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
 from bench.judge.gate.config import GATE, load_gate
 from bench.plan import plugins
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
-from bench.run import worker
+from bench.run import process
 from bench.run.executors import Processes
+from bench.run.options import Options
 from bench.run.remote import opening
 from bench.run.runner import run
 from tests.stress import processes
@@ -54,7 +55,7 @@ def smoke(folder, executor, watcher=None):
 def numbers(folder):
     records, problems = Store(folder).all_records()
     assert problems == []
-    return {record["key"]: (record["outcome"], record["metrics"], record["arrays"]) for record in records}
+    return {record.key: (record.outcome, record.metrics, record.arrays) for record in records}
 
 
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
@@ -187,17 +188,17 @@ def test_time_for_jobs_by_hand():
 def test_times_of_fits_at_a_time_do_not_count(tmp_path):
     """Also where nothing else happens to work: half of the cores are no measure of the whole."""
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
-    worker.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
-    assert "2 fits at a time" in Store(tmp_path).all_records()[0][0]["timings"]["reason"]
+    process.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
+    assert "2 fits at a time" in in_words(*Store(tmp_path).all_records()[0][0].timings.reasons)
 
 
 def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
     """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
     heard = []
-    monkeypatch.setattr(worker, "work", lambda cells, options, send: heard.append(os.environ["OMP_NUM_THREADS"]))
+    monkeypatch.setattr(process, "work", lambda cells, options, send: heard.append(os.environ["OMP_NUM_THREADS"]))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", plugins.VARIABLE):
         monkeypatch.setenv(name, "")
-    worker.child(SMOKE[:1], Options(str(tmp_path), threads=3), SimpleNamespace(send=lambda event: None))
+    process.child(SMOKE[:1], Options(str(tmp_path), threads=3), SimpleNamespace(send=lambda event: None))
     assert heard == ["3"]
 
 

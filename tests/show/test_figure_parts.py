@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from bench.judge.claims import Sample, load_claims
+from bench.judge.claims import load_claims
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import CONSISTENT, Verdict
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER

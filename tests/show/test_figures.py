@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shutil
 import struct
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bench.cli.main import main
-from bench.core.store import Store, seal
+from bench.core.records import Reading
+from bench.core.store import Store
 from bench.judge.ladder.readings import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
@@ -123,12 +124,10 @@ def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root,
     store, name = Store(tmp_path), "rabanser2017-weight-density"
     assert "git keeps no fits" in missing(tmp_path)[name]
     cell = ("mxnet_bbb", "published", "common")
-    record = next(one for one in store.all_records()[0] if (one["approach"], one["recipe"], one["protocol"]) == cell)
+    record = next(one for one in store.all_records()[0] if (one.approach, one.recipe, one.protocol) == cell)
     metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
-    reading = {**record, "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
-    path = folder(store) / "mxnet_bbb" / "one.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(seal(reading)))
+    fields = {**structs.asdict(record), "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
+    folder(store).write(Reading(**fields))
     figure = next(one for one in figures(tmp_path) if one.name == name)
     assert figure.draw.mu.tolist() == [-0.1, 0.2]
     assert figure.draw.sigma.tolist() == [0.05, 0.04]

@@ -5,10 +5,12 @@ import dataclasses
 import pytest
 
 from bench.core.errors import ConfigError
-from bench.judge.claims import ClaimRow, Sample, load_claims
+from bench.judge.claims import ClaimRow, load_claims
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import judge
 from bench.show.tables.headline import headline_table, load_quoted
+from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 
@@ -46,8 +48,7 @@ def test_one_seed_has_no_interval_and_none_is_a_dash():
 
 
 def test_the_caption_speaks_of_the_interval_that_is_shown():
-    made = {"approach": "mlp", "recipe": "published", "protocol": "published", "profile": "full", "device": "cpu"}
-    results = Results([{**made, "precision": "float32", "seed": seed} for seed in (0, 1)], {})
+    results = Results([record("mlp", seed=seed) for seed in (0, 1)], {})
     assert headline_table(results, []).caption.endswith(" Profile full, cpu, float32, seeds 0, 1.")
 
 

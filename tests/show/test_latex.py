@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.claims import Gap, Sample
+from bench.judge.samples import Gap, Sample
 from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render

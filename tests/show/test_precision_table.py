@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bench.show.tables.precision import MIN_SEEDS, auroc_error, noise_of, precision_table
 from bench.show.tables.render import comma_separated
-from tests.synthetic import manifests, record
+from tests.synthetic import changed, manifests, record
 from tests.tables import by_column
 
 TIMED = {"valid": True, "reason": "", "epoch_s_median": 2.0, "predict_draw_images_per_s": 100.0}
@@ -15,7 +16,7 @@ TIMED = {"valid": True, "reason": "", "epoch_s_median": 2.0, "predict_draw_image
 
 def made(approach="mlp", precision="float32", seed=0, **changes):
     record_of = record(approach, "published", "common", seed=seed, precision=precision, **changes)
-    return {**record_of, "provenance": {**record_of["provenance"], "products": "made-up means"}}
+    return changed(record_of, provenance=structs.replace(record_of.provenance, products="made-up means"))
 
 
 def table(*records, rows=None):
@@ -136,7 +137,7 @@ def test_times_are_compared_where_both_count():
 def test_times_of_two_machines_are_not_compared():
     metrics = {"mnist/accuracy": 0.9}
     there = made(precision="bf16", metrics=metrics, timings=TIMED)
-    there["provenance"]["vector_instructions"] = "AVX512"
+    there = changed(there, provenance=structs.replace(there.provenance, vector_instructions="AVX512"))
     found = table(made(metrics=metrics, timings=TIMED), there)
     assert "different machines" in line(found, "s an epoch")["ratio"].gap.reason
 
@@ -148,7 +149,7 @@ def test_only_equal_seeds_profiles_and_devices_are_compared():
     assert not found.rows
     assert found.notes == ("mlp, bf16, full: no float32 record of seed 1 to compare with.",)
     for name, value in (("profile", "smoke"), ("device", "cuda")):
-        assert table(made(seed=1, metrics=metrics), {**other, name: value}).notes[0].startswith("No records")
+        assert table(made(seed=1, metrics=metrics), changed(other, **{name: value})).notes[0].startswith("No records")
 
 
 def test_a_precision_that_could_not_be_had_says_why():

@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from bench.cli.main import main
 from bench.cli.options import USAGE
 from bench.core.canonical import digest
 from bench.core.errors import ConfigError, StoreError
-from bench.core.store import SCHEMA, Store
+from bench.core.store import Store
 from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import Predictor, fits, rules, show
 from bench.show.predict.drawing import draw
 from bench.show.predict.normalise import normalise
+from tests import synthetic
 from tests.drawings import THREE, save, strokes
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,30 +51,13 @@ def linear_bbb(spread):
 
 def put(store, approach, arrays, scores=None, **changes):
     """Write a fit and the record of its measurement."""
-    record = {
-        "schema": SCHEMA,
-        "approach": approach,
-        "recipe": "published",
-        "protocol": "common",
-        "profile": "full",
-        "seed": 0,
-        "device": "cpu",
-        "precision": "float32",
-        "outcome": "done",
-        "reason": "",
-        "metrics": {},
-        "missing": {},
-        "epochs": [],
-        "timings": {},
-        "provenance": {},
-        **changes,
-    }
-    record["fit_key"] = digest([approach, record["recipe"], record["profile"], record["precision"], record["seed"]])
-    record["key"] = record["fit_key"] + record["protocol"]
+    named = synthetic.record(**{"approach": approach, "protocol": "common", "provenance": {}, **changes})
+    fit_key = digest([approach, named.recipe, named.profile, named.precision, named.seed])
+    record = structs.replace(named, fit_key=fit_key, key=fit_key + named.protocol)
     store.write(record, scores)
     if arrays is not None:
-        store.write_tensors(store.fit_path(record["fit_key"], "posterior"), arrays, {"fit_key": record["fit_key"]})
-    return store.fit_path(record["fit_key"], "posterior")
+        store.write_tensors(store.fit_path(record.fit_key, "posterior"), arrays, {"fit_key": record.fit_key})
+    return store.fit_path(record.fit_key, "posterior")
 
 
 @pytest.fixture
@@ -194,7 +179,7 @@ def test_the_lowest_seed_of_the_asked_recipe_and_profile(store):
     put(store, "mlp", None, seed=0)
     put(store, "toy_mlp", mlp(), seed=0)
     chosen = fits.choose(store, ("mlp",), ("published", "corrected"))
-    assert [(fit.recipe, fit.seed, fit.record["protocol"]) for fit in chosen] == [
+    assert [(fit.recipe, fit.seed, fit.record.protocol) for fit in chosen] == [
         ("published", 2, "common"),
         ("corrected", 0, "common"),
     ]

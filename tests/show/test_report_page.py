@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bench.cli.main import main
 from bench.cli.options import USAGE
 from bench.core.errors import ConfigError
-from bench.judge.claims import Sample, load_claims
+from bench.judge.claims import load_claims
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, Verdict
 from bench.show.figures.figure import Figure
 from bench.show.material import Material

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rich.console import Console
 
 from bench.core.errors import ConfigError, StoreError
+from bench.core.records import Record
 from bench.core.text import FRACTION, SIX, THREE, Digits
-from bench.judge.claims import Gap, Sample, load_claims
+from bench.judge.claims import load_claims
 from bench.judge.results import Results, select
+from bench.judge.samples import Gap, Sample
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
@@ -36,7 +39,7 @@ ABSENT = "-: there is no such number: no document reports it, or the recipe has 
 class tables:  # stands for a dictionary
     """The tables of some records by name, each made when it is asked for."""
 
-    def __init__(self, *records: dict[str, Any]) -> None:
+    def __init__(self, *records: Record) -> None:
         self.material = material(records)
 
     def __getitem__(self, name: str) -> Table:
@@ -109,7 +112,7 @@ def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
 # all tables
 
 
-def full_records(seed: int = 0) -> list[dict[str, Any]]:
+def full_records(seed: int = 0) -> list[Record]:
     """Return records of every cell with a few numbers, as a full run leaves them."""
     shift = seed / 1000
     made = []
@@ -137,7 +140,7 @@ def test_every_table_is_there_without_a_silent_blank(records):
             assert all(text.strip() for text in row) or table.name in ("papers", "provenance"), row
 
 
-def diverged_record(seed: int) -> dict[str, Any]:
+def diverged_record(seed: int) -> Record:
     return record("mlp", seed=seed, outcome="diverged", reason="loss is nan")
 
 
@@ -189,10 +192,9 @@ def test_conditions_are_never_mixed():
 
 
 def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentioned():
-    def at(time: str, value: float) -> dict[str, Any]:
+    def at(time: str, value: float) -> Record:
         made = record("mlp", "published", "common", key=time, metrics={"mnist/accuracy": value})
-        made["provenance"] = {**made["provenance"], "measured": time}
-        return made
+        return structs.replace(made, provenance=structs.replace(made.provenance, measured=time))
 
     table = tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"
@@ -386,7 +388,7 @@ def test_pruning_levels_beside_the_reported_ones():
     assert f"{label}: it cannot be pruned" in table.notes
 
 
-def timed(seed: int, latency: float, **timings: Any) -> dict[str, Any]:
+def timed(seed: int, latency: float, **timings: Any) -> Record:
     return record(
         "mlp", "published", "common", seed=seed, timings={"fit_s": 20.0, "latency_s": latency, "valid": True, **timings}
     )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.cli.options import FAILED, names, seconds
 from bench.core.errors import ConfigError
 from bench.plan.recipes import profile
@@ -70,7 +72,7 @@ def _faults(arguments: argparse.Namespace) -> int:
         made[name] = test()
         files.write(arguments.results, name, made[name], arguments.seed, torch.get_num_threads())
         if not arguments.json:
-            print("\n".join(summary.lines(name, made[name])), flush=True)
+            print("\n".join(summary.lines(msgspec.convert(made[name], files.KINDS[name]))), flush=True)
     if not made:
         raise ConfigError("nothing is left to do; give --kills, --inputs or --soak a number above 0")
     if arguments.json:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.files import PART
+from bench.core.reasons import RESUMED
 from bench.core.store import Store, tensor_hash
 
 NUMBERS = ("metrics", "missing", "arrays", "model", "recipe_values", "scores_sha256", "outcome")
-RESUMED = "interrupted and resumed"
 
 Contents = dict[str, str]
 """What was measured or fitted, by name, as text that differs if a bit differs."""
@@ -23,8 +22,8 @@ def contents(root: Path) -> Contents:
     store = Store(root)
     found = {}
     for record in store.all_records()[0]:
-        epochs = [{name: value for name, value in epoch.items() if name != "seconds"} for epoch in record["epochs"]]
-        found[record["key"]] = canonical([{name: record.get(name) for name in NUMBERS}, epochs])
+        epochs = [[epoch.epoch, epoch.metrics] for epoch in record.epochs]
+        found[record.key] = canonical([{name: getattr(record, name) for name in NUMBERS}, epochs])
     for path in sorted(root.glob("fits/*/posterior.safetensors")):
         read = store.read_tensors(path)
         if read is not None:
@@ -56,5 +55,5 @@ def differences(left: Contents, right: Contents) -> list[str]:
 
 def resumed(root: Path) -> set[str]:
     """Return the fit keys of the records that say that their fit was interrupted."""
-    records: list[dict[str, Any]] = Store(root).all_records()[0]
-    return {record["fit_key"] for record in records if RESUMED in record["timings"].get("reason", "")}
+    records = Store(root).all_records()[0]
+    return {one.fit_key for one in records if any(reason.kind == RESUMED for reason in one.timings.reasons)}

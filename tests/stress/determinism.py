@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from bench.core import environment
 from bench.core.errors import BenchError, Unsupported
-from bench.core.store import seal
+from bench.core.records import Outcome
 from bench.data.splits import load_split, toy_split
 from bench.interface import Categorical, Posterior, Split, Task
 from bench.judge.contract import CheckContext
@@ -30,7 +31,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, source_files
 from bench.run.executors import process_context
-from bench.show.determinism_files import SCHEMA
+from bench.show.determinism_files import SCHEMA, Condition, Repeatability
 
 SEED = 0
 DRAWS = 4
@@ -51,27 +52,34 @@ class Answers:
     predictions: dict[int, NDArray[Any]]  # by block size: log-probabilities or means [S, COMPARED, K]
 
 
-def measure(name: str, data_dir: Path | None = None) -> dict[str, Any]:
-    """Return the sealed record of an approach; what cannot run, or crashes, is in it with the reason."""
+def measure(name: str, data_dir: Path | None = None) -> Repeatability:
+    """Return what is repeatable of an approach; what cannot run, or crashes, is in it with the reason."""
     entry = manifest(name)
-    record: dict[str, Any] = {"schema": SCHEMA, "approach": name, "outcome": "done", "reason": "", "conditions": {}}
+    made = msgspec.structs.replace(
+        environment.describe(1),
+        started=environment.now(),
+        vector_instructions=torch.backends.cpu.get_cpu_capability(),
+        source_sha256=environment.source_hash(source_files(name)),
+    )
+    conditions: dict[str, Any] = {}
+    outcome: Outcome = "done"
+    reason = entry.missing_framework() or ""
     try:
-        reason = entry.missing_framework()
         if reason:
             raise Unsupported(reason)
-        usual = _apart(name, 1, "cpu", 2, BLOCKS, data_dir)
-        record["conditions"] = _conditions(entry, usual, data_dir)
+        conditions = _conditions(entry, _apart(name, 1, "cpu", 2, BLOCKS, data_dir), data_dir)
     except Unsupported as error:
-        record.update(outcome="skipped", reason=str(error))
+        outcome, reason = "skipped", str(error)
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
-        record.update(outcome="failed", reason=f"{type(error).__name__}: {error}".splitlines()[0])
-    record["provenance"] = {
-        "started": environment.now(),
-        **environment.describe(1),
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "source_sha256": environment.source_hash(source_files(name)),
-    }
-    return seal(record)
+        outcome, reason = "failed", f"{type(error).__name__}: {error}".splitlines()[0]
+    return Repeatability(
+        schema=SCHEMA,
+        approach=name,
+        outcome=outcome,
+        reason=reason,
+        conditions=msgspec.convert(conditions, dict[str, Condition]),
+        provenance=made,
+    )
 
 
 def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cli.options import INCOMPLETE
+from bench.core.canonical import plain
 from bench.plan.registry import manifest, manifests
 
 
@@ -41,12 +42,12 @@ def _determinism(arguments: argparse.Namespace) -> int:
         record = measure.measure(name, arguments.data_dir)
         found.append(record)
         if arguments.write:
-            files.write(arguments.results, record)
+            files.folder(arguments.results).write(record)
     if arguments.write:
         kept, problems = files.read_all(arguments.results)
         for problem in problems:
             print(f"warning: {problem}", file=sys.stderr)
         table = determinism_table(kept, manifests())
         write_tables([table], arguments.results / "tables")
-    print(json.dumps(found, indent=1) if arguments.json else render(determinism_table(found, manifests())))
-    return 0 if all(record["outcome"] == "done" for record in found) else INCOMPLETE
+    print(json.dumps(plain(found), indent=1) if arguments.json else render(determinism_table(found, manifests())))
+    return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE

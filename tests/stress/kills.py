@@ -10,13 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run.worker import Options
-
 from bench.cli.main import make_parser
 from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
 from bench.plan.batches import fit_keys
+from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
 from tests.stress import comparing

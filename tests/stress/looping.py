@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.run.worker import Options
-
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
+from bench.run.options import Options
 from bench.run.runner import run
 from tests.stress.processes import children, memory_mib
 

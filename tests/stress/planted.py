@@ -114,7 +114,7 @@ def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
     if found.orphan_s > LONGEST_ORPHAN_S:
         found.faults.append(f"a worker outlived its run by {found.orphan_s:.0f} s")
     ends = _ends(run)
-    stored = {r["recipe"].removeprefix(f"{HEALTHY}+"): r for r in Store(folder / "fits").all_records()[0]}
+    stored = {r.recipe.removeprefix(f"{HEALTHY}+"): r for r in Store(folder / "fits").all_records()[0]}
     for name in names:
         found.ends[name] = ends.get(name, NOTHING)
         outcome, words = OUTCOMES[name]

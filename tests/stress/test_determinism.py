@@ -10,8 +10,9 @@ import torch
 
 import implementations.mlp
 from bench.cli.main import main
+from bench.core.canonical import plain
 from bench.core.errors import BenchError
-from bench.core.store import seal
+from bench.core.reasons import in_words
 from bench.plan.registry import manifest
 from bench.show import determinism_files as files
 from bench.show.tables.determinism import TITLES, determinism_table
@@ -80,7 +81,8 @@ def test_a_report_is_kept_and_shown(tmp_path, capsys):
     arguments = ["determinism", "uniform", "--results", str(tmp_path)]
     assert main([*arguments, "--write", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
-    assert files.read_all(tmp_path) == ([shown], [])
+    ((kept,), problems) = files.read_all(tmp_path)
+    assert (plain(kept.conditions), problems) == (shown["conditions"], [])
     told = {name: found.get("predictions") for name, found in shown["conditions"].items()}
     exact = {"exact": True, "largest": 0.0}
     assert {name: told[name] for name in ("process", "block-1", "block-10000", "threads-2")} == {
@@ -100,7 +102,7 @@ def made(name, **changes):
     conditions["cuda"] = {"missing": "no CUDA device here"}
     conditions["threads-2"] = {"weights": None, "predictions": {"exact": False, "largest": 1.25e-7}}
     record = {"schema": 1, "approach": name, "outcome": "done", "reason": "", "conditions": conditions}
-    return seal({**record, "provenance": {}, **changes})
+    return msgspec.convert({**record, "provenance": {}, **changes}, files.Repeatability)
 
 
 def test_the_table_has_the_order_of_the_approaches_and_every_reason():
@@ -116,7 +118,7 @@ def test_the_table_has_the_order_of_the_approaches_and_every_reason():
 
 
 def test_reports_that_cannot_be_trusted_are_named(tmp_path):
-    path = files.write(tmp_path, made("mlp"))
+    path = files.folder(tmp_path).write(made("mlp"))
     path.write_text(path.read_text().replace("true", "false", 1))
     (tmp_path / "determinism" / "other.json").write_text("[]")
     (tmp_path / "determinism" / "nested.json").write_text("[" * 100_000)
@@ -132,9 +134,9 @@ def test_what_cannot_run_is_a_record_with_the_reason(monkeypatch):
     entry = msgspec.structs.replace(manifest("mlp"), requires=("not_there",))
     monkeypatch.setattr(tests.stress.determinism, "manifest", lambda name: entry)
     record = measure("mlp")
-    assert (record["outcome"], record["conditions"]) == ("skipped", {})
-    assert "needs not_there" in record["reason"]
+    assert (record.outcome, record.conditions) == ("skipped", {})
+    assert "needs not_there" in in_words(record.reason)
     monkeypatch.setattr(tests.stress.determinism, "manifest", manifest)
     monkeypatch.setattr(tests.stress.determinism, "_apart", lambda *_: 1 / 0)
     record = measure("mlp")
-    assert (record["outcome"], record["reason"]) == ("failed", "ZeroDivisionError: division by zero")
+    assert (record.outcome, record.reason) == ("failed", "ZeroDivisionError: division by zero")

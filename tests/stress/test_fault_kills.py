@@ -1,6 +1,7 @@
 """Kills of real runs; fifty by `python -m bench faults`."""
 
 from bench.core.store import Store
+from tests import synthetic
 from tests.stress import comparing
 from tests.stress.kills import kill_runs
 
@@ -14,26 +15,9 @@ def test_five_kills_lose_no_finished_epoch_and_change_no_bit():
 
 
 def record(**changes):
-    base = {
-        "schema": 1,
-        "key": "a" * 64,
-        "fit_key": "b" * 64,
-        "approach": "mlp",
-        "recipe": "published",
-        "protocol": "common",
-        "profile": "full",
-        "seed": 0,
-        "device": "cpu",
-        "precision": "float32",
-        "outcome": "done",
-        "reason": "",
-        "missing": {},
-        "provenance": {},
-        "metrics": {"mnist/accuracy": 0.98},
-        "epochs": [{"epoch": 1, "mnist/loss": 0.5, "seconds": 1.0}],
-        "timings": {"reason": ""},
-    }
-    return {**base, **changes}
+    epochs = [{"epoch": 1, "mnist/loss": 0.5, "seconds": 1.0}]
+    fields = {"key": "a" * 64, "metrics": {"mnist/accuracy": 0.98}, "epochs": epochs}
+    return synthetic.record("mlp", protocol="common", **{**fields, **changes})
 
 
 def test_a_comparison_sees_every_number_and_no_time(tmp_path):

@@ -95,12 +95,12 @@ def test_the_command_prints_its_figures_and_keeps_them(tmp_path, capsys):
     assert re.search(r"fuzz: \d+ inputs in \d+ s: 0 tracebacks or hangs", capsys.readouterr().out)
     found, problems = files.read_all(tmp_path)
     assert (list(found), problems) == (["fuzz"], [])
-    assert found["fuzz"]["figures"]["faults"] == []
+    assert found["fuzz"].faults == []
     path = tmp_path / "faults" / "fuzz.json"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
     assert files.read_all(tmp_path) == (
         {},
-        [f"figures {path} were changed after they were written (the hash does not fit)"],
+        [f"figures {path} was changed after it was written (its hash does not fit)"],
     )
 
 

@@ -45,7 +45,7 @@ def run_together(n_runs: int = N_RUNS) -> Together:
         try:
             if runs[0].wait_for(lambda event: event["kind"] == "start") is not None:
                 notes = [locks.holder(root, path.stem) for path in (root / locks.FOLDER).glob("*.json")]
-                named = {note["pid"] for note in notes if "pid" in note}
+                named = {note.pid for note in notes if note is not None}
                 found.named = len(named)
                 strangers = named - {run.pid for run in runs}
                 found.faults += [f"a lock's note names process {pid}, which is none of the runs" for pid in strangers]

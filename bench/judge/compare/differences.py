@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bench.core.records import Record
-from bench.judge.claims import Gap
 from bench.judge.compare.metrics import MAIN_METRICS, comparable
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import read
+from bench.judge.samples import Gap
 from bench.judge.stats.prediction import holm
 
 ALPHA = 0.05

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Number, Record
-from bench.judge.claims import Gap
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import LAST_EPOCH, read
+from bench.judge.samples import Gap
 
 MAIN_METRICS = (
     "mnist/accuracy",

@@ -17,10 +17,10 @@ from bench.core.records import Record
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
-from bench.judge.claims import Gap
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, GateCheck, excuse
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.samples import Folder, finished, fresh_records, key_of, labels_measured, read, title_of
+from bench.judge.samples import Gap
 from bench.plan.registry import manifest
 
 TEST_SPLIT = "test10k"

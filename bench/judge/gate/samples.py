@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bench.core.records import Record
 from bench.core.store import Problem, Store
-from bench.judge.claims import Gap, Sample, gather, metric
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
+from bench.judge.samples import Gap, Sample, gather, metric
 
 LAST_EPOCH = "last epoch/"
 

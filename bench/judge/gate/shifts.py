@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
-from bench.judge.claims import Sample
 from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, Shift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, GatedMetric
 from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
 from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
+from bench.judge.samples import Sample
 from bench.judge.stats.gating import Design
 from bench.judge.stats.prediction import HolmStep, holm
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from bench.core.errors import unknown_name
-from bench.judge.claims import Claim, Sample, in_claim_unit
+from bench.judge.claims import Claim, in_claim_unit
 from bench.judge.ladder.effects import Effect, Numbers
 from bench.judge.ladder.rungs import Estimator, Question, Step
+from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired, pair
 
 Direction = Literal["raises", "lowers", "unclear", "not measured"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.claims import Gap, metric, unfinished
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
+from bench.judge.samples import Gap, metric, unfinished
 from bench.judge.stats.paired import Paired, pair
 
 FRACTIONS = ("accuracy", "ece", "auroc", "refusal")  # quantities between 0 and 1

@@ -27,7 +27,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, Sample, measured_key, print_interval
+from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, measured_key, print_interval
+from bench.judge.samples import Sample
 from bench.judge.stats.evidence import (
     ALPHA,
     CONSISTENT,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.core.records import Record
-from bench.judge.claims import Claim, metrics_of, print_interval
+from bench.judge.claims import Claim, print_interval
+from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
 from bench.show.material import Material

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.core.records import Record
-from bench.judge.claims import metrics_of
+from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, WIDTH, canvas, look, style
 from bench.show.material import Material

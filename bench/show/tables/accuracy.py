@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
-from bench.judge.claims import (
-    Claim,
-    Gap,
-    Record,
-    Sample,
-    in_claim_unit,
-    measure,
-    measured_key,
-    metrics_of,
-    print_interval,
-)
+from bench.judge.claims import Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 
 ABSENT = Gap("-", "there is no such number: no document reports it, or the recipe has no such cell")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
-from bench.judge.claims import Gap, Sample
 from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample
 
 NOTHING = Gap("n/a", "nothing was measured")
 

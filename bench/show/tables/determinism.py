@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.core.text import Digits
-from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.judge.samples import Gap
 from bench.show.determinism_files import Condition, Likeness, Repeatability
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 

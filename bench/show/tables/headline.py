@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bench.core.text import FRACTION, SIX, Digits
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.claims import PUBLISHED, Claim, Sample
+from bench.judge.claims import PUBLISHED, Claim
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.prediction import half_width, leaves_unit_interval
 from bench.judge.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, UNRESOLVABLE, WITHIN, Verdict
 from bench.show.tables.accuracy import headline, truncations

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench.core.text import FRACTION
-from bench.judge.claims import Sample
 from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
 from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.show.tables.accuracy import ABSENT
 from bench.show.tables.cells import Entry, Measured, Missing, Table, make_table
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits
-from bench.judge.claims import Gap, Sample
 from bench.judge.results import Results, select
+from bench.judge.samples import Gap, Sample
 from bench.show.tables.accuracy import ABSENT
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from bench.core.reasons import in_words
 from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
-from bench.judge.claims import Claim, Gap, gather, measured_key
+from bench.judge.claims import Claim, measured_key
 from bench.judge.results import Results
+from bench.judge.samples import Gap, gather
 from bench.show.tables.accuracy import ABSENT, at_end, reported
 from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, difference, results_table
 

@@ -75,7 +75,7 @@ def _audits(material: Material) -> Iterable[Table]:
 
 def _faults(material: Material) -> Iterator[Table]:
     if material.faults:
-        yield fault_table({kind: record.figures for kind, record in material.faults.items()})
+        yield fault_table(material.faults)
 
 
 def _precision(material: Material) -> Table:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
-from bench.judge.claims import Gap, Sample, gather
 from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample, gather
 from bench.show.tables.cells import Entry, Measured, Table, results_table
 
 TIMINGS = {

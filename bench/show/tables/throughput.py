@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from bench.core.text import THREE, Digits
-from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.judge.samples import Gap
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 from bench.show.tables.throughput_sources import is_of_older_code
 from bench.show.tables.throughput_targets import CONDITIONS, load_targets

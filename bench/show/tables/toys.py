@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.core.text import THREE, THREE_DIFFERENCE
-from bench.judge.claims import Claim, metrics_of
+from bench.judge.claims import Claim
 from bench.judge.results import Results
+from bench.judge.samples import metrics_of
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported
 from bench.show.tables.cells import Entry, Measured, Missing, Table, difference, results_table
 

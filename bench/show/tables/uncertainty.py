@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, THREE
-from bench.judge.claims import NATS_PER_BIT, Claim, metrics_of
+from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
+from bench.judge.samples import metrics_of
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
 from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
-from bench.judge.claims import Sample, print_interval
+from bench.judge.claims import print_interval
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
 from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 from bench.show.tables.steps import rule_steps

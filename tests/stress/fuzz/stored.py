@@ -12,13 +12,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from safetensors.torch import save as safetensors_bytes
 
 from bench.core import locks, quarantine
-from bench.core.canonical import canonical
+from bench.core.canonical import canonical, plain
 from bench.core.errors import StoreError
+from bench.core.reasons import OTHER_LOAD, Reason, told
+from bench.core.records import Record
 from bench.core.sealed import has_seal, seal
 from bench.core.store import Store, tensor_hash
 from bench.run.runner import is_final, is_stale
@@ -26,11 +29,12 @@ from bench.show import throughput_files as speeds
 from bench.show.material import Material
 from bench.show.tables.registry import all_tables
 from bench.show.tables.render import markdown
+from tests import synthetic
 from tests.stress.fuzz.engine import Reader, Target
 from tests.stress.fuzz.mutate import mutated_value
 
 KEY = "a" * 64
-INFO = {"epoch": 1, "seeds": {"0": {"epochs": [], "diverged": ""}}, "fit_keys": {"0": KEY}}
+INFO = {"epoch": 1, "seeds": {"0": {"epochs": [], "diverged": None}}, "fit_keys": {"0": KEY}}
 EVERY = 200  # inputs between two looks at what tables make of a forged record, which takes a while
 
 
@@ -38,13 +42,20 @@ def stored_targets(folder: Path) -> list[Target]:
     """Return the targets that read a results folder."""
     store = Store(folder / "results")
     record, tensors = _record(), _checkpoint({"mu": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(7)})
+    speed = folder / "throughput" / "mlp__train__cpu__float32__1.json"
     return [
         Target(
             "records", [_text(seal(record))], _record_reader(store), (b'"metrics": {', b"NaN", b'"seed": '), share=3.0
         ),
         Target("scores", [_scores()], _scores_reader(store), (b"PK\x01\x02", b"\x93NUMPY", b"'descr': '|O'")),
         Target("checkpoints", [tensors], _checkpoint_reader(store), (b'"dtype":"F64"', b"__metadata__", b"[0,")),
-        Target("speeds", [_text(seal(_speed()))], _speed_reader(folder / "speeds.json"), (b'"rounds": ',), share=0.5),
+        Target(
+            "speeds",
+            [_text(seal(_speed()))],
+            _speed_reader(speed),
+            (b'"rounds": ',),
+            share=0.5,
+        ),
         Target("lock notes", [b'{"pid": 1, "host": "here", "since": "now"}'], _note_reader(folder), share=0.5),
     ]
 
@@ -53,27 +64,21 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode()
 
 
-def _record() -> dict[str, Any]:
-    naming = {"approach": "mlp", "recipe": "published", "protocol": "common", "profile": "full", "seed": 0}
-    return {
-        "schema": 1,
-        "key": KEY,
-        "fit_key": "b" * 64,
-        **naming,
-        "device": "cpu",
-        "precision": "float32",
-        "outcome": "done",
-        "reason": "",
-        "metrics": {"mnist/test10k/accuracy": 0.98, "mnist/accuracy": 0.98, "letters/auroc": None},
-        "missing": {"notmnist459": "it is not there"},
-        "arrays": {"noise": {"mnist": "weights"}},
-        "epochs": [{"epoch": 1, "mnist/train60k/train_loss": 0.25, "seconds": 1.5}],
-        "timings": {"valid": True, "reason": "", "fit_s": 1.5, "epoch_s_median": 1.5},
-        "model": {"n_weights": 10},
-        "recipe_values": {"epochs": 1},
-        "corrections": [],
-        "provenance": {"started": "2026-01-01T00:00:00+00:00", "versions": {"torch": "2"}, "threads": 1},
-    }
+def _record() -> Record:
+    return synthetic.record(
+        "mlp",
+        "published",
+        "common",
+        key=KEY,
+        fit_key="b" * 64,
+        metrics={"mnist/test10k/accuracy": 0.98, "mnist/accuracy": 0.98, "letters/auroc": None},
+        missing={"notmnist459": told("no-data", "it is not there")},
+        arrays={"noise": {"mnist": "weights"}},
+        epochs=[{"epoch": 1, "mnist/train60k/train_loss": 0.25, "seconds": 1.5}],
+        timings={"valid": False, "reasons": [Reason(OTHER_LOAD)], "fit_s": 1.5, "epoch_s_median": 1.5},
+        model={"n_weights": 10},
+        recipe_values={"epochs": 1},
+    )
 
 
 def _record_reader(store: Store) -> Reader:
@@ -83,12 +88,12 @@ def _record_reader(store: Store) -> Reader:
 
     def read(data: bytes, rng: random.Random) -> None:
         forged = rng.random() < 0.5
-        path.write_bytes(_forged(good, rng) if forged else data)
+        path.write_bytes(_forged(plain(good), rng) if forged else data)
         record = store.find(good)  # sets aside what cannot be trusted
         _forget_quarantine(store)
         if record is None:
             raise StoreError("set aside")
-        if not forged and {name: record[name] for name in good} != json.loads(json.dumps(good)):
+        if not forged and msgspec.structs.replace(record, sha256="") != good:
             raise AssertionError("a changed record was trusted")
         is_final(record)
         is_stale(record)
@@ -99,7 +104,7 @@ def _record_reader(store: Store) -> Reader:
     return read
 
 
-def _forged(good: dict[str, Any], rng: random.Random) -> bytes:
+def _forged(good: Any, rng: random.Random) -> bytes:
     changed = mutated_value(good, rng)
     try:
         return _text(seal(changed) if isinstance(changed, dict) else changed)
@@ -115,7 +120,7 @@ def _scores() -> bytes:
 
 def _scores_reader(store: Store) -> Reader:
     old = _record()  # of before the hash was kept
-    new = {**old, "scores_sha256": "0" * 64}
+    new = msgspec.structs.replace(old, scores_sha256="0" * 64)
     path = store.record_path(old).with_suffix(".npz")
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -173,16 +178,23 @@ def _forged_tensors(good: dict[str, torch.Tensor], rng: random.Random) -> bytes:
 
 
 def _speed() -> dict[str, Any]:
-    return {name: "x" for name in speeds.FIELDS} | {"schema": speeds.SCHEMA, "rounds": [1.0], "timings": {}}
+    naming = {"approach": "mlp", "what": "train", "device": "cpu", "precision": "float32", "draws": 1}
+    block = {"seconds": [1.0, 1.25], "work": 3.0}
+    row = {"title": "a step", "ours": block, "document": block, "product": block, "product_size": 512}
+    row |= {"flops_per_unit": 1e6, "measured": {"ours": "3 steps", "document": "3 steps"}, "overhead_s": 0.5}
+    rest = {"outcome": "done", "reason": "", "rounds": 2, "rows": [row], "timings": {"valid": True, "reason": ""}}
+    return {"schema": speeds.SCHEMA, **naming, **rest, "provenance": {"cpu": "made-up CPU"}}
 
 
 def _speed_reader(path: Path) -> Reader:
     good = _speed()
+    path.parent.mkdir(parents=True, exist_ok=True)
 
     def read(data: bytes, rng: random.Random) -> None:
         forged = rng.random() < 0.5
         path.write_bytes(_forged(good, rng) if forged else data)
-        if not has_seal(speeds.read(path)):
+        speeds.folder(path.parents[1]).read(path)
+        if not has_seal(json.loads(path.read_bytes())):
             raise AssertionError("a changed file was trusted")
 
     return read
@@ -195,7 +207,7 @@ def _note_reader(folder: Path) -> Reader:
     def read(data: bytes, rng: random.Random) -> None:
         del rng
         path.write_bytes(data)
-        if len(locks.holder(folder, KEY)) < 3:
+        if locks.holder(folder, KEY) is None:
             raise StoreError("not known")
 
     return read

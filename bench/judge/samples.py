@@ -1,0 +1,115 @@
+"""Samples: one number from each seed's record, or why it is not there."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from bench.core.errors import StoreError
+from bench.core.reasons import in_words
+from bench.core.records import Number, Record
+
+
+class Gap(NamedTuple):
+    """Why a number is not there: a word for the cell of a table and the whole reason for its notes."""
+
+    code: str
+    reason: str
+    is_fault: bool = False  # a seed diverged or gave a number that is not finite: that is no mere absence
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One quantity measured with several seeds; without values, or with some missing, the gap says why."""
+
+    values: tuple[float, ...] = ()
+    gap: Gap | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of the records that were asked
+
+    @property
+    def n(self) -> int:
+        """Return the number of seeds."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean over seeds, None without any."""
+        return statistics.fmean(self.values) if self.values else None
+
+    @cached_property  # exact fractions, asked for by every form of a table
+    def sd(self) -> float | None:
+        """Return the standard deviation over seeds (n - 1 below), None for fewer than two."""
+        return statistics.stdev(self.values) if self.n > 1 else None
+
+
+def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Sample:
+    """Read one number from each record of a cell.
+
+    Args:
+        records: the cell's records, one a seed.
+        read: gives a finished record's number, or why it has none.
+
+    Raises:
+        StoreError: two records have the same seed, which would count one run twice.
+    """
+    values: list[float] = []
+    gaps: list[tuple[int, Gap]] = []
+    seen: dict[int, Record] = {}
+    for record in sorted(records, key=lambda record: record.seed):
+        rival = seen.setdefault(record.seed, record)
+        if rival is not record:
+            name = f"{record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
+            raise StoreError(f"two records of {name}; keep one of {rival.key} and {record.key}")
+        found = read(record) if record.outcome == "done" else unfinished(record)
+        if isinstance(found, Gap):
+            gaps.append((record.seed, found))
+        else:
+            values.append(found)
+    sources = tuple(seen[seed].key for seed in sorted(seen))
+    return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
+
+
+def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
+    if not n_records:
+        return Gap("not run", "no record of this cell; python -m bench run makes it")
+    if not gaps:
+        return None
+    seed, first = gaps[0]
+    if len(gaps) == n_records:
+        return first
+    text = f"{len(gaps)} of {n_records} seeds not counted (seed {seed} {first.code}: {first.reason})"
+    return Gap("*", text, first.is_fault)
+
+
+def unfinished(record: Record) -> Gap:
+    """Return why a record without numbers has none."""
+    return Gap(record.outcome, in_words(record.reason), record.outcome == "diverged")
+
+
+def metrics_of(records: Sequence[Record], key: str) -> Sample:
+    """Return a metric of a cell's records."""
+    return gather(records, lambda record: metric(record, key))
+
+
+def metric(record: Record, key: str) -> float | Gap:
+    """Return a metric of a finished record, or the reason that the record gives for its absence."""
+    return value_of(record.metrics, key, record)
+
+
+def value_of(numbers: Mapping[str, Number], key: str, record: Record) -> float | Gap:
+    """Return one of the numbers of a record, or why it is not there."""
+    value = numbers.get(key)
+    if value is not None and math.isfinite(value):
+        return float(value)
+    parts = key.split("/")
+    for end in range(len(parts), 0, -1):
+        reason = record.missing.get("/".join(parts[:end]))
+        if reason is not None:
+            return Gap("no data" if end == 1 else "n/a", in_words(reason), reason.kind == "not-finite")
+    if key in numbers:
+        return Gap("not finite", f"the measured '{key}' is not a finite number", is_fault=True)
+    return Gap("n/a", f"the record has no '{key}'")
