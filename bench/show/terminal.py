@@ -51,7 +51,7 @@ def grid(table: Table, console: Console) -> RenderableType:
     columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
     most = [max(map(cell_len, texts)) for texts in columns]
     least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
-    width = console.width - GAP * (len(columns) - 1)
+    width = console.width - GAP * len(columns) + 1  # Rich leaves one column after the last
     if sum(least) > width:
         return _blocks(table.columns, rows)
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")

@@ -81,20 +81,20 @@ def test_a_mean_over_rows():
 
 def test_accuracy_of_the_accepted_counts_the_accepted():
     """0.9 of the 25 that a rate of 0.75 leaves of 100: sqrt(0.09 / 25) = 0.06."""
-    noise = noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 0.75}}, labels(mnist=100))
+    noise = noise_of("mnist/selective_accuracy", [0.9], made(metrics={"mnist/refusal_rate": 0.75}), labels(mnist=100))
     assert (noise.value, noise.n) == (pytest.approx(0.06), 25)
     assert (
-        noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 1.0}}, labels(mnist=9)) is None
+        noise_of("mnist/selective_accuracy", [0.9], made(metrics={"mnist/refusal_rate": 1.0}), labels(mnist=9)) is None
     )
 
 
 def test_a_proportion_of_none_is_known_to_one_row():
-    assert noise_of("mnist/refusal_rate", [0.0], {}, labels(mnist=200)).value == 1 / 200
+    assert noise_of("mnist/refusal_rate", [0.0], made(), labels(mnist=200)).value == 1 / 200
 
 
 def test_false_alarms_are_of_the_images_inside():
     """0.5 of 25 digits: sqrt(0.25 / 25) = 0.1, however many foreign images there are."""
-    assert noise_of("letters/fpr95_max_probability", [0.5], {}, labels(letters=900, mnist=25)).value == 0.1
+    assert noise_of("letters/fpr95_max_probability", [0.5], made(), labels(letters=900, mnist=25)).value == 0.1
 
 
 @pytest.mark.parametrize(("m", "n"), [(100, 100), (3, 50), (1000, 10_000)])
@@ -107,7 +107,7 @@ def test_the_error_of_chance_is_that_of_the_rank_sum_test(m, n):
 def test_the_error_of_an_area():
     """A = 0.8, m = n = 2: Q1 = 2/3, Q2 = 32/45, A^2 = 0.64; (0.16 + 2/75 + 16/225) / 4 = 0.064444."""
     assert auroc_error(0.8, 2, 2) == pytest.approx(math.sqrt((0.16 + 2 / 75 + 16 / 225) / 4))
-    noise = noise_of("letters/auroc_max_probability", [0.8], {}, labels(letters=2, mnist=2))
+    noise = noise_of("letters/auroc_max_probability", [0.8], made(), labels(letters=2, mnist=2))
     assert (noise.kind, noise.n) == ("ROC", 2)
 
 

@@ -22,6 +22,7 @@ from bench.show.predict.drawing import draw
 from bench.show.predict.normalise import normalise
 from tests import synthetic
 from tests.drawings import THREE, save, strokes
+from tools.make_predict_example import pictures, printed
 
 DOCS = Path(__file__).parents[2] / "docs"
 MLP = {
@@ -136,7 +137,7 @@ def test_worked_rules():
     torn = summary_of(*[(1 - low, low)] * 2, *[(low, 1 - low)] * 3)
     median, known = rules.rule_among_all("median", {})
     assert [rule.name for rule in known] == ["median", "strict"]
-    assert median.judge(torn, 0) == rules.Verdict(1, "")
+    assert median.judge(torn, 0) == rules.RuleOutcome(1, "")
     strict = rules.rule_among_all("strict", {})[0].judge(torn, 0)
     assert strict.refused == "no digit's 10% quantile over the draws is above 0.5: the highest is 0.000"
     # Entropy of (0.4, 0.6): 0.673 nats, all of it disagreement.
@@ -246,17 +247,14 @@ def test_text(store, three, capsys):
     assert (code, err) == (0, "")
     assert out.replace(str(three), "three.png").splitlines() == [
         "three.png: 400 x 480, dark on light",
-        "approach    answer        probabilities                entropy    mutual",
-        "                                                                    inf.",
-        "----------  ------------  -------------------------  ---------  --------",
-        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19      2.035     0.000",
-        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01      0.541     0.000",
-        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest",
-        "  is 0.190",
+        "approach    answer        probabilities              entropy  mutual inf",
+        "────────────────────────────────────────────────────────────────────────",
+        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    0.000",
+        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
+        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest is 0.190",
         "other rules that refuse: mlp (strict)",
         "",
-        "rule median: answers if the median over the draws of a digit's probability is",
-        "  above 0.2",
+        "rule median: answers if the median over the draws of a digit's probability is above 0.2",
     ]
 
 
@@ -364,8 +362,8 @@ def test_likely_digits_are_those_that_round_to_something():
 def test_the_example_of_the_documentation_is_what_the_command_prints():
     images = json.loads((DOCS / "predict.json").read_text())
     (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
-    assert block == "\n\n".join([*map(show.text, images), show.rules(images[0]["answers"])])
-    assert max(map(len, block.splitlines())) <= show.WIDTH
+    assert block == printed(images)
+    assert max(map(len, block.splitlines())) <= 80
 
 
 def test_the_answers_of_the_example_are_consistent():
@@ -380,8 +378,6 @@ def test_the_answers_of_the_example_are_consistent():
 
 
 def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
-    from tools.make_predict_example import pictures
-
     images = [normalise(path) for path in pictures(tmp_path)]
     known = json.loads((DOCS / "predict.json").read_text())
     assert [(show.ink(image), *image.size) for image in images] == [
