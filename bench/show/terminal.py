@@ -51,11 +51,12 @@ def grid(table: Table, console: Console) -> RenderableType:
     columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
     most = [max(map(cell_len, texts)) for texts in columns]
     least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
-    width = console.width - GAP * len(columns) + 1  # Rich leaves one column after the last
+    width = console.width - GAP * (len(columns) - 1)
     if sum(least) > width:
         return _blocks(table.columns, rows)
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
-    for place, (column, share) in enumerate(zip(table.columns, _shares(least, most, width), strict=True)):
+    shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column what is left
+    for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
         made.add_column(Text(column), justify="right" if table.is_numeric(place) else "left", width=share)
     for row in rows:
         made.add_row(*(_entry(column, entry) for column, entry in zip(table.columns, row, strict=True)))

@@ -20,10 +20,10 @@ TITLES = {
 }
 TWO = Digits(significant=2)
 CAPTION = (
-    "The same seed once more, against a fit on one thread of the processor that predicts 256 rows in blocks of 64: "
-    "'exact' where all bits are the same, else the largest difference, of weights as they are stored, of predictions "
-    "in probability (toys: in the mean), over 4 draws. Published recipe, profile smoke (one epoch of two steps): a "
-    "whole training lets differences grow."
+    "The same seed is fitted again under each condition and compared with a fit on one thread of the processor, which "
+    "predicts 256 rows in blocks of 64. 'exact': all bits are the same; a number: the largest difference, of stored "
+    "weights, or of predicted probabilities (toys: of the mean) over 4 draws. Published recipe, profile smoke (one "
+    "epoch of two steps); in a whole training differences grow."
 )
 NOTHING_TO_COMPARE = Gap("-", "no weights, the weights of one fit, or predictions that follow from equal weights")
 

@@ -54,7 +54,7 @@ def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     lines = [_line(quoted, verdict) for quoted, verdict in found]
     caption = (
         "Measured: mean of our seeds, each trained and measured as published; in brackets the 95 % prediction "
-        "interval for one more run, which is what a single reported run is; n: seeds. All "
+        "interval for one more run, because a reported number is of a single run; n: seeds. All "
         f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
     )
     columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
@@ -76,7 +76,7 @@ def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
         for verdict in verdicts
         for mean, width in ((verdict.sample.mean, _width(verdict.sample)),)
     ):
-        notes.append("An interval that ends at 0 or 1 is cut there: the t rule is rough so near an end.")
+        notes.append("An interval that ends at 0 or 1 is cut there: near these ends the t rule is rough.")
     return notes
 
 
@@ -84,7 +84,7 @@ def _width(sample: Sample) -> float | None:
     return None if sample.sd is None else half_width(sample.sd, sample.n)
 
 
-def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
+def _line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
     claim, sample = verdict.claim, verdict.sample
     digits = FRACTION if claim.unit == "fraction" else SIX if claim.precision_kind == "count" else Digits(significant=4)
     measured = "-" if sample.mean is None else digits.text(sample.mean)
@@ -95,7 +95,9 @@ def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
             low, high = max(0.0, low), min(1.0, high)
         measured += f" [{digits.text(low)}, {digits.text(high)}]"
     reported = claim.printed if len(claim.printed) <= LONGEST_PRINT else digits.text(claim.value)
-    return [quoted.asks, claim.source, reported, measured, str(sample.n), verdict.outcome]
+    here = (of_claim(claim.id),)
+    linked = [Linked(text, here) for text in (reported, measured, str(sample.n), verdict.outcome)]
+    return [quoted.asks, claim.source, *linked]
 
 
 def final_verdicts(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -38,7 +38,7 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         "before, mean of the differences of the same seeds with its 95 % t interval, n seeds. "
         f"{KINDS} Accuracy (of measuring the refusal rule: of the accepted images), ECE, AUROC by entropy and share "
         "refused by the median rule are fractions; NLL and entropy nats an image. The t rule is rough for fractions "
-        "near 0 or 1: ~ marks intervals that would reach beyond."
+        "near 0 or 1: ~ marks intervals that would reach beyond 0 or 1."
     )
     return make_table(
         f"ladder_{ladder.approach}",

@@ -23,7 +23,7 @@ RULE = (
     f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
     "Where a report gives several runs and their spread, equivalence of the means (Welch's two one-sided tests, "
     f"p < {ALPHA}) takes the place of the first two. Unresolvable: no number of seeds with this mean and spread would "
-    "decide: their noise exceeds the margin, or the report is beyond the noise and within the margin. Fewer than "
+    "decide: the noise exceeds the margin, or the report lies beyond the noise and within the margin. Fewer than "
     f"{ENOUGH} seeds decide nothing."
 )
 
