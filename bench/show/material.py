@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from bench.show.determinism_files import Repeatability
 from bench.show.faults_files import Tested
 from bench.show.throughput_files import Speeds
 
+Content = TypeVar("Content")
 Scores = Mapping[str, NDArray[np.generic]]
 """Per-row numbers of one record by "DATASET/NAME"."""
 
@@ -36,6 +39,7 @@ class Material:
         self.store = Store(root)
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self._scores: dict[str, Scores] = {}
+        self._untrusted: dict[str, Sequence[str]] = {}  # of each part that was read
 
     @cached_property
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
@@ -78,51 +82,40 @@ class Material:
         return judge(self.rows)
 
     @cached_property
-    def _readings(self) -> tuple[Sequence[Reading], Sequence[str]]:
-        return readings.read_all(self.store)
+    def readings(self) -> Sequence[Reading]:
+        """What was read from fits beyond their records."""
+        return self._trusted("readings", readings.read_all(self.store))
 
     @cached_property
     def numbers(self) -> Numbers:
         """The numbers that ladders compare, from records and readings."""
-        return Numbers(self.results, self._readings[0])
-
-    @property
-    def readings(self) -> Sequence[Reading]:
-        """What was read from fits beyond their records."""
-        return self._readings[0]
+        return Numbers(self.results, self.readings)
 
     @cached_property
-    def _speeds(self) -> tuple[Sequence[Speeds], Sequence[str]]:
-        return throughput_files.read_all(self.store.root)
-
-    @property
     def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._speeds[0]
+        return self._trusted("speeds", throughput_files.read_all(self.store.root))
 
     @cached_property
-    def _repeatable(self) -> tuple[Sequence[Repeatability], Sequence[str]]:
-        return determinism_files.read_all(self.store.root)
-
-    @property
     def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
-        return self._repeatable[0]
+        return self._trusted("repeatable", determinism_files.read_all(self.store.root))
 
     @cached_property
-    def _faults(self) -> tuple[Mapping[str, Tested], Sequence[str]]:
-        return faults_files.read_all(self.store.root)
-
-    @property
     def faults(self) -> Mapping[str, Tested]:
         """The figures of the fault tests by kind."""
-        return self._faults[0]
+        return self._trusted("faults", faults_files.read_all(self.store.root))
+
+    def _trusted(self, part: str, found: tuple[Content, Sequence[str]]) -> Content:
+        content, self._untrusted[part] = found
+        return content
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with files of the folder that cannot be trusted."""
-        others = (self._speeds, self._readings, self._repeatable, self._faults)
-        return [*(problem.reason for problem in self._stored[1]), *(line for found in others for line in found[1])]
+        for part in ("speeds", "readings", "repeatable", "faults"):
+            getattr(self, part)  # reads it, if nothing has
+        return [*(problem.reason for problem in self._stored[1]), *itertools.chain(*self._untrusted.values())]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""

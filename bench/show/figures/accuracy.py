@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
 from bench.show.material import Material
 from bench.show.tables.accuracy import headline
 
@@ -71,22 +71,21 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach."""
-        with style():
-            drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
-            axes = drawing.subplots()
-            for row, (approach, values) in enumerate(self.lines.items()):
-                self._row(axes, row, approach, values)
-            for name, (_, _, marker) in CELLS.items():
-                axes.plot([], [], marker, color=INK, label=name)
-            axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
-            axes.set_yticks(range(len(self.lines)), self.lines)
-            for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
-                text.set_color(look(approach, self.names).colour)
-            axes.set_ylim(len(self.lines) - 0.4, -0.6)
-            axes.grid(visible=False, axis="y")
-            axes.set_xlabel("accuracy [% of images]")
-            return drawing
+        drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
+        axes = drawing.subplots()
+        for row, (approach, values) in enumerate(self.lines.items()):
+            self._row(axes, row, approach, values)
+        for name, (_, _, marker) in CELLS.items():
+            axes.plot([], [], marker, color=INK, label=name)
+        axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
+        axes.set_yticks(range(len(self.lines)), self.lines)
+        for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
+            text.set_color(look(approach, self.names).colour)
+        axes.set_ylim(len(self.lines) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("accuracy [% of images]")
+        return drawing
 
     def _row(self, axes: Axes, row: int, approach: str, values: Mapping[str, Value]) -> None:
         colour = look(approach, self.names).colour

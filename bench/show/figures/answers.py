@@ -11,7 +11,7 @@ import numpy as np
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, show_image
-from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look
 from bench.show.material import Material, images
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-ood"
@@ -80,21 +80,18 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing: a column for each image, a row for each approach."""
-        with style():
-            drawing = canvas(WIDTH, 4.0)
-            axes = drawing.subplots(
-                1 + len(PAIR), len(self.answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR))
-            )
-            for column, answer in enumerate(self.answers):
-                show_image(axes[0, column], answer.image)
-                axes[0, column].set_title(answer.title, loc="center")
-                for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
-                    _bars(axes[row, column], name, draws)
-                    axes[row, column].tick_params(labelleft=column == 0)
-            for row, name in enumerate(PAIR, start=1):
-                axes[row, 0].set_ylabel(f"{name}\nprobability")
-            drawing.supxlabel("class", fontsize=8)
-            return drawing
+        drawing = canvas(WIDTH, 4.0)
+        axes = drawing.subplots(1 + len(PAIR), len(self.answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR)))
+        for column, answer in enumerate(self.answers):
+            show_image(axes[0, column], answer.image)
+            axes[0, column].set_title(answer.title, loc="center")
+            for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
+                _bars(axes[row, column], name, draws)
+                axes[row, column].tick_params(labelleft=column == 0)
+        for row, name in enumerate(PAIR, start=1):
+            axes[row, 0].set_ylabel(f"{name}\nprobability")
+        drawing.supxlabel("class", fontsize=8)
+        return drawing
 
 
 def _bars(axes: Axes, name: str, draws: FloatArray) -> None:

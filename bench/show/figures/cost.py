@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -79,15 +79,14 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing."""
-        with style():
-            drawing = canvas(WIDTH, 3.4)
-            left, right = drawing.subplots(1, 2, sharey=True)
-            self._panel(left, "training", "training [s]")
-            self._panel(right, "answering", "answering, all draws [ms an image]")
-            left.set_ylabel("test error [% of images]")
-            handles, names = right.get_legend_handles_labels()
-            drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
-            return drawing
+        drawing = canvas(WIDTH, 3.4)
+        left, right = drawing.subplots(1, 2, sharey=True)
+        self._panel(left, "training", "training [s]")
+        self._panel(right, "answering", "answering, all draws [ms an image]")
+        left.set_ylabel("test error [% of images]")
+        handles, names = right.get_legend_handles_labels()
+        drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
+        return drawing
 
     def _panel(self, axes: Axes, field: str, axis: str) -> None:
         from matplotlib.ticker import LogLocator

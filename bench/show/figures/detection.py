@@ -13,7 +13,7 @@ from bench.core.records import Record
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -112,13 +112,12 @@ class _Roc:
     def __call__(self) -> Drawing:
         """Return the drawing: a panel for each data set."""
         sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        with style():
-            drawing, panels = small_multiples(len(sets), 2.0, columns=2)
-            for axes, which in zip(panels, sets, strict=True):
-                self._panel(axes, which)
-            drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
-            drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(sets), 2.0, columns=2)
+        for axes, which in zip(panels, sets, strict=True):
+            self._panel(axes, which)
+        drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
+        drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
+        return drawing
 
     def _panel(self, axes: Axes, which: str) -> None:
         chance = np.geomspace(LOWEST_RATE, 1, 50)
@@ -156,21 +155,18 @@ class _Entropy:
     def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach, a column for each data set."""
         sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        with style():
-            drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
-            axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
-            _share_scales(axes[0, 0])
-            for row, (name, found) in enumerate(self.scores.items()):
-                for column, which in enumerate(sets):
-                    self._panel(axes[row, column], name, found, which)
-                axes[row, 0].set_ylabel(
-                    name.replace("_", "_\n", 1), color=look(name, self.names).colour, fontsize=SMALL
-                )
+        drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
+        axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
+        _share_scales(axes[0, 0])
+        for row, (name, found) in enumerate(self.scores.items()):
             for column, which in enumerate(sets):
-                axes[0, column].set_title(SETS[which], loc="center")
-            drawing.supxlabel("predictive entropy [nats]", fontsize=8)
-            drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
-            return drawing
+                self._panel(axes[row, column], name, found, which)
+            axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, self.names).colour, fontsize=SMALL)
+        for column, which in enumerate(sets):
+            axes[0, column].set_title(SETS[which], loc="center")
+        drawing.supxlabel("predictive entropy [nats]", fontsize=8)
+        drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
+        return drawing
 
     def _panel(self, axes: Axes, name: str, found: Mapping[str, FloatArray], which: str) -> None:
         axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)

@@ -11,7 +11,7 @@ from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, mosaic
-from bench.show.figures.style import INK, WIDTH, canvas, style
+from bench.show.figures.style import INK, WIDTH, canvas
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -69,12 +69,11 @@ def _uncertain(material: Material, approach: str) -> Figure | Absent:
 def _labelled() -> Drawing:
     train = load_split("train50k", 0)
     paper, places = mosaic(train.x[:SHOWN].reshape(-1, 28, 28).numpy(), COLUMNS, (14, 8))
-    with style():
-        drawing, axes = _paper(paper)
-        for (x, y), label in zip(places, train.y[:SHOWN].tolist(), strict=True):
-            axes.text(x, y - 29, str(label), ha="center", va="bottom", fontsize=8.5)
-        axes.set_ylim(paper.shape[0] - 12, -13)  # labels are on top, so that the space below the last row goes there
-        return drawing
+    drawing, axes = _paper(paper)
+    for (x, y), label in zip(places, train.y[:SHOWN].tolist(), strict=True):
+        axes.text(x, y - 29, str(label), ha="center", va="bottom", fontsize=8.5)
+    axes.set_ylim(paper.shape[0] - 12, -13)  # labels are on top, so that the space below the last row goes there
+    return drawing
 
 
 @dataclass(frozen=True)
@@ -87,17 +86,16 @@ class _Uncertain:
         split = load_split("train60k", 0)
         images, labels = split.x[list(self.rows)].reshape(-1, 28, 28).numpy(), split.y[list(self.rows)].tolist()
         paper, places = mosaic(images, COLUMNS, (33, 14))
-        with style():
-            drawing, axes = _paper(paper)
-            for (x, y), votes, label in zip(places, self.votes, labels, strict=True):
-                ranked = sorted((-count, digit) for digit, count in enumerate(votes) if count)
-                for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
-                    more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
-                    text = f"{digit}: {-count / sum(votes):.2f}{more}"
-                    colour, weight = (TRUE, "bold") if digit == label else (INK, "normal")
-                    place = (x, y + 2 + 9.5 * line)
-                    axes.text(*place, text, ha="center", va="top", fontsize=7, color=colour, fontweight=weight)
-            return drawing
+        drawing, axes = _paper(paper)
+        for (x, y), votes, label in zip(places, self.votes, labels, strict=True):
+            ranked = sorted((-count, digit) for digit, count in enumerate(votes) if count)
+            for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
+                more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
+                text = f"{digit}: {-count / sum(votes):.2f}{more}"
+                colour, weight = (TRUE, "bold") if digit == label else (INK, "normal")
+                place = (x, y + 2 + 9.5 * line)
+                axes.text(*place, text, ha="center", va="top", fontsize=7, color=colour, fontweight=weight)
+        return drawing
 
 
 def _paper(paper: Pixels) -> tuple[Drawing, Axes]:

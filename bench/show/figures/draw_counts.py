@@ -14,7 +14,7 @@ from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.detection import SETS
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -94,23 +94,20 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing: a panel for each number."""
-        with style():
-            drawing = canvas(WIDTH, 3.0)
-            panels = drawing.subplots(1, len(PANELS))
-            for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
-                for name, lines in self.found.items():
-                    mine = look(name, self.names)
-                    axes.plot(
-                        *zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3
-                    )
-                axes.set_xscale("log")
-                axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
-                axes.minorticks_off()
-                axes.set_ylim(bottom=0)
-                axes.set_title(label)
-                axes.set_xlabel("draws")
-            self._labels(panels[-1])
-            return drawing
+        drawing = canvas(WIDTH, 3.0)
+        panels = drawing.subplots(1, len(PANELS))
+        for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
+            for name, lines in self.found.items():
+                mine = look(name, self.names)
+                axes.plot(*zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3)
+            axes.set_xscale("log")
+            axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+            axes.minorticks_off()
+            axes.set_ylim(bottom=0)
+            axes.set_title(label)
+            axes.set_xlabel("draws")
+        self._labels(panels[-1])
+        return drawing
 
     def _labels(self, axes: Axes) -> None:
         ends = {name: lines["refused"][-1] for name, lines in self.found.items()}

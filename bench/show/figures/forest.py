@@ -21,7 +21,7 @@ from bench.judge.stats.verdicts import (
     Verdict,
 )
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
+from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas
 from bench.show.figures.training import quantity
 from bench.show.material import Material
 
@@ -140,25 +140,24 @@ class _Draw:
             y += step * len(block.lines)
             ticks.append(((inside[0] + inside[-1]) / 2, block.label))
             y += gap
-        with style():
-            drawing = canvas(WIDTH, 1.0 + INCHES * y)
-            axes = drawing.subplots()
-            reach = self._marks(axes, places)
-            axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
-            axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
-            axes.set_xscale("symlog", linthresh=1, linscale=1.2)
-            axes.set_xlim(-reach, reach)
-            shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
-            at = sorted([0, *shown, *(-tick for tick in shown)])
-            axes.set_xticks(at, [f"{tick:g}" for tick in at])
-            axes.minorticks_off()
-            axes.set_ylim(y + 0.3, -0.3)
-            axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
-            axes.tick_params(axis="y", length=0)
-            axes.grid(visible=False, axis="y")
-            axes.set_xlabel("our mean minus the reported value [margins]")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
-            return drawing
+        drawing = canvas(WIDTH, 1.0 + INCHES * y)
+        axes = drawing.subplots()
+        reach = self._marks(axes, places)
+        axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
+        axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
+        axes.set_xscale("symlog", linthresh=1, linscale=1.2)
+        axes.set_xlim(-reach, reach)
+        shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
+        at = sorted([0, *shown, *(-tick for tick in shown)])
+        axes.set_xticks(at, [f"{tick:g}" for tick in at])
+        axes.minorticks_off()
+        axes.set_ylim(y + 0.3, -0.3)
+        axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("our mean minus the reported value [margins]")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        return drawing
 
     def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
         """Draw the lines; return how far from 0 they reach."""

@@ -13,7 +13,7 @@ from bench.judge.claims import Claim, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import FAINT, REPORTED, look, recipe_line, style
+from bench.show.figures.style import FAINT, REPORTED, look, recipe_line
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ class _Draw:
     def __call__(self) -> Drawing:
         """Return the drawing: a panel for each approach, the others faint behind it."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
-        with style():
-            drawing, panels = small_multiples(len(approaches), 2.1)
-            for axes, approach in zip(panels, approaches, strict=True):
-                self._panel(axes, approach)
-            drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
-            drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(approaches), 2.1)
+        for axes, approach in zip(panels, approaches, strict=True):
+            self._panel(axes, approach)
+        drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
+        drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
+        return drawing
 
     def _panel(self, axes: Axes, approach: str) -> None:
         for (other, recipe), records in self.lines.items():

@@ -12,7 +12,7 @@ from bench.core.records import Record
 from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
 from bench.show.figures.training import Curve, curves
 from bench.show.material import Material
 
@@ -52,29 +52,26 @@ class _Accuracy:
     def __call__(self) -> Drawing:
         """Return the drawing."""
         mine = look(APPROACH)
-        with style():
-            drawing = canvas(WIDTH * 0.75, 3.2)
-            axes = drawing.subplots()
-            for curve in self.found:
-                is_test = not curve.claims[0].split.startswith("train")
-                line, name = ("-", "test") if is_test else ("--", "training")
-                axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
-                if len(curve.values) > 1:
-                    low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-                    axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-                for number, run in enumerate(curve.sources):
-                    epochs, values, _ = curve.reported(run)
-                    marker = "ox"[min(number, 1)] if is_test else "s"
-                    label = f"reported, {name}{', first run' if number else ''}"
-                    axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
-                last = float(curve.values.mean(axis=0)[-1])
-                axes.annotate(
-                    f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center"
-                )
-            axes.legend(loc="lower right")
-            axes.set_xlabel("epoch")
-            axes.set_ylabel("accuracy [fraction of images]")
-            return drawing
+        drawing = canvas(WIDTH * 0.75, 3.2)
+        axes = drawing.subplots()
+        for curve in self.found:
+            is_test = not curve.claims[0].split.startswith("train")
+            line, name = ("-", "test") if is_test else ("--", "training")
+            axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
+            if len(curve.values) > 1:
+                low, high = curve.values.min(axis=0), curve.values.max(axis=0)
+                axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+            for number, run in enumerate(curve.sources):
+                epochs, values, _ = curve.reported(run)
+                marker = "ox"[min(number, 1)] if is_test else "s"
+                label = f"reported, {name}{', first run' if number else ''}"
+                axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
+            last = float(curve.values.mean(axis=0)[-1])
+            axes.annotate(f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
+        axes.legend(loc="lower right")
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("accuracy [fraction of images]")
+        return drawing
 
 
 def _density(material: Material) -> Figure | Absent:
@@ -129,24 +126,23 @@ class _Density:
     def __call__(self) -> Drawing:
         """Return the drawing."""
         colour = look(APPROACH).colour
-        with style():
-            drawing = canvas(WIDTH * 0.75, 2.9)
-            axes = drawing.subplots()
-            reach = float((np.abs(self.mu) + 5 * self.sigma).max())
-            x = np.linspace(-reach, reach, 801)
-            names = ("first pixel", "middle pixel")
-            for mu, sigma, name, line in zip(self.mu, self.sigma, names, ("-", "--"), strict=False):
-                axes.plot(x, _normal(x, mu, sigma), line, color=colour)
-                axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
-                text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
-                place = (mu, 1.02 * _normal(mu, mu, sigma))
-                axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
-            axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
-            axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
-            axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
-            axes.set_xlabel("weight [1]")
-            axes.set_ylabel("density [1]")
-            return drawing
+        drawing = canvas(WIDTH * 0.75, 2.9)
+        axes = drawing.subplots()
+        reach = float((np.abs(self.mu) + 5 * self.sigma).max())
+        x = np.linspace(-reach, reach, 801)
+        names = ("first pixel", "middle pixel")
+        for mu, sigma, name, line in zip(self.mu, self.sigma, names, ("-", "--"), strict=False):
+            axes.plot(x, _normal(x, mu, sigma), line, color=colour)
+            axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
+            text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
+            place = (mu, 1.02 * _normal(mu, mu, sigma))
+            axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
+        axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
+        axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
+        axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
+        axes.set_xlabel("weight [1]")
+        axes.set_ylabel("density [1]")
+        return drawing
 
 
 def _normal(x: FloatArray | float, mu: float, sigma: float) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from bench.core.records import Record
 from bench.data.splits import toy_split
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -57,16 +57,15 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing: a panel for each reach of x."""
-        with style():
-            drawing = canvas(WIDTH, 2.9)
-            for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
-                self._panel(axes, *panel)
-                axes.set_xlabel("x [input units]")
-                if number == 0:
-                    axes.set_ylabel("y [target units]")
-            handles, labels = axes.get_legend_handles_labels()
-            drawing.legend(handles, labels, loc="outside lower center", ncols=5)
-            return drawing
+        drawing = canvas(WIDTH, 2.9)
+        for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
+            self._panel(axes, *panel)
+            axes.set_xlabel("x [input units]")
+            if number == 0:
+                axes.set_ylabel("y [target units]")
+        handles, labels = axes.get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside lower center", ncols=5)
+        return drawing
 
     def _panel(self, axes: Axes, name: str, reach: float, room: float) -> None:
         shown = []

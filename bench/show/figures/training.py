@@ -12,7 +12,7 @@ from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -128,14 +128,13 @@ class _Draw:
 
     def __call__(self) -> Drawing:
         """Return the drawing: a column for each quantity."""
-        with style():
-            columns = len(self.found)
-            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
-            axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
-            for column, curve in enumerate(self.found):
-                self._values(axes[0, column], curve, legend=column == 0)
-                self._differences(axes[1, column], curve)
-            return drawing
+        columns = len(self.found)
+        drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
+        axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
+        for column, curve in enumerate(self.found):
+            self._values(axes[0, column], curve, legend=column == 0)
+            self._differences(axes[1, column], curve)
+        return drawing
 
     def _values(self, axes: Axes, curve: Curve, legend: bool) -> None:
         mine = look(self.approach, self.names)

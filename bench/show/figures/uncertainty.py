@@ -13,7 +13,7 @@ from bench.judge.samples import metrics_of
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
 from bench.show.material import Material
 
 if TYPE_CHECKING:
@@ -62,26 +62,23 @@ class _Reliability:
     def __call__(self) -> Drawing:
         """Return the drawing: a panel for each approach."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.cells))
-        with style():
-            drawing, panels = small_multiples(len(approaches), 2.2)
-            for axes, approach in zip(panels, approaches, strict=True):
-                axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
-                lines = []
-                for recipe in RECIPES:
-                    records = self.cells.get((approach, recipe), ())
-                    if records:
-                        self._points(axes, approach, recipe, records)
-                        error = metrics_of(records, "mnist/ece").mean
-                        lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
-                axes.text(
-                    0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL
-                )
-                axes.set_title(approach, color=look(approach, self.names).colour)
-                axes.set_xlim(0, 1.03)
-                axes.set_ylim(0, 1.03)
-            drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
-            drawing.supylabel("accuracy [fraction of images]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(approaches), 2.2)
+        for axes, approach in zip(panels, approaches, strict=True):
+            axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
+            lines = []
+            for recipe in RECIPES:
+                records = self.cells.get((approach, recipe), ())
+                if records:
+                    self._points(axes, approach, recipe, records)
+                    error = metrics_of(records, "mnist/ece").mean
+                    lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
+            axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
+            axes.set_title(approach, color=look(approach, self.names).colour)
+            axes.set_xlim(0, 1.03)
+            axes.set_ylim(0, 1.03)
+        drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
+        drawing.supylabel("accuracy [fraction of images]", fontsize=8)
+        return drawing
 
     def _points(self, axes: Axes, approach: str, recipe: str, records: Sequence[Record]) -> None:
         mine = look(approach, self.names)
@@ -150,14 +147,13 @@ class _Risk:
     def __call__(self) -> Drawing:
         """Return the drawing: published recipes above, corrected below."""
         recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in self.cells)]
-        with style():
-            drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
-            panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-            for axes, recipe in zip(panels, recipes, strict=True):
-                self._panel(axes, recipe)
-            panels[-1].set_xlabel("coverage [% of test images answered]")
-            drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
-            return drawing
+        drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+        panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, recipe in zip(panels, recipes, strict=True):
+            self._panel(axes, recipe)
+        panels[-1].set_xlabel("coverage [% of test images answered]")
+        drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
+        return drawing
 
     def _panel(self, axes: Axes, recipe: str) -> None:
         ends: list[tuple[str, float]] = []

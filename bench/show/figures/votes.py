@@ -13,7 +13,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, show_image
-from bench.show.figures.style import INK, SMALL, WIDTH, canvas, style
+from bench.show.figures.style import INK, SMALL, WIDTH, canvas
 from bench.show.material import Material, images
 
 if TYPE_CHECKING:
@@ -119,22 +119,21 @@ class _Draw:
         lowest = max(-1e4, float(np.quantile(every, 1 - SHOWN)))
         edges = np.arange(BIN * np.floor(lowest / BIN), BIN / 2, BIN)
         edges = edges if len(edges) > 1 else np.array([-BIN, 0.0])
-        with style():
-            drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
-            axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
-            for row, kind in enumerate(kinds):
-                mine = [example for example in self.examples if example.kind == kind]
-                for column in range(COLUMNS):
-                    left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
-                    if column < len(mine):
-                        _panel(left, right, mine[column], edges)
-                    else:
-                        left.set_axis_off()
-                        right.set_axis_off()
-                axes[row, 1].set_ylabel("log-probability [nats]")
-            for axis in axes[-1, 1::2]:
-                axis.set_xlabel("class; bar length: share of networks")
-            return drawing
+        drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
+        axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
+        for row, kind in enumerate(kinds):
+            mine = [example for example in self.examples if example.kind == kind]
+            for column in range(COLUMNS):
+                left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
+                if column < len(mine):
+                    _panel(left, right, mine[column], edges)
+                else:
+                    left.set_axis_off()
+                    right.set_axis_off()
+            axes[row, 1].set_ylabel("log-probability [nats]")
+        for axis in axes[-1, 1::2]:
+            axis.set_xlabel("class; bar length: share of networks")
+        return drawing
 
 
 def _panel(left: Axes, right: Axes, example: Example, edges: FloatArray) -> None:

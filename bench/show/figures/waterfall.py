@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.show.figures.style import FAINT, INK, REPORTED, SMALL, WIDTH, canvas, style
+from bench.show.figures.style import FAINT, INK, REPORTED, SMALL, WIDTH, canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,35 +39,34 @@ def waterfall(
         last: name of the end of those that follow one another; '' draws no line for it.
     """
     chain = [bar for bar in bars if bar.base is None]
-    with style():
-        drawing = canvas(WIDTH, 0.8 + 0.3 * (len(bars) + 1 + bool(last)))
-        axes = drawing.subplots()
-        names = [first]
-        _level(axes, 0, start)
-        level = start
-        for bar in chain:
-            axes.plot([level, level], [len(names) - 1, len(names) + 0.3], color=FAINT, linewidth=0.7, zorder=0)
-            _bar(axes, len(names), bar, level)
-            level += bar.effect
+    drawing = canvas(WIDTH, 0.8 + 0.3 * (len(bars) + 1 + bool(last)))
+    axes = drawing.subplots()
+    names = [first]
+    _level(axes, 0, start)
+    level = start
+    for bar in chain:
+        axes.plot([level, level], [len(names) - 1, len(names) + 0.3], color=FAINT, linewidth=0.7, zorder=0)
+        _bar(axes, len(names), bar, level)
+        level += bar.effect
+        names.append(bar.name)
+    if last:
+        axes.plot([level, level], [len(names) - 1, len(names)], color=FAINT, linewidth=0.7, zorder=0)
+        _level(axes, len(names), level)
+        names.append(last)
+    for bar in bars:
+        if bar.base is not None:
+            _bar(axes, len(names), bar, bar.base)
             names.append(bar.name)
-        if last:
-            axes.plot([level, level], [len(names) - 1, len(names)], color=FAINT, linewidth=0.7, zorder=0)
-            _level(axes, len(names), level)
-            names.append(last)
-        for bar in bars:
-            if bar.base is not None:
-                _bar(axes, len(names), bar, bar.base)
-                names.append(bar.name)
-        axes.axvline(start, color=REPORTED, linewidth=0.8, linestyle=":", zorder=0)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.grid(visible=False, axis="y")
-        axes.use_sticky_edges = False
-        axes.margins(x=0.05)
-        low, high = axes.get_xlim()
-        axes.set_xlim(low, high + 0.55 * (high - low))  # room for the numbers beside the bars
-        axes.set_xlabel(unit)
-        return drawing
+    axes.axvline(start, color=REPORTED, linewidth=0.8, linestyle=":", zorder=0)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.use_sticky_edges = False
+    axes.margins(x=0.05)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high + 0.55 * (high - low))  # room for the numbers beside the bars
+    axes.set_xlabel(unit)
+    return drawing
 
 
 def _level(axes: Axes, place: int, value: float) -> None:

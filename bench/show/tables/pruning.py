@@ -38,9 +38,9 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     caption = (
         "Weights are removed in the order of a score, the lowest first, with their noise. The score is |mu|/sigma, or "
         "|w| for a network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL "
-        "in nats an image; noise refused: fraction of uniform noise images refused by the median rule; removed of used: "
-        "the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official test "
-        "set."
+        "in nats an image; noise refused: fraction of uniform noise images refused by the median rule; removed of "
+        "used: the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official "
+        "test set."
     )
     return results_table(results, "pruning", "Pruning", caption, columns, rows)
 
