@@ -1,112 +1,23 @@
-"""Tables: numbers with spread, reasons for gaps, Markdown, CSV, terminal text, files and the README's blocks."""
+"""Every table: its rows, reasons for gaps, and the conditions that its caption names."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
-from rich.console import Console
 
-from bench.core.errors import ConfigError, StoreError
+from bench.core.errors import ConfigError
 from bench.core.records import Record
-from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
 from bench.judge.results import Results, select
-from bench.judge.samples import Gap, Sample
-from bench.show.material import Material
-from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
-from bench.show.tables.files import update_readme, write_tables
-from bench.show.tables.registry import TABLES, all_tables, one_table
-from bench.show.tables.render import escape, markdown, markdown_body, render
-from bench.show.tables.summary import summary
-from bench.show.terminal import shown
-from tests.synthetic import manifest, manifests, record
-from tests.tables import material
+from bench.show.tables.registry import TABLES, all_tables
+from tests.synthetic import manifests, record
+from tests.tables import Tables, line, material, shown_rows
 
 CLAIMS = load_claims()
 ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
-
-
-class tables:  # stands for a dictionary
-    """The tables of some records by name, each made when it is asked for."""
-
-    def __init__(self, *records: Record) -> None:
-        self.material = material(records)
-
-    def __getitem__(self, name: str) -> Table:
-        return one_table(self.material, name)
-
-
-def line(table: Table, *start: str) -> dict[str, str]:
-    """Return the texts of the one row that begins so, by column."""
-    rows = list(shown_rows(table))
-    (found,) = [row for row in rows if tuple(row.values())[: len(start)] == start]
-    return found
-
-
-def shown_rows(table: Table) -> list[dict[str, str]]:
-    """Return the displayed texts of all rows, read back from the Markdown."""
-    body = [row for row in markdown(table).splitlines() if row.startswith("|")]
-    parsed = [[plain(cell) for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in body]
-    return [dict(zip(parsed[0], row, strict=True)) for row in parsed[2:]]
-
-
-def plain(cell: str) -> str:
-    """Undo the escapes of a Markdown cell."""
-    return cell.strip().replace("\\", "").replace("&lt;", "<")
-
-
-# numbers
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "shown"),
-    [
-        (0.97256, FRACTION, "0.9726"),
-        (-0.00001, Digits(decimals=4, signed=True), "+0.0000"),  # what rounds to zero has no minus
-        (0.0013, Digits(decimals=4, signed=True), "+0.0013"),
-        (9806.669921875, SIX, "9806.67"),
-        (0.0741234, SIX, "0.0741234"),
-        (4.190066e-05, SIX, "4.19007e-05"),
-        (1234567.0, THREE, "1234567"),  # digits before the point are never replaced by zeros
-        (0.0, THREE, "0.00"),
-        (-13.2, THREE, "-13.2"),
-    ],
-)
-def test_rounding(value, digits, shown):
-    assert digits.text(value) == shown
-
-
-@given(st.floats(1e-3, 1e6), st.integers(1, 8))
-def test_rounding_to_significant_digits_is_that_close(value, significant):
-    shown = float(Digits(significant=significant).text(value))
-    # One unit of the last of n significant digits is at most 10^(1-n) of the number.
-    assert abs(shown - value) <= 0.5001 * 10 ** (1 - significant) * value
-
-
-def test_spread_and_number_of_seeds_are_shown_where_there_are_several():
-    # Mean (0.97 + 0.98) / 2 = 0.975; sd 0.005 * sqrt(2) = 0.0071.
-    sample = Sample((0.97, 0.98))
-    assert Measured(sample).text({}) == "0.9750 +- 0.0071 (2)"
-    assert Measured(Sample((0.97,))).text({}) == "0.9700"
-
-
-def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
-    gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
-    rows = [[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]]
-    table = make_table("t", "T", "C", ["a", "b", "c"], rows, ["last"], conditions="D", origin=["made"])
-    assert table.labels == {gaps[0]: "n/a [1]", gaps[1]: "n/a [2]", gaps[2]: "not run"}
-    assert table.notes == ("n/a [1]: no sigma", "n/a [2]: no draws", "not run: no record", "last", "made")
-    assert table.caption == "C D"
 
 
 # all tables
@@ -145,14 +56,14 @@ def diverged_record(seed: int) -> Record:
 
 
 def test_every_claim_has_a_line_with_a_number_or_a_reason():
-    rows = shown_rows(tables(*full_records())["claims"])
+    rows = shown_rows(Tables(*full_records())["claims"])
     assert [row["claim"] for row in rows] == [claim.id for claim in CLAIMS]
     for row in rows:
         numeric = row["measured"].replace(".", "").replace("-", "").replace("e", "").isdigit()
         assert numeric != row["measured"].startswith("not measured: "), row
         assert numeric == (row["difference"] != "-") == (row["print interval"] != "-"), row
     partial = [record("mlp", seed=0, epochs=[{"epoch": 1, "mnist/test10k/accuracy": 0.9}]), diverged_record(1)]
-    table = tables(*partial)["claims"]
+    table = Tables(*partial)["claims"]
     assert line(table, "feldman2018.mlp.epoch01.test_accuracy")["measured"] == "0.9000 *"
     assert "*: mlp, 1 of 2 seeds not counted (seed 1 diverged: loss is nan)" in table.notes
     unmeasured = next(row for row in rows if row["claim"] == "chopra2018.random_module.refused")
@@ -160,7 +71,7 @@ def test_every_claim_has_a_line_with_a_number_or_a_reason():
 
 
 def test_rows_keep_the_order_of_the_approaches_and_strangers_follow():
-    built = tables(record("zeta", "published", "common"), *full_records())
+    built = Tables(record("zeta", "published", "common"), *full_records())
     order = [row["approach"] for row in shown_rows(built["accuracy"])]
     assert order == [
         "dropout_fcn",
@@ -196,71 +107,27 @@ def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentione
         made = record("mlp", "published", "common", key=time, metrics={"mnist/accuracy": value})
         return structs.replace(made, provenance=structs.replace(made.provenance, measured=time))
 
-    table = tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
+    table = Tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"
     assert "2 older record(s) of the same cell and seed are left out." in table.notes
 
 
 def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
     records = [*full_records(0), *full_records(1), *full_records(2)]
-    table = tables(*records)["accuracy"]
+    table = Tables(*records)["accuracy"]
     assert table.conditions == "Profile full, cpu, float32, seeds 0-2; mean +- standard deviation (number of seeds)."
     assert table.origin == ("Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",)
     # What shows no standard deviations does not explain them.
-    assert tables(*records)["verdict_summary"].conditions == "Profile full, cpu, float32, seeds 0-2."
-    assert "seeds 0, 2;" in tables(*full_records(0), *full_records(2))["accuracy"].conditions
-    assert tables(*full_records(7))["speed"].conditions == "Profile full, cpu, float32, seed 7."
+    assert Tables(*records)["verdict_summary"].conditions == "Profile full, cpu, float32, seeds 0-2."
+    assert "seeds 0, 2;" in Tables(*full_records(0), *full_records(2))["accuracy"].conditions
+    assert Tables(*full_records(7))["speed"].conditions == "Profile full, cpu, float32, seed 7."
 
 
 # accuracy
 
 
-def small() -> Material:
-    key = "mnist/test10k/accuracy"
-    records = [
-        record("mlp", seed=0, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.979}]),
-        record("mlp", seed=1, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.981}]),
-        record("mlp", "published", "common", seed=0, metrics={"mnist/accuracy": 0.9801}),
-        record("mlp", "corrected", "common", seed=0, outcome="failed", reason="a | b"),
-        record("mlp", "published+wide", "common", seed=0, metrics={"mnist/accuracy": 0.985}),
-    ]
-    known = {"mlp": manifest("mlp", "feldman2018"), "uniform": manifest("uniform", corrected=False)}
-    claims = [claim for claim in CLAIMS if re.fullmatch(r"feldman2018\.mlp\.epoch(09|10)\.test_accuracy", claim.id)]
-    return material(records, claims, known)
-
-
-def small_accuracy() -> Table:
-    return accuracy_table(small().results, small().claims)
-
-
-def test_the_summary_as_a_reader_sees_it():
-    # Seeds 0.979 and 0.981: mean 0.98, sd 0.001 * sqrt(2) = 0.0014. Reported 0.9800237: difference -0.00002.
-    assert summary(small()).splitlines() == [
-        "Accuracy against the reported numbers",
-        "",
-        "approach  reported  published x published    diff.  published x common  corrected x common",
-        "─" * 90,
-        "mlp         0.9800   0.9800 +- 0.0014 (2)  +0.0000              0.9801              failed",
-        "+ wide           -            common only        -              0.9850                   -",
-        "uniform          -                      -        -             not run                   -",
-        "",
-        "Profile full, cpu, float32, seeds 0, 1; mean +- standard deviation (number of seeds).",
-        "failed: a | b",
-        ABSENT,
-        "common only: changed recipes are measured by the common protocol unless asked for otherwise",
-        "not run: no record of this cell; python -m bench run makes it",
-        "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
-        "2 of 2 reported numbers are measured; 0 print as the document has them.",
-    ]
-    short = summary(small(), more="python -m bench table accuracy").splitlines()
-    assert short[-2:] == [
-        "notes: python -m bench table accuracy",
-        "2 of 2 reported numbers are measured; 0 print as the document has them.",
-    ]
-
-
 def test_the_reported_accuracy_is_the_one_at_the_end_and_not_the_prose():
-    shown = {row["approach"]: row["reported"] for row in shown_rows(tables()["accuracy"])}
+    shown = {row["approach"]: row["reported"] for row in shown_rows(Tables()["accuracy"])}
     assert shown == {
         "dropout_fcn": "0.9714",
         "pyro_hidden_layer": "0.9692",
@@ -270,19 +137,19 @@ def test_the_reported_accuracy_is_the_one_at_the_end_and_not_the_prose():
         "mxnet_bbb": "0.9775",
         "uniform": "-",
     }
-    assert "chopra2018 truncates: 0.89 stands for 0.89 to below 0.90." in tables()["accuracy"].notes
+    assert "chopra2018 truncates: 0.89 stands for 0.89 to below 0.90." in Tables()["accuracy"].notes
 
 
 def test_a_shortened_profile_shows_its_number_but_compares_it_with_nothing():
     epochs = [{"epoch": 1, "mnist/test10k/accuracy": 0.96}]
     made = record("mlp", profile="epoch1", epochs=epochs, metrics={"mnist/test10k/accuracy": 0.96})
-    row = line(tables(made)["accuracy"], "mlp")
+    row = line(Tables(made)["accuracy"], "mlp")
     assert (row["published x published"], row["difference"]) == ("0.9600", "fewer epochs")
 
 
 def test_a_variant_measured_by_the_published_protocol_has_its_own_number():
     made = record("mxnet_bbb", "published+scale-mixture", epochs=[{"epoch": 10, "mnist/test10k/accuracy": 0.98}])
-    row = line(tables(made)["accuracy"], "mxnet_bbb + scale-mixture")
+    row = line(Tables(made)["accuracy"], "mxnet_bbb + scale-mixture")
     assert (row["reported"], row["published x published"], row["difference"]) == ("-", "0.9800", "-")
 
 
@@ -293,7 +160,7 @@ def test_entropies_are_in_nats_and_the_reported_ones_in_bits():
     published = record("mlp", metrics={"noise_gaussian/1000 images/predictive_entropy": 0.1 * math.log(2)})
     common = {"noise_gaussian/predictive_entropy": 0.25, "noise_gaussian/auroc_predictive_entropy": 0.75}
     made = record("mlp", "published", "common", metrics=common, missing={"notmnist459": "python -m bench data fetch"})
-    table = tables(published, made)["ood"]
+    table = Tables(published, made)["ood"]
     row = line(table, "mlp", "published", "noise_gaussian")
     assert row["entropy"] == "0.2500"
     assert row["AUROC predictive entropy"] == "0.7500"
@@ -309,7 +176,7 @@ def test_detection_has_a_row_for_every_set_and_score():
         "letters/aupr_max_probability": 0.8,
         "letters/fpr95_max_probability": 0.3,
     }
-    table = tables(record("uniform", "published", "common", metrics=metrics))["detection"]
+    table = Tables(record("uniform", "published", "common", metrics=metrics))["detection"]
     row = line(table, "uniform", "published", "letters", "max probability")
     assert (row["AUROC"], row["AUPR"], row["FPR95"]) == ("0.9000", "0.8000", "0.3000")
     assert len([r for r in shown_rows(table) if r["approach"] == "uniform"]) == 5 * 3
@@ -325,7 +192,7 @@ def test_refusal_sets_the_reported_numbers_beside_both_rules():
         "mnist/refusal_rate_strict": 0.4,
         "letters/refusal_rate": 0.7,
     }
-    table = tables(published, record("pyro_random_module", "published", "common", metrics=metrics))["refusal"]
+    table = Tables(published, record("pyro_random_module", "published", "common", metrics=metrics))["refusal"]
     row = line(table, "pyro_random_module", "published", "mnist")
     assert (row["refused"], row["accuracy of accepted"], row["refused, strict"]) == ("0.1300", "0.9550", "0.4000")
     assert (row["reported refused"], row["published x published refused"]) == ("0.1250", "0.1200")
@@ -339,7 +206,7 @@ def test_refusal_sets_the_reported_numbers_beside_both_rules():
 def test_calibration_gives_the_reason_where_a_metric_does_not_apply():
     missing = {"mnist/draw_accuracy_std": "noise is drawn for each row"}
     metrics = {"mnist/nll": 0.0812, "mnist/mean_network/nll": 0.07}
-    table = tables(record("dropout_fcn", "published", "common", metrics=metrics, missing=missing))["calibration"]
+    table = Tables(record("dropout_fcn", "published", "common", metrics=metrics, missing=missing))["calibration"]
     row = line(table, "dropout_fcn", "published")
     assert (row["NLL"], row["mean network NLL"]) == ("0.0812", "0.0700")
     label = row["its sd over draws"]
@@ -375,7 +242,7 @@ def test_pruning_levels_beside_the_reported_ones():
         for s in (0, 1)
     ]
     records += [record("mlp", "published", "common", missing={"pruning": "it cannot be pruned"})]
-    table = tables(*records)["pruning"]
+    table = Tables(*records)["pruning"]
     own = [row for row in shown_rows(table) if (row["approach"], row["recipe"]) == ("mxnet_bbb", "published")]
     assert [(row["network"], row["removed"]) for row in own] == [("mean", "0"), ("mean", "0.5"), ("30 draws", "0.5")]
     _, mean, draws = own
@@ -396,9 +263,9 @@ def timed(seed: int, latency: float, **timings: Any) -> Record:
 
 def test_times_that_do_not_count_are_marked_or_left_out():
     busy = {"valid": False, "reason": "other load"}
-    row = line(tables(timed(0, 0.0021), timed(1, 0.5, **busy))["speed"], "mlp", "published")
+    row = line(Tables(timed(0, 0.0021), timed(1, 0.5, **busy))["speed"], "mlp", "published")
     assert row["one image, ms"] == "2.10 *"  # seed 0 alone, in milliseconds
-    table = tables(timed(0, 0.5, **busy))["speed"]
+    table = Tables(timed(0, 0.5, **busy))["speed"]
     row = line(table, "mlp", "published")
     assert (row["one image, ms"], row["training, s"]) == ("500 !", "20.0 !")
     assert "!: times do not count: other load" in table.notes
@@ -407,7 +274,7 @@ def test_times_that_do_not_count_are_marked_or_left_out():
 
 def test_speed_of_an_approach_measured_by_the_published_protocol_alone():
     made = record("toy_mlp", timings={"fit_s": 1.5, "valid": True}, model={"n_parameters": 321, "n_weights": 321})
-    row = line(tables(made)["speed"], "toy_mlp", "published")
+    row = line(Tables(made)["speed"], "toy_mlp", "published")
     assert (row["parameters"], row["training, s"]) == ("321", "1.50")
     assert row["one image, ms"].startswith("n/a")
 
@@ -419,7 +286,7 @@ def test_curves_set_every_printed_line_beside_the_measured_one():
         "mnist/train60k/accuracy": 0.9446,
         "mnist/test10k/accuracy": 0.9443,
     }
-    table = tables(record("mxnet_bbb", epochs=[epoch]))["curves"]
+    table = Tables(record("mxnet_bbb", epochs=[epoch]))["curves"]
     row = line(table, "mxnet_bbb", "rabanser2017", "epoch 1")
     assert row["loss is"] == "train_loss_ema, nats per batch"
     # 2627.2 - 2626.47417991 = 0.7258; 0.9446 - 0.945617 = -0.0010; 0.9443 - 0.9455 = -0.0012.
@@ -439,166 +306,6 @@ def test_curves_set_every_printed_line_beside_the_measured_one():
 def test_toys():
     published = record("toy_mlp", metrics={"toy/x=100/prediction": -12.0})
     common = record("toy_mlp", "published", "common", metrics={"toy/rmse": 0.00647}, missing={"toy/nll": "no noise"})
-    row = line(tables(published, common)["toys"], "toy_mlp", "published")
+    row = line(Tables(published, common)["toys"], "toy_mlp", "published")
     assert row["RMSE at the points"] == "0.00647"
     assert (row["reported at x = 100"], row["published x published"], row["difference"]) == ("-13", "-12.0", "+1.00")
-
-
-# rendering
-
-
-def test_markdown_shows_every_character_as_it_is():
-    assert escape("|mu|/sigma <!-- x --> `a` *b*\nc") == r"\|mu\|/sigma &lt;!-- x --> \`a\` \*b\* c"
-    table = make_table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
-    assert markdown(table) == (
-        "# T\\|\n\na &lt; b\n\n|   c\\|d |\n|-------:|\n| failed |\n|   p\\|q |\n\n- failed: x \\| y\n"
-    )
-
-
-def test_csv_has_unrounded_numbers_and_reasons_in_words():
-    content = render(small_accuracy(), "csv")
-    rows = list(csv.DictReader(io.StringIO(content)))
-    assert list(rows[0])[4:9] == [
-        "published x published",
-        "published x published sd",
-        "published x published n",
-        "difference",
-        "published x common",
-    ]
-    assert float(rows[0]["published x published"]) == pytest.approx(0.98, abs=1e-15)
-    assert float(rows[0]["published x published sd"]) == pytest.approx(0.001 * math.sqrt(2), rel=1e-12)
-    assert rows[0]["published x published n"] == "2"
-    assert float(rows[0]["reported"]) == 0.9800237341772152
-    assert (rows[0]["corrected x common"], rows[0]["corrected x common n"]) == ("failed: a | b", "0")
-    assert rows[1]["reported"] == "-"
-
-
-def printed(table: Table, width: int, **options: Any) -> list[str]:
-    return shown(table, console=Console(width=width, markup=False, highlight=False, **options)).splitlines()
-
-
-def made_up(*notes: str) -> Table:
-    rows = [["a_name", Measured(Sample((0.5, 0.5))), "one two"], ["b", Measured(Sample(gap=Gap("failed", "why"))), "t"]]
-    return make_table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
-
-
-def test_a_table_is_folded_between_words_to_the_width_of_the_screen():
-    assert printed(made_up(), 80) == [
-        "name                       x  y",
-        "─────────────────────────────────────",
-        "a_name  0.5000 +- 0.0000 (2)  one two",
-        "b                     failed  t",
-    ]
-    # The longest words take 6 + 6 + 3 columns, the gaps 4; of the 8 that are left the last column needs 4.
-    assert printed(made_up(), 27) == [
-        "name             x  y",
-        "───────────────────────────",
-        "a_name   0.5000 +-  one two",
-        "        0.0000 (2)",
-        "b           failed  t",
-    ]
-
-
-def test_what_cannot_be_folded_is_shown_row_by_row():
-    assert printed(made_up(), 18) == [
-        "a_name",
-        "  x  0.5000 +-",
-        "     0.0000 (2)",
-        "  y  one two",
-        "b",
-        "  x  failed",
-        "  y  t",
-    ]
-
-
-def test_the_text_of_a_table_in_a_pipe_is_not_folded():
-    assert render(made_up("long " * 50 + "remark")).splitlines()[-2:] == ["failed: why", "long " * 50 + "remark"]
-
-
-def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "not reproduced"]])
-    assert "\x1b[31mnot reproduced" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
-    assert "\x1b" not in "\n".join(printed(table, 80))
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[3" not in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
-
-
-def test_a_reason_gives_no_orders_to_the_terminal():
-    table = make_table("t", "T", "C", ["why"], [["\x1b[2J[bold]:smile:"]])
-    assert printed(table, 80)[-1] == "\N{REPLACEMENT CHARACTER}[2J[bold]:smile:"
-
-
-def test_an_unknown_format_is_refused():
-    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, tex, text; did you mean 'md'"):
-        render(small_accuracy(), "mdx")
-
-
-# files
-
-
-def test_tables_are_written_as_markdown_and_csv(tmp_path):
-    written = write_tables([small_accuracy()], tmp_path / "tables")
-    assert written == [tmp_path / "tables" / "accuracy.md", tmp_path / "tables" / "accuracy.csv"]
-    assert written[0].read_text() == markdown(small_accuracy())
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "tables").write_text("a file is in the way")
-    with pytest.raises(StoreError, match="cannot write ") as caught:
-        write_tables([small_accuracy()], tmp_path / "tables")
-    assert "\n" not in str(caught.value)
-
-
-def named() -> dict[str, Table]:
-    return {name: one_table(small(), name) for name in ("accuracy", "ood", "toys")}
-
-
-def test_the_readme_is_brought_up_to_date_once(tmp_path):
-    path = tmp_path / "README.md"
-    old = (
-        "# Title\n\n<!-- table:accuracy -->\nold\n<!-- /table -->\n\ntext\n\n<!-- table:toys --><!-- /table -->\nend\n"
-    )
-    path.write_text(old)
-    assert update_readme(path, named(), check=True)
-    assert path.read_text() == old
-    assert update_readme(path, named())
-    new = path.read_text()
-    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n\n" + markdown_body(small_accuracy()))
-    assert new.endswith("<!-- /table -->\nend\n")
-    assert "old" not in new
-    assert not update_readme(path, named(), check=True)
-    assert not update_readme(path, named())
-    assert path.read_text() == new
-
-
-def test_a_reason_cannot_break_the_readmes_markers(tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text("<!-- table:accuracy -->\n<!-- /table -->\n")
-    reason = "<!-- /table --> and <!-- table:x -->"
-    built = {"accuracy": tables(record("mlp", "published", "common", outcome="failed", reason=reason))["accuracy"]}
-    assert update_readme(path, built)
-    assert not update_readme(path, built)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("no markers", "has no block"),
-        ("<!-- table:accuracy -->\n", "has no block"),
-        ("<!-- table:accuracy --> <!-- table:ood --> <!-- /table -->", "without its other end"),
-        ("<!-- table:accuracy --> <!-- /table --> <!-- /table -->", "without its other end"),
-        ("<!-- table:accurcy --> <!-- /table -->", "unknown table in .* 'accurcy'; known: .*did you mean 'accuracy'"),
-    ],
-)
-def test_a_readme_with_bad_markers_is_left_alone(tmp_path, content, message):
-    path = tmp_path / "README.md"
-    path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
-        update_readme(path, named())
-    assert path.read_text() == content
-
-
-def test_a_readme_that_is_not_there(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        update_readme(Path(tmp_path / "README.md"), named())
