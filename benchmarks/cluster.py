@@ -16,23 +16,24 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.plan.cells import Selection
+from bench.plan.cells import Selection, cells
+from bench.run.options import Options
 from bench.run.remote.dask_pool import DaskPool, start_local
-from bench.run.remote.jobs import plan_job
-from bench.run.remote.task import make_task
+from bench.run.remote.jobs import WorkJob, work_job
+from bench.run.remote.task import FitTask
 
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
 
 
 def main() -> None:
     """Print the table."""
-    job = {**plan_job(Selection(approaches=("uniform",))), "options": {"threads": 1}}
+    job = work_job(cells(Selection(approaches=("uniform",), profile="smoke")), Options("elsewhere", threads=1))
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
-        said = _program(Path(folder) / "said", 'echo \'{"kind": "end"}\'')
+        said = _program(Path(folder) / "said", 'echo \'{"kind":"end"}\'')
         parcel = {"fits/0/posterior.safetensors": os.urandom(PARCEL_BYTES)}
         back = _program(
             Path(folder) / "back",
-            f'read job; root=$(echo "$job" | sed \'s/.*"root": "\\([^"]*\\)".*/\\1/\'); mkdir -p $root/records; '
+            f'read job; root=$(echo "$job" | sed \'s/.*"root":"\\([^"]*\\)".*/\\1/\'); mkdir -p $root/records; '
             f'head -c {PARCEL_BYTES} /dev/zero > $root/records/all; echo \'{{"kind": "end"}}\'',
         )
         _show("Dask alone", 200, lambda: pool.client.submit(os.getpid, pure=False).result())
@@ -48,8 +49,8 @@ def _program(path: Path, text: str) -> str:
     return str(path)
 
 
-def _do(pool: DaskPool, job: dict[str, object], files: dict[str, bytes], python: str) -> None:
-    for _ in pool.do(make_task(job, files, python)):
+def _do(pool: DaskPool, job: WorkJob, files: dict[str, bytes], python: str) -> None:
+    for _ in pool.do(FitTask(job, files, python)):
         pass
 
 

@@ -29,7 +29,7 @@ from bench.show.predict.fits import choose, rebuilt
 from bench.show.tables.cells import Number, Table, make_table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
-from tests.stress.processes import memory_mib
+from tests.stress.processes import peak_mib, resident_mib
 
 N_CLASSES = 10
 COLUMNS = ("approach", "noise", "before, MiB", "above, MiB")
@@ -73,9 +73,9 @@ def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
     posterior = rebuilt(Store(folder), fit)
     split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1), N_CLASSES)
-    before = memory_mib("VmRSS")
+    before = resident_mib()
     predict_split(posterior, split, draws_of(posterior, draws), N_CLASSES)
-    return dict(zip(COLUMNS, (approach, posterior.noise, before, memory_mib() - before), strict=True))
+    return dict(zip(COLUMNS, (approach, posterior.noise, before, peak_mib() - before), strict=True))
 
 
 def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:

@@ -37,7 +37,7 @@ from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
 from bench.judge.gate.power import COLUMNS, EFFECTS, FaultEffect, read_effects
-from bench.run import contexts, worker
+from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
 from bench.show import gate as render
 from implementations.dropout_fcn import DropoutPosterior
@@ -145,7 +145,7 @@ def _kl_scale() -> AbstractContextManager[None]:
         task = Task(*arguments, **named)
         return dataclasses.replace(task, n_train=max(1, task.n_train // 2))
 
-    return _replaced(worker, "Task", lambda _: halved)
+    return _replaced(fitting, "Task", lambda _: halved)
 
 
 def _learning_rate() -> AbstractContextManager[None]:
@@ -158,7 +158,7 @@ def _learning_rate() -> AbstractContextManager[None]:
 
         return build_doubled
 
-    return _replaced(worker, "build", doubled)
+    return _replaced(process, "build", doubled)
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def _wrong_split() -> Iterator[None]:
         split = test_rows(name, seeds[0], data_dir)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
 
-    with _replaced(worker, "load_split", lambda _: test_rows), _replaced(worker, "load_shared", lambda _: of_all):
+    with _replaced(fitting, "load_split", lambda _: test_rows), _replaced(fitting, "load_shared", lambda _: of_all):
         yield
 
 

@@ -1,8 +1,8 @@
 """What the Pyro approaches share: keeping Pyro's global state inside one fit, optimisers, resuming, minibatches.
 
 Pyro keeps parameters in one global store, draws from PyTorch's global generator and has a global validation
-switch. `isolated` gives a fit its own and hands the caller's back unchanged, so that two fits, or a fit and a
-measurement, cannot meet.
+switch. `isolated` gives a fit its own and gives the caller's back unchanged. So no fit disturbs another fit or a
+measurement.
 """
 
 # mypy: allow-subclassing-any

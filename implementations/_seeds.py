@@ -3,8 +3,8 @@
 Shapes: E seeds, N training rows, B rows of a batch, P scalar weights. Seeds that learn together are one network with E
 in front of every shape; one seed alone has no such dimension, so that a single fit is the plain code.
 
-On two CPU cores 16 seeds together take as long as 13 fits alone (mlp, linear_bbb, dropout_fcn: a batch of products
-occupies both cores better than one after the other) or 3 (the toys, which are all overhead).
+Together they are faster: a batch of products occupies the cores better than one product after the other, and the toys
+share their overhead (results/tables/many_seeds.md).
 """
 
 from __future__ import annotations

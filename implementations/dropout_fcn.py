@@ -16,10 +16,10 @@ Target
 Departures from the document are the corrections listed in dropout_fcn.toml.
 
 Masks: one random bit a hidden unit, 16 bits an input (keep probability 52429/65536, 3e-6 above .8).
-Cost: 2.0 GFLOP of matrix products a step of 128 rows, which is nearly 90 % of its time: the momentum is accumulated
-inside the product that makes the gradient, masks come from packed bits, nothing goes through autograd. A draw of one
-image is 5.8 MFLOP, of which the time is nearly 90 % too. Memory: 2 P to train, P to predict.
-Fails when: the learning rate is kept for a loss of another scale.
+Cost: 2.0 GFLOP of matrix products a step of 128 rows, and little else (results/tables/shares.md): the product that
+makes the gradient adds it to the momentum, masks come from packed bits, nothing goes through autograd. A draw of one
+image is 5.8 MFLOP. Memory: 2 P to train, P to predict.
+Fails when: the loss gets another scale and the learning rate does not.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Masks:
 
 
 def _words(width: int, rate: float) -> int:
-    """Return the 64-bit words for one row of a layer: a bit a unit at rate 1/2, else 16."""
+    """Return how many 64-bit words a row of a layer needs: 1 bit a unit at rate 1/2, else 16 bits."""
     bits = {0.0: 0, 0.5: 1}.get(rate, 16)
     return math.ceil(width * bits / 64)
 

@@ -13,8 +13,7 @@ Target
 Departures from the document are the corrections listed in linear_bbb.toml. The gradient is written out and not taken by
 autograd, which changes rounding only.
 
-Cost: `_kernels.sampled_mlp`, 11 vectors of P = 669,706 numbers. Of a step on two CPU cores 60 % are matrix products
-(at two thirds of their full rate: 128 rows are few), 15 % each the noise, the draw, and the gradient with Adam.
+Cost: `_kernels.sampled_mlp`, 11 vectors of P = 669,706 numbers; where a step's time goes: results/tables/shares.md.
 Fails when: rho is so low that 1 + e^rho rounds to 1 (the plain form only).
 """
 

@@ -10,8 +10,8 @@ Target
     weights of largest likelihood (no prior, no temperature).
 Departures from the document are the corrections and variants listed in mlp.toml.
 
-Cost: 0.29 GFLOP of matrix products a step of 128 rows, about 80 % of its time; the rest is one fused pass of Adam
-(12 %) and the element-wise work of a hand-written backward pass. Memory: 4 P.  Fails when: asked what it does not know.
+Cost: 0.29 GFLOP of matrix products a step of 128 rows, one fused pass of Adam, and the element-wise work of a
+hand-written backward pass (results/tables/shares.md). Memory: 4 P.  Fails when: asked what it does not know.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ Departures from the document are the corrections listed in pyro_random_module.to
 `_kernels.gaussian_weights` stand for the document's `Normal`: same draws, same log-probabilities, fewer passes over the
 weights. The network has no weights of its own (device "meta"), as every one is drawn.
 
-Cost: a step draws, scores and updates each of P = 814,090 weights. On two CPU cores 40 % of it are matrix products,
-30 % the noise, the draw and its gradient, 7 % Adam, and a quarter is Pyro's tracing, the copies of the network and
-autograd's small operations.  Fails when: see `_kernels.gaussian_weights`.
+Cost: a step draws, scores and updates each of P = 814,090 weights. Pyro's tracing, the copies of the network and
+autograd's small operations have their part (results/tables/shares.md).  Fails when: see `_kernels.gaussian_weights`.
 """
 
 # mypy: allow-subclassing-any, allow-untyped-calls, no-warn-return-any

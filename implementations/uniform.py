@@ -1,6 +1,6 @@
-"""Uniform prediction: probability 1/K for every class, whatever the image. The zero of the scale.
+"""Uniform prediction: probability 1/K for every class, whatever the image. Every other approach should do better.
 
-Its NLL is log K exactly, its predictive entropy is log K, its mutual information is zero: a check on the ruler.
+Its NLL is log K exactly, its predictive entropy is log K, its mutual information is zero: a check of the metrics.
 
 Objective: none, nothing is learnt.  Target: the prior over classes.
 Cost: none.  Fails when: the harness does.

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from bench.cli.options import place_options
-from bench.core.text import duration
-from bench.run.progress import is_screen, outcome_text, screen_size
+from bench.core.text import duration, one_line
+from bench.run.progress import console_of, is_screen, outcome_text
 
 if TYPE_CHECKING:
     from bench.run.runner import Result
@@ -21,10 +23,11 @@ LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 def reason_width() -> int | None:
     """Return the columns that a reason may take; None where the output is no terminal."""
-    return max(screen_size(sys.stdout)[0], LEAST_WIDTH) if is_screen(sys.stdout) else None
+    console = console_of(sys.stdout)
+    return max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
 
 
-def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[str]:
+def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:
     """Return the last lines of a run.
 
     Args:
@@ -35,20 +38,19 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     """
     bad = [result for result in results if result.outcome != "done"]
     new = sum(not result.was_there for result in results)
-    lines = _reasons(bad, width)
     count = f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call"
-    lines.append(f"{count}, in {duration(seconds)}")
+    lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
     place = place_options(arguments)
     if not bad:
-        return [*lines, f"next: {_command('verdict', *place)}"]
+        return [*lines, Text(f"next: {_command('verdict', *place)}")]
+    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
-    lines.append(f"next: {_command('status', *_chosen(arguments), *place)} lists all")
     if again:
-        lines.append(f"the same command tries again what is {' or '.join(sorted(again))}")
+        lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
     return lines
 
 
-def _reasons(bad: Sequence[Result], width: int | None) -> list[str]:
+def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
     """Return a line for each outcome and reason, those of most cells first."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in bad:
@@ -57,13 +59,13 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[str]:
     lines = []
     for (outcome, reason), found in ordered[:MOST_REASONS]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        text = f": {found[0].cell.title()}{more}: {reason}"
-        if width is not None and len(outcome) + len(text) > width:
-            text = text[: width - len(outcome) - 1] + "…"
-        lines.append(outcome_text(outcome, sys.stdout) + text)
+        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        lines.append(line)
     if len(ordered) > MOST_REASONS:
         rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
-        lines.append(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons")
+        lines.append(Text(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons"))
     return lines
 
 

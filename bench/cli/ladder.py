@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, folder, seeds
 from bench.cli.table import material_of, warn
-from bench.cli.training import add_training, train
+from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.judge.ladder.answer import find
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
     add_place(parser)
-    add_training(parser)
+    add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)")
     parser.add_argument("--data-set", help=f"shown besides mnist, or {ALL} (default: the approach's first)")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -62,7 +62,7 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
-    code = train(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
+    code = train_on_request(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
     records = [record for record in material_of(arguments).results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 

@@ -11,7 +11,7 @@ from typing import Any
 from tabulate import tabulate
 
 from bench.cli.options import INCOMPLETE, check_device, seeds
-from bench.cli.training import add_training, train
+from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
 from bench.core.store import Store
@@ -19,7 +19,7 @@ from bench.core.text import duration
 from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates
-from bench.run.remote.opening import threads_of_a_fit
+from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.run.runner import existing, is_final
 
 NAMES = ("epoch1", "full", "ladder")
@@ -28,7 +28,7 @@ NAMES = ("epoch1", "full", "ladder")
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
-    add_training(parser)
+    add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
@@ -40,7 +40,8 @@ def _reference(arguments: argparse.Namespace) -> int:
     for name in arguments.stages:
         if name not in NAMES:
             raise unknown_name("stage", name, NAMES)
-    check_device(arguments.device)
+    if not is_pool(arguments.executor):
+        check_device(arguments.device)
     code, lines = 0, []
     for name in arguments.stages or NAMES:
         chosen, left = _left(name, arguments)
@@ -48,7 +49,7 @@ def _reference(arguments: argparse.Namespace) -> int:
             lines += _lines(name, chosen, left)
         elif left:
             print(f"stage {name}: {_how_long(left, arguments.workers or 1)}", file=sys.stderr)
-            code = train([cell for recipe in left for cell in recipe.cells], arguments) or code
+            code = train_on_request([cell for recipe in left for cell in recipe.cells], arguments) or code
     if arguments.run:
         return code
     print(json.dumps(lines, indent=1) if arguments.json else _text(lines))

@@ -3,66 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
 from bench.cli.ending import ending, reason_width
-from bench.cli.options import INCOMPLETE, add_selection, count, positive, seconds, select, threads
+from bench.cli.options import INCOMPLETE, add_selection, count, select, threads
 from bench.cli.table import write_and_print_tables
-from bench.core.errors import ConfigError
+from bench.cli.training import add_training, check_training, train
 from bench.core.locks import Holder
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.core.text import duration
+from bench.core.text import duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates, time_for
-from bench.run.progress import JsonLines, Progress
+from bench.run.progress import console_of
+from bench.run.remote.opening import threads_of_a_fit
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`."""
     add_selection(parser)
-    parser.add_argument(
-        "--threads",
-        type=threads,
-        help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
-    )
-    parser.add_argument(
-        "--executor",
-        default="process",
-        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
-        "GPUs; dask://HOST:PORT: those of a scheduler; slurm: jobs of Slurm (docs/cluster.md)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=count,
-        metavar="N",
-        help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
-    )
-    parser.add_argument(
-        "--slurm",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of the jobs, as submitit calls it: timeout_min=60, slurm_partition=gpu",
-    )
-    parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
-    parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
-    parser.add_argument(
-        "--checkpoint-every",
-        type=seconds,
-        metavar="SECONDS",
-        help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
-    )
+    add_training(parser)
     parser.add_argument("--stale", action="store_true", help="also run again what older code made")
-    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
@@ -86,54 +53,16 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from bench.run.options import Options
-    from bench.run.remote.interpreters import interpreters
-    from bench.run.remote.opening import open_executor, threads_of_a_fit
-    from bench.run.runner import run
-
-    if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
-        raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
-    if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(f"--data-dir {arguments.data_dir} is no folder; give one with the data sets, or none")
+    check_training(arguments)
     chosen = select(arguments)
-    store = Store(arguments.results)
-    records, problems = store.all_records()
-    a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
-    costs = estimates(chosen, records, a_fits_threads)
-    del records  # a hundred MiB that the run has no use for
-    options = Options(
-        root=str(arguments.results.resolve()),
-        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
-        threads=a_fits_threads,
-        interpreters=interpreters(arguments.interpreter),
-        checkpoint_every_s=arguments.checkpoint_every,
-        memory_mib=arguments.memory_limit,
-        at_once=arguments.workers or 1,
-    )
-    executor = open_executor(
-        arguments.executor,
-        arguments.results,
-        arguments.device,
-        arguments.threads,
-        arguments.workers,
-        arguments.slurm,
-    )
     started = time.monotonic()
-    with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
-        at_once = 1 if isinstance(executor, str) else executor.width()
-        watcher = JsonLines() if arguments.json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
-        try:
-            results = run(chosen, store, options, watcher, executor, arguments.time_limit, arguments.stale)
-        finally:
-            if isinstance(watcher, Progress):
-                watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
-    for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
-    is_complete = all(result.outcome == "done" for result in results)
+    results = train(chosen, arguments, arguments.stale, arguments.json)
     if not arguments.json:
         write_and_print_tables(arguments)
-        print("\n" + "\n".join(ending(results, time.monotonic() - started, arguments, reason_width())))
-    return 0 if is_complete else INCOMPLETE
+        console = console_of(sys.stdout)
+        for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
+            console.print(line)
+    return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
@@ -147,7 +76,6 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
 
 def _plan(arguments: argparse.Namespace) -> int:
     from bench.plan.batches import fit_keys
-    from bench.run.remote.opening import threads_of_a_fit
 
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -217,7 +145,7 @@ def _status(arguments: argparse.Namespace) -> int:
                 "by": by,
                 "made": record.provenance.started if record else "",
                 "training": "" if fit_s is None else duration(fit_s),
-                "reason": in_words(record.reason if record else cell.skip),
+                "reason": one_line(in_words(record.reason if record else cell.skip)),
             }
         )
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))

@@ -1,61 +1,127 @@
-"""What commands that train share: the options of a run, and a run with its progress and its failures."""
+"""What commands that train share: the options of a run, and a run with its progress."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, count, positive, threads
-from bench.core.errors import unknown_name
+from bench.cli.options import INCOMPLETE, count, positive, seconds, threads
+from bench.core.errors import ConfigError
 from bench.core.store import Store
+from bench.core.text import one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates
-from bench.run.progress import Progress
+from bench.run.options import Options
+from bench.run.progress import JsonLines, Progress
+from bench.run.remote.interpreters import interpreters
+from bench.run.remote.opening import open_executor, threads_of_a_fit
+
+if TYPE_CHECKING:
+    from bench.run.runner import Result
+
+
+def add_training_on_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that shows what is there, and trains only where asked to."""
+    parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
+    add_training(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how to train."""
-    parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
-    parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or a worker's share)")
-    parser.add_argument("--executor", default="process", help="process: each fit in its own; inline: in this one")
     parser.add_argument(
-        "--workers", type=count, metavar="N", help="fits at a time (default: 1); their times do not count"
+        "--threads",
+        type=threads,
+        help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
+    )
+    parser.add_argument(
+        "--executor",
+        default="process",
+        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
+        "GPUs; dask://HOST:PORT or tls://HOST:PORT: those of a scheduler; slurm, pbs, sge, lsf or htcondor: jobs of a "
+        "queue (docs/cluster.md)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
+    )
+    parser.add_argument(
+        "--job",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of a queue's jobs, before those of Dask's configuration: walltime=04:00:00, queue=gpu, memory=8GB",
     )
     parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        metavar="SECONDS",
+        help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
+    )
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
-def train(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
-    """Train and measure what is missing of the cells, in their order; return the exit code."""
-    # Here, as they import PyTorch, which a ladder that is only shown does not need.
-    from bench.run.executors import EXECUTORS
-    from bench.run.options import Options
-    from bench.run.remote.opening import open_executor, threads_of_a_fit
-    from bench.run.runner import run
+def check_training(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError where the options of a run contradict each other."""
+    if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
+        raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
+    if arguments.data_dir is not None and not arguments.data_dir.is_dir():
+        raise ConfigError(f"--data-dir {arguments.data_dir} is no folder; give one with the data sets, or none")
 
-    if arguments.executor not in EXECUTORS:
-        raise unknown_name("executor", arguments.executor, EXECUTORS)
-    executor = open_executor(arguments.executor, arguments.results, workers=arguments.workers)
+
+def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    """Train and measure what is missing of the cells, say what failed, and return the exit code."""
+    check_training(arguments)
+    bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
+    for result in bad:
+        print(f"{result.outcome}: {result.cell.title()}: {one_line(result.reason)}", file=sys.stderr)
+    return INCOMPLETE if bad else 0
+
+
+def train(
+    chosen: Sequence[Cell], arguments: argparse.Namespace, stale: bool = False, as_json: bool = False
+) -> list[Result]:
+    """Train and measure what is missing of the cells, in their order; return how each ended.
+
+    Args:
+        chosen: the cells.
+        arguments: how, as `add_training` declares it.
+        stale: also train what older code trained.
+        as_json: tell of it in lines of JSON on standard output.
+    """
+    from bench.run.runner import run  # imports torch, which takes seconds that a wrong option shall not cost
+
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    data_dir = arguments.data_dir
-    options = Options(
-        root=str(arguments.results.resolve()),
-        data_dir=str(data_dir.resolve()) if data_dir else None,
-        threads=a_fits_threads,
-        at_once=arguments.workers or 1,
-    )
     costs = estimates(chosen, records, a_fits_threads)
     del records  # a hundred MiB that the run has no use for
-    progress = Progress(costs, quiet=arguments.quiet, at_once=arguments.workers or 1)
-    results = run(chosen, store, options, progress, executor, arguments.time_limit)
+    options = Options(
+        root=str(arguments.results.resolve()),
+        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
+        threads=a_fits_threads,
+        interpreters=interpreters(getattr(arguments, "interpreter", ())),
+        checkpoint_every_s=arguments.checkpoint_every,
+        memory_mib=arguments.memory_limit,
+        at_once=arguments.workers or 1,
+    )
+    executor = open_executor(arguments.executor, arguments.device, arguments.threads, arguments.workers, arguments.job)
+    with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
+        at_once = 1 if isinstance(executor, str) else executor.width()
+        watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
+        try:
+            results = run(chosen, store, options, watcher, executor, arguments.time_limit, stale)
+        finally:
+            if isinstance(watcher, Progress):
+                watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
     for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
-    bad = [result for result in results if result.outcome != "done"]
-    for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {result.reason}", file=sys.stderr)
-    return INCOMPLETE if bad else 0
+        print(f"warning: {one_line(problem.reason)}", file=sys.stderr)
+    return results

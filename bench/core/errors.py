@@ -46,11 +46,19 @@ class Diverged(BenchError):
     """Training met a loss that is not finite."""
 
 
-class OutOfTime(BenchError):
-    """A cell did not finish within the time it was given."""
+class WorkerEnded(BenchError):
+    """The worker of a fit did not finish; `printed` is the end of what it printed."""
+
+    def __init__(self, message: str, printed: str = "") -> None:
+        super().__init__(message)
+        self.printed = printed
 
 
-class WorkerCrashed(BenchError):
+class OutOfTime(WorkerEnded):
+    """A fit did not finish within the time it was given."""
+
+
+class WorkerCrashed(WorkerEnded):
     """The process or machine that fitted a cell ended without a word, or could not begin; the message says how."""
 
 

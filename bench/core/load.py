@@ -2,15 +2,15 @@
 
 A load average cannot tell: its minute before a fit holds what the fit before left, and on several cores one process
 more stays under any margin. The system's own count of working time, less that of this process and of the children that
-it has waited for, holds nothing else (Linux: proc(5), /proc/stat).
+it has waited for, holds nothing else.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import time
-from pathlib import Path
+
+import psutil
 
 from bench.core import environment
 from bench.core.reasons import OTHER_LOAD, Reason
@@ -19,9 +19,7 @@ OTHERS_MARGIN = 0.2  # of one core: ten times what the system takes for itself a
 COARSE_S = 0.1  # both counts move in ticks of 10 ms, for each core
 LOAD_MARGIN = 0.75  # load beyond the own threads, where the system has no such count
 REASON = Reason(OTHER_LOAD)
-_COUNT = Path("/proc/stat")
-_IDLE = (3, 4)  # of its fields: idle, and idle while a disk works
-_FIELDS = 8  # later ones are parts of earlier ones
+_WORKING = ("user", "nice", "system", "irq", "softirq", "steal")  # kinds of time that are not idle; guests are in user
 
 
 class OtherLoad:
@@ -46,13 +44,10 @@ class OtherLoad:
 def machine_worked_s() -> float | None:
     """Return the seconds, over all cores, that the machine has worked since it started; None if not known."""
     try:
-        ticks = [int(text) for text in _COUNT.read_text().split("\n", 1)[0].split()[1 : _FIELDS + 1]]
-    except (OSError, ValueError):
+        times = psutil.cpu_times()
+    except (OSError, ValueError, RuntimeError):  # such as a container without /proc/stat
         return None
-    if len(ticks) < _FIELDS:
-        return None
-    worked = sum(ticks) - sum(ticks[field] for field in _IDLE)
-    return worked / os.sysconf("SC_CLK_TCK")
+    return float(sum(getattr(times, kind, 0.0) for kind in _WORKING))
 
 
 def _others_s() -> float | None:

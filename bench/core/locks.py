@@ -1,16 +1,13 @@
 """Who works on which fit: one lock a fit, which the system releases however its process ends, and a note of the holder.
 
-A fit's worker ends with the run that asked for it (`die_with_parent`), so that a lock which is free again means that
-nobody works on its fit any more.
+A fit's worker ends with the run that asked for it, so that nobody works any more on a fit whose lock is free.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,7 +20,6 @@ from bench.core.files import write_atomically
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
-ORPHANED = 1  # exit code
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -92,19 +88,6 @@ def holder(root: Path, key: str) -> Holder | None:
             return msgspec.json.decode(file.read(LARGEST_NOTE), type=Holder)
     except (OSError, ValueError, RecursionError, msgspec.DecodeError):
         return None
-
-
-def die_with_parent() -> None:
-    """End this process, a worker, as soon as the process that started it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(ORPHANED)
-
-    threading.Thread(target=watch, daemon=True, name="die with parent").start()
 
 
 def _path(root: Path, key: str) -> Path:

@@ -31,7 +31,7 @@ PROFILES = {
     # The gate compares one epoch with one epoch on the same rows, for which some are enough; the documents print
     # numbers of all rows, which is what the published protocol measures.
     "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=30, common_rows=2_000),
-    # Short epochs, but several, so that there is something to interrupt (`python -m bench faults`).
+    # Short epochs, but several, so that there is something to interrupt (`python -m tests.stress kills`).
     "faults": Profile("faults", epochs=6, steps_per_epoch=10, rows=128, draws=4, common_rows=128),
     "full": Profile("full", epochs=None, steps_per_epoch=None, rows=None, draws=100, common_rows=None),
 }

@@ -15,7 +15,6 @@ from torch import Tensor
 from bench.core import environment, timing
 from bench.core.errors import BenchError, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_info
-from bench.core.heap import Event, Send
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Info, Store
 from bench.interface import Context, Posterior
@@ -23,6 +22,7 @@ from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 from bench.plan.registry import source_files
+from bench.run.events import EpochEnded, Send, Warned, losses
 
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 
@@ -134,8 +134,7 @@ class Fitting:
         self._n_reported = 0
         if time.perf_counter() - self._last_checkpoint > self._checkpoint_every_s and epoch < self._n_epochs:
             self._write_checkpoint(epoch)
-        event: Event = {"kind": "epoch", "epoch": epoch, "of": self._n_epochs, "trace": dict(trace), "seeds": n_seeds}
-        self._send(event)
+        self._send(EpochEnded(epoch, self._n_epochs, losses(trace), n_seeds))
 
     def _write_checkpoint(self, epoch: int) -> None:
         tensors = {f"{each.name}/{name}": t for each in self.contexts for name, t in each.state().items()}
@@ -144,7 +143,7 @@ class Fitting:
         try:
             self._store.write_tensors(self._checkpoint, tensors, info)
         except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process
-            self._send({"kind": "warning", "message": f"{error}; training goes on without a checkpoint"})
+            self._send(Warned(f"{error}; training goes on without a checkpoint"))
         self._last_checkpoint = time.perf_counter()
 
 

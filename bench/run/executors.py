@@ -7,35 +7,28 @@ the place of all that.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
 import threading
-import time
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
-from bench.core.environment import thread_variables
-from bench.core.errors import OutOfTime, WorkerCrashed, unknown_name
+from bench.core.errors import WorkerCrashed, unknown_name
 from bench.plan.cells import Cell
+from bench.run.events import AtWork, Event
 from bench.run.options import Options
-from bench.run.process import child, work
-from bench.run.remote.child import in_child
-from bench.run.remote.jobs import work_job
-from bench.run.remote.pool import Pool, run_on
+from bench.run.remote.jobs import WorkJob, work_job
+from bench.run.remote.pool import Pool, Room, run_on
+from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
-POLL_S = 0.5
-GRACE_S = 10.0
+MOST = 1000  # fits at a time, whatever a pool could take: each has a thread that waits, and open locks
 
-Events = Generator[dict[str, Any], None, None]
-
-# Starting a process asks after all others, and of two threads that ask after one that has ended, one is told wrongly.
-_ASKING = threading.Lock()
+Group = list[Cell]
+Found = TypeVar("Found")
 
 
 class Processes:
-    """Several fits at a time on this machine, each in a process of its own; a `bench.run.remote.pool.Room`."""
+    """A `Room` of this machine: several fits at a time, each in a process of its own."""
 
     def __init__(self, workers: int) -> None:
         """Make room for `workers` fits at a time."""
@@ -67,7 +60,7 @@ class Processes:
 def run_group(
     cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
 ) -> Events:
-    """Fit and measure cells of one fit, yielding the worker's events (and {"kind": "tick"} while it is silent).
+    """Fit and measure cells of one fit, yielding the worker's events, and Tick while it is silent.
 
     Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit. Closed early, it ends the process.
     """
@@ -77,81 +70,57 @@ def run_group(
     python = options.interpreters.get(cells[0].approach, "")
     if not isinstance(executor, str):
         yield from run_on(executor, cells, options, python, time_limit_s)
-        return
-    if python:
-        yield from in_child(python, work_job(cells, options), time_limit_s, thread_variables(options.threads))
-        return
-    if executor == "inline":
-        events: list[dict[str, Any]] = []
-        work(cells, options, events.append)
-        yield from events
-        return
-    if executor != "process":
+    elif python:
+        yield from supervise(work_job(cells, options), python, time_limit_s)
+    elif executor == "inline":
+        yield from _inline(cells, options)
+    elif executor == "process":
+        yield from supervise(WorkJob(list(cells), options, expected=None), "", time_limit_s)
+    else:
         raise unknown_name("executor", executor, EXECUTORS)
-    yield from _in_process(cells, options, time_limit_s)
 
 
-def process_context() -> Any:
-    """Return what starts fresh processes quickly, with torch imported and never used."""
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo
-        # is what torch.optim imports at its first use, which takes as long as the rest of torch.
-        context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
-    return context
+def _inline(cells: Sequence[Cell], options: Options) -> Events:
+    from bench.run.process import work  # imports torch, which a run that only supervises does without
+
+    events: list[Event] = []
+    work(cells, options, events.append)
+    yield from events
 
 
-def _in_process(cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
-    context = process_context()
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=child, args=(list(cells), options, sender), daemon=True)
-    with _ASKING:
-        process.start()
-    sender.close()
-    deadline = time.monotonic() + time_limit_s if time_limit_s else None
+def run_queue(
+    room: Room,
+    queue: list[Group],
+    attempt: Callable[[Group], Found | None],
+    tell: Callable[[AtWork], object],
+) -> Generator[Found, None, None]:
+    """Call `attempt` for every group, as many at a time as there is room for, and yield what it returns as it comes.
+
+    Args:
+        room: where the groups are fitted; closed if anything is raised.
+        queue: the groups; emptied.
+        attempt: called in threads; None says that another process works on the group, which comes again later.
+        tell: hears now and then how many fits are at work or wait for a worker.
+    """
+    running: dict[Future[Found | None], Group] = {}
+    threads = ThreadPoolExecutor(min(MOST, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
     try:
-        while True:
-            if deadline is not None and time.monotonic() > deadline:
-                raise OutOfTime(
-                    f"not finished within {time_limit_s:.0f} s; raise --time-limit or resume by running again"
-                )
-            if not receiver.poll(POLL_S):
-                yield {"kind": "tick"}
-                continue
-            try:
-                event = receiver.recv()
-            except EOFError:
-                with _ASKING:
-                    process.join(GRACE_S)
-                raise WorkerCrashed(_how_it_ended(process.exitcode)) from None
-            if event["kind"] == "end":
-                return
-            yield event
+        while queue or running:
+            width = min(MOST, room.width())  # also asked with an empty queue: a room may replace workers then
+            while queue and len(running) < width:
+                group = queue.pop(0)
+                running[threads.submit(attempt, group)] = group
+            tell(AtWork(len(running)))
+            done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                group = running.pop(future)
+                found = future.result()
+                if found is None:
+                    queue.append(group)
+                else:
+                    yield found
+    except BaseException:
+        room.close()
+        raise
     finally:
-        receiver.close()
-        _stop(process)
-
-
-def _how_it_ended(code: int | None) -> str:
-    if code is not None and code < 0:
-        hint = "; the system does so when memory runs out" if -code == signal.SIGKILL else ""
-        return f"its process was ended by {_name(-code)}{hint}"
-    return f"its process ended with exit code {code}"
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
-
-
-def _stop(process: Any) -> None:
-    process.join(GRACE_S if process.exitcode is None and not process.is_alive() else 1.0)
-    if process.is_alive():
-        process.terminate()
-        process.join(GRACE_S)
-    if process.is_alive():
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        threads.shutdown(wait=True, cancel_futures=True)

@@ -17,7 +17,6 @@ from torch import Tensor
 from bench.core import environment, timing
 from bench.core.errors import Diverged, StoreError, Unsupported
 from bench.core.fits import FitInfo, fit_info
-from bench.core.heap import Send
 from bench.core.load import OtherLoad
 from bench.core.products import BY_ROUNDING, products_by
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
@@ -33,6 +32,7 @@ from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files
 from bench.run.contexts import Fitting, Measure, RunContext
+from bench.run.events import Send, Warned
 from bench.run.options import Options
 
 
@@ -103,7 +103,7 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
     try:
         store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
     except StoreError as error:
-        send({"kind": "warning", "message": f"{error}; the fit is measured, but not kept"})
+        send(Warned(f"{error}; the fit is measured, but not kept"))
         return False
     return True
 

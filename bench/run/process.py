@@ -1,21 +1,17 @@
-"""A worker: fit once, measure every cell, write a record for each; and the entry point of its process."""
+"""A worker's work: fit once, measure every cell, and write a record for each."""
 
 from __future__ import annotations
 
-import os
-import resource
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bench.core import environment, locks, timing
-from bench.core.errors import BenchError, Diverged, StoreError, Unsupported
-from bench.core.heap import Send, tidying
+from bench.core import timing
+from bench.core.errors import BenchError, Diverged, Unsupported
 from bench.core.load import OtherLoad
 from bench.core.products import matrix_products
 from bench.core.reasons import Reason, told
@@ -23,12 +19,13 @@ from bench.core.records import Record
 from bench.core.store import Scores, Store
 from bench.interface import Approach
 from bench.measure.published_protocols import protocol_of
-from bench.plan import plugins
 from bench.plan.batches import fit_keys
 from bench.plan.cells import Cell
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
+from bench.run import output
 from bench.run.contexts import OrphanedError
+from bench.run.events import Measuring, Send, Started
 from bench.run.fitting import Fit, fit
 from bench.run.options import Options
 from bench.run.recording import empty_record, make_record, write_or_say_why
@@ -56,7 +53,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     store = Store(Path(options.root))
     fits: Fits = {}
     for cell in cells:
-        send({"kind": "start", "key": cell.key})
+        send(Started(cell.key))
         scores: Scores | None = None
         try:
             if cell.skip:
@@ -81,7 +78,7 @@ def _measured(
         raise fitted
     if isinstance(fitted, Reason):
         return empty_record(cell, "diverged", fitted), None
-    send({"kind": "measure", "key": cell.key})
+    send(Measuring(cell.key))
     data_dir = Path(options.data_dir) if options.data_dir else None
     entry, budget = manifest(cell.approach), profile(cell.profile)
     protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, torch.device(cell.device))
@@ -106,6 +103,9 @@ def _failed(cell: Cell, error: Exception) -> Record:
         "place": place,
     }
     detail = "".join(traceback.format_exception(error))
+    printed = output.printed()
+    if printed:
+        detail += f"\nprinted by the worker:\n{printed}"
     return empty_record(cell, "failed", Reason("error", values), detail)
 
 
@@ -115,24 +115,3 @@ def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, opt
         return fit(group, approach, store, options, send)
     except Exception as error:  # noqa: BLE001 - each cell's record says it
         return dict.fromkeys(fit_keys(group), error)
-
-
-def bound_memory(options: Options) -> None:
-    """Bound the address space of this process, a worker of its own, where the options ask for it."""
-    if options.memory_mib is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
-
-
-def child(cells: Sequence[Cell], options: Options, connection: Connection) -> None:
-    """Entry point of the process: send events, end with {"kind": "end"}; the parent notices if it never comes."""
-    os.environ[plugins.VARIABLE] = options.approaches  # a server of processes may be older than the variable
-    os.environ.update(environment.thread_variables(options.threads))
-    locks.die_with_parent()
-    bound_memory(options)
-    try:
-        work(cells, options, tidying(connection.send))
-        connection.send({"kind": "end"})
-    except (BrokenPipeError, KeyboardInterrupt, OrphanedError):
-        os._exit(1)
-    except StoreError as error:
-        connection.send({"kind": "error", "message": str(error)})

@@ -1,55 +1,45 @@
-"""What a run shows while it works: a few lines redrawn in place on a terminal, a plain line now and then elsewhere."""
+"""What a run shows while it works: bars on a terminal, a plain line now and then elsewhere, or JSON for machines."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
-from bench.core.canonical import plain
-from bench.core.text import duration
+import msgspec
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
+
+from bench.core.text import duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
+from bench.run.events import EpochEnded, Event, Measuring, Recorded, Replaced, Started, Tick, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0
-REDRAW_EVERY_S = 0.1  # a toy's epochs end faster than a screen can show
-MOST_FITS = 6  # of those that run at once, shown
-GREEN, RED, YELLOW = "32", "31", "33"
-COLOURS = {"done": GREEN, "failed": RED, "out-of-time": RED}  # of outcomes; all others are yellow
-CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
+REDRAWS_A_SECOND = 4
+BAR_COLUMNS = 12
+UNKNOWN = CostEstimate(None, None, "")
+STYLES = {"done": "green", "failed": "red", "out-of-time": "red"}  # of outcomes; all others are yellow
 
 
-def is_screen(stream: TextIO) -> bool:
-    """Return whether what is written can be redrawn."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+def console_of(stream: TextIO) -> Console:
+    """Return a console that writes text as it is: no markup, no wrapping; colours where the stream wants them."""
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def screen_size(stream: TextIO) -> tuple[int, int]:
-    """Return the columns and rows of the terminal that a stream writes to; 80 and 24 where it does not say."""
-    try:
-        columns, rows = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):  # a stream without a file has no size either
-        columns = rows = 0
-    if not columns or not rows:
-        columns, rows = shutil.get_terminal_size()
-    return columns, rows
+def is_screen(console: Console) -> bool:
+    """Return whether what is written can be redrawn: FORCE_COLOR makes no terminal of a pipe."""
+    return console.file.isatty() and not console.is_dumb_terminal
 
 
-def outcome_text(outcome: str, stream: TextIO) -> str:
-    """Return an outcome, in colour on a terminal unless NO_COLOR is set (no-color.org)."""
-    if not is_screen(stream) or os.environ.get("NO_COLOR"):
-        return outcome
-    return f"\x1b[{COLOURS.get(outcome, YELLOW)}m{outcome}\x1b[0m"
-
-
-def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
-    """Return the keys of the cells that stand for the training of their fit."""
-    return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}
+def outcome_text(outcome: str) -> Text:
+    """Return an outcome in its colour."""
+    return Text(outcome, STYLES.get(outcome, "yellow"))
 
 
 class JsonLines:
@@ -64,32 +54,33 @@ class JsonLines:
         self._titles = {cell.key: cell.title() for group in groups for cell in group}
         self._write({"kind": "begin", "done": done, "to_do": len(self._titles)})
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
-        if event["kind"] == "tick":
+        if isinstance(event, Tick):
             return
-        about = {}
+        about: dict[str, object] = {}
         if group:
-            key = event.get("key", group[0].key)
+            key = getattr(event, "key", group[0].key)
             about = {"cell": self._titles.get(key, key), "fit": group[0].fit_key}
-        self._write({**about, **event})
+        self._write({**about, **msgspec.to_builtins(event)})
 
     def finish(self) -> None:
         """See `Watcher`."""
         self._write({"kind": "finish"})
 
-    def _write(self, event: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(plain(event)) + "\n")
+    def _write(self, fields: Mapping[str, object]) -> None:
+        self._stream.write(json.dumps(fields) + "\n")
         self._stream.flush()
 
 
 @dataclass
-class _Fit:
+class _ShownFit:
     """A fit that is being worked on, with its cells."""
 
     title: str
     open: set[str]  # keys of its cells without a record
     epoch_started: float
+    bar: bars.TaskID | None  # on a terminal
     detail: str = "starting"
     is_waiting: bool = False  # for another process
 
@@ -105,105 +96,177 @@ class Progress:
         at_once: int = 1,
     ) -> None:
         """Show a run whose cells cost what `estimates` say by key, with room for `at_once` fits at a time."""
-        self._at_once = at_once
-        self._stream = stream or sys.stderr
-        self._live = is_screen(self._stream) and not quiet
+        self._console = console_of(stream or sys.stderr)
         self._quiet = quiet
-        self._estimates = estimates
+        self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
+        self._time = _TimeLeft(estimates, at_once)
         self._titles: dict[str, str] = {}
-        self._left: dict[str, float | None] = {}
         self._groups: list[list[Cell]] = []
-        self._fits: dict[int, _Fit] = {}  # what is worked on, by the place of its group
+        self._fits: dict[int, _ShownFit] = {}  # what is worked on, by the place of its group
         self._total = self._done = self._bad = 0
-        self._shown: list[str] = []  # the lines on the terminal that the next ones replace
-        self._started = self._estimated = time.monotonic()
-        self._last_shown = float("-inf")
+        self._all: bars.TaskID | None = None  # the bar of the run
+        self._started = self._last_line = time.monotonic()
 
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         """See `Watcher`."""
-        cells = [cell for group in groups for cell in group]
         self._groups = list(groups)  # whoever runs them takes them off the given one
-        self._titles = {cell.key: cell.title() for cell in cells}
-        self._total, self._done = len(cells) + done, done
-        for group in groups:
-            first = _first_of_each_fit(group)
-            for cell in group:
-                cost = self._estimates.get(cell.key)
-                if cost is None or cost.measure_s is None or cost.fit_s is None:
-                    self._left[cell.key] = None
-                else:
-                    self._left[cell.key] = cost.measure_s + (cost.fit_s if cell.key in first else 0.0)
-        self._started = self._estimated = self._last_shown = time.monotonic()
-        self._line(f"{self._total} cells, {done} done already, {len(cells)} to do; expected {self._remaining()}")
+        self._titles = {cell.key: cell.title() for group in groups for cell in group}
+        self._total, self._done = len(self._titles) + done, done
+        self._time.begin(groups)
+        self._started = self._last_line = time.monotonic()
+        expected = self._time.text("expected {}", [])
+        self._line(Text(f"{self._total} cells, {done} done already, {len(self._titles)} to do; {expected}"))
+        if self._bars is not None and groups:
+            self._bars.start()
+            self._all = self._bars.add_task("", total=self._total, completed=done, detail="")
+        self._show()
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
-        kind = event["kind"]
-        self._pass_time()
+        self._time.pass_on(self._fits.values())
         if not group:  # news of the workers, of no fit
             return
         fit = self._fit(group[0])
-        fit.is_waiting = kind == "waiting"
-        if kind == "start":
-            fit.title, fit.detail = self._titles[event["key"]], "starting"
-            fit.epoch_started = time.monotonic()
-        elif kind == "measure":
+        fit.is_waiting = isinstance(event, Waiting)
+        if isinstance(event, Started):
+            fit.title, fit.detail, fit.epoch_started = self._titles[event.key], "starting", time.monotonic()
+        elif isinstance(event, Measuring):
             fit.detail = "measuring"
-        elif kind == "waiting":
+        elif isinstance(event, Waiting):
             fit.title, fit.detail = group[0].title(), "another process works on it"
-        elif kind == "again":
-            fit.detail = f"begins anew on {event['host']}"
-            self._line(f"{fit.title}: its worker died; begins anew on {event['host']}")
-        elif kind == "epoch":
+        elif isinstance(event, Replaced):
+            fit.detail = f"begins anew on {event.host}"
+            self._line(Text(f"{fit.title}: its worker died; {fit.detail}"))
+        elif isinstance(event, EpochEnded):
             self._epoch(group, fit, event)
-        elif kind == "record":
+        elif isinstance(event, Recorded):
             self._record(fit, event)
-            return
-        elif kind == "warning":
-            self._line(f"warning: {event['message']}")
-            return
+        elif isinstance(event, Warned):
+            self._line(Text(f"warning: {one_line(event.message)}"))
         self._show()
 
     def finish(self) -> None:
         """Leave the terminal in order; may be called again."""
-        self._fits.clear()
-        self._draw([])
+        if self._bars is not None:
+            self._bars.stop()
 
-    def _fit(self, cell: Cell) -> _Fit:
+    def _fit(self, cell: Cell) -> _ShownFit:
         place = next(place for place, group in enumerate(self._groups) if cell in group)
         if place not in self._fits:
-            unfinished = {other.key for other in self._groups[place]} & self._left.keys()
-            self._fits[place] = _Fit(cell.title(), unfinished, time.monotonic())
+            unfinished = {other.key for other in self._groups[place]} & self._time.open
+            bar = None if self._bars is None else self._bars.add_task("", total=None, detail="")
+            self._fits[place] = _ShownFit(cell.title(), unfinished, time.monotonic(), bar)
         return self._fits[place]
 
-    def _epoch(self, group: Sequence[Cell], fit: _Fit, event: dict[str, Any]) -> None:
+    def _epoch(self, group: Sequence[Cell], fit: _ShownFit, event: EpochEnded) -> None:
         now = time.monotonic()
-        left = (event["of"] - event["epoch"]) * (now - fit.epoch_started)
+        left_s = (event.of - event.epoch) * (now - fit.epoch_started)
         fit.epoch_started = now
-        shown = ", ".join(f"{name.rsplit('/', 1)[1]} {value:.5g}" for name, value in event["trace"].items())
-        together = f"{event['seeds']} seeds together, " if event["seeds"] > 1 else ""
-        fit.detail = f"{together}epoch {event['epoch']}/{event['of']}, {shown}, training {duration(left)} more"
+        together = f"{event.seeds} seeds together, " if event.seeds > 1 else ""
+        losses = [
+            f"{name.rsplit('/', 1)[-1]} {'not finite' if value is None else f'{value:.5g}'}"
+            for name, value in event.trace.items()
+        ]
+        parts = [f"{together}epoch {event.epoch}/{event.of}", f"training {duration(left_s)} more", *losses]
+        fit.detail = one_line(", ".join(parts))
+        if self._bars is not None and fit.bar is not None:
+            self._bars.update(fit.bar, total=event.of, completed=event.epoch)
+        self._time.train(group, left_s)
+
+    def _record(self, fit: _ShownFit, event: Recorded) -> None:
+        self._done += 1
+        self._bad += event.outcome != "done"
+        self._time.end(event.key)
+        fit.open.discard(event.key)
+        for place, other in list(self._fits.items()):
+            if not other.open:
+                del self._fits[place]
+                if self._bars is not None and other.bar is not None:
+                    self._bars.remove_task(other.bar)
+        title = self._titles.get(event.key, event.key[:8])
+        reason = f": {one_line(event.reason)}" if event.reason else ""
+        self._line(Text.assemble(f"[{self._done}/{self._total}] {title}: ", outcome_text(event.outcome), reason))
+
+    def _show(self) -> None:
+        if self._bars is not None:
+            self._draw(self._bars)
+            return
+        now = time.monotonic()
+        if now - self._last_line < PLAIN_EVERY_S:
+            return
+        self._last_line = now
+        left = self._time.text("in all {} left", self._fits.values())
+        for fit in self._fits.values():
+            self._line(Text(f"[{self._done + 1}/{self._total}] {fit.title}: {fit.detail}; {left}"))
+
+    def _draw(self, shown: bars.Progress) -> None:
+        if self._all is None:
+            return
+        bad = f"{self._bad} not done, " if self._bad else ""
+        left = self._time.text("{} left", self._fits.values())
+        detail = f"{bad}{duration(time.monotonic() - self._started)} so far, {left}"
+        shown.update(self._all, description=f"[{self._done}/{self._total}]", completed=self._done, detail=detail)
+        for fit in self._fits.values():
+            if fit.bar is not None:
+                shown.update(fit.bar, description=fit.title, detail=fit.detail)
+
+    def _line(self, text: Text) -> None:
+        if not self._quiet:
+            self._console.print(text)
+
+
+def _bars(console: Console) -> bars.Progress:
+    """Return what draws a bar for the run and one for each fit; they are gone when it stops."""
+    return bars.Progress(
+        bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        bars.BarColumn(BAR_COLUMNS),
+        bars.TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+        console=console,
+        refresh_per_second=REDRAWS_A_SECOND,
+        transient=True,
+        expand=True,
+        redirect_stdout=sys.stdout.isatty(),  # what is sent to a file shall go there
+    )
+
+
+class _TimeLeft:
+    """The seconds that the open cells of a run are expected to take: estimates at first, then what epochs took."""
+
+    def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:
+        self._estimates, self._at_once = estimates, at_once
+        self._left: dict[str, float | None] = {}  # by the key of each open cell; None: no estimate
+        self._n_groups = 1
+        self._now = time.monotonic()
+
+    @property
+    def open(self) -> set[str]:
+        """The keys of the cells without a record."""
+        return set(self._left)
+
+    def begin(self, groups: Sequence[Sequence[Cell]]) -> None:
+        """Take the estimates of the cells; of each fit, one cell stands for the training."""
+        self._now, self._n_groups = time.monotonic(), max(1, len(groups))
+        for group in groups:
+            first = _first_of_each_fit(group)
+            for cell in group:
+                cost = self._estimates.get(cell.key, UNKNOWN)
+                fit_s = cost.fit_s if cell.key in first or cost.fit_s is None else 0.0
+                self._left[cell.key] = _sum(fit_s, cost.measure_s)
+
+    def train(self, group: Sequence[Cell], left_s: float) -> None:
+        """Take what the epochs of a computation so far say of its training."""
         first = _first_of_each_fit(group)
         for key in first & self._left.keys():
-            cost = self._estimates.get(key)
-            share = left / len(first)
-            self._left[key] = share + cost.measure_s if cost is not None and cost.measure_s is not None else None
+            self._left[key] = _sum(left_s / len(first), self._estimates.get(key, UNKNOWN).measure_s)
 
-    def _record(self, fit: _Fit, event: dict[str, Any]) -> None:
-        self._done += 1
-        self._bad += event["outcome"] != "done"
-        self._left.pop(event["key"], None)
-        fit.open.discard(event["key"])
-        self._fits = {place: other for place, other in self._fits.items() if other.open}
-        reason = f": {event['reason']}" if event["reason"] else ""
-        title = self._titles.get(event["key"], event["key"][:8])
-        self._line(f"[{self._done}/{self._total}] {title}: {outcome_text(event['outcome'], self._stream)}{reason}")
+    def end(self, key: str) -> None:
+        """Take a cell as done."""
+        self._left.pop(key, None)
 
-    def _pass_time(self) -> None:
-        """Take the time since the last estimate off what the fits at work have left."""
-        passed = time.monotonic() - self._estimated
-        self._estimated += passed
-        for fit in self._fits.values():
+    def pass_on(self, fits: Iterable[_ShownFit]) -> None:
+        """Take the time since the last call off what the fits at work have left."""
+        passed, self._now = time.monotonic() - self._now, time.monotonic()
+        for fit in fits:
             spent = passed
             for key in sorted(fit.open):
                 known = self._left.get(key)
@@ -211,55 +274,22 @@ class Progress:
                     self._left[key] = max(known - spent, 0.0)
                     spent = max(spent - known, 0.0)
 
-    def _remaining(self) -> str:
+    def text(self, form: str, fits: Iterable[_ShownFit]) -> str:
+        """Return the time that is left in words, put into `form`."""
         known = [value for value in self._left.values() if value is not None]
-        unknown = len(self._left) - len(known)
-        at_work = sum(not fit.is_waiting for fit in self._fits.values())
-        at_once = at_work or max(min(self._at_once, len(self._groups)), 1)
-        text = duration(sum(known) / at_once) if known or not unknown else "an unknown time"
-        return f"{text} and {unknown} cells of unknown length" if unknown and known else text
+        n_unknown = len(self._left) - len(known)
+        if n_unknown and not known:
+            return "no estimate yet"
+        at_work = sum(not fit.is_waiting for fit in fits)
+        at_once = at_work or max(min(self._at_once, self._n_groups), 1)
+        more = f" and {n_unknown} cells of unknown length" if n_unknown else ""
+        return form.format(duration(sum(known) / at_once) + more)
 
-    def _show(self) -> None:
-        now = time.monotonic()
-        if self._quiet or now - self._last_shown < (REDRAW_EVERY_S if self._live else PLAIN_EVERY_S):
-            return
-        self._last_shown = now
-        if self._live:
-            self._draw(self._block())
-            return
-        for fit in self._fits.values():
-            place = f"[{self._done + 1}/{self._total}]"
-            self._stream.write(f"{place} {fit.title}: {fit.detail}; in all {self._remaining()} left\n")
-        self._stream.flush()
 
-    def _block(self) -> list[str]:
-        fits = list(self._fits.values())
-        lines = [line for fit in fits[:MOST_FITS] for line in (fit.title, f"    {fit.detail}")]
-        if len(fits) > MOST_FITS:
-            lines.append(f"and {len(fits) - MOST_FITS} more at once")
-        bad = f", {self._bad} not done" if self._bad else ""
-        passed = duration(time.monotonic() - self._started)
-        return [*lines, f"[{self._done}/{self._total}]{bad}, {passed} so far, {self._remaining()} left"]
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
 
-    def _draw(self, block: list[str], above: str = "") -> None:
-        """Replace the lines of the last call, in one write so that nothing flickers; `above` stays for good."""
-        if not self._live:
-            return
-        columns, rows = screen_size(self._stream)
-        block = [line[: columns - 1] for line in block][-(rows - 1) :]
-        # A terminal made narrower since has wrapped what was drawn.
-        up = sum(max(1, -(-len(line) // columns)) for line in self._shown)
-        back = f"\r\x1b[{up}A" if up else ""
-        kept = f"{above}{CLEAR_LINE}\n" if above else ""
-        self._stream.write(back + kept + "".join(f"{line}{CLEAR_LINE}\n" for line in block) + CLEAR_BELOW)
-        self._stream.flush()
-        self._shown = block
 
-    def _line(self, text: str) -> None:
-        if self._quiet:
-            return
-        if self._live:
-            self._draw(self._block(), above=text)
-        else:
-            self._stream.write(text + "\n")
-            self._stream.flush()
+def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
+    """Return the keys of the cells that stand for the training of their fit."""
+    return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}

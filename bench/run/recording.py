@@ -10,12 +10,12 @@ import torch
 
 from bench.core import environment
 from bench.core.errors import StoreError
-from bench.core.heap import Event
 from bench.core.reasons import Reason, in_words, told
 from bench.core.records import SCHEMA, Arrays, Outcome, Record, Timings
 from bench.core.store import Scores, Store
 from bench.measure.measuring import Measurement
 from bench.plan.cells import Cell
+from bench.run.events import Recorded
 from bench.run.fitting import Fit
 
 
@@ -59,7 +59,7 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
     )
 
 
-def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Event:
+def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:
     """Write a record and return the event that tells of it.
 
     On a full disk a short record of the failure may still fit, and if not, the event has the reason.
@@ -73,6 +73,6 @@ def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | 
     return record_event(cell, record)
 
 
-def record_event(cell: Cell, record: Record) -> Event:
-    """Return the event that tells how a cell ended."""
-    return {"kind": "record", "key": cell.key, "outcome": record.outcome, "reason": in_words(record.reason)}
+def record_event(cell: Cell, record: Record, was_there: bool = False) -> Recorded:
+    """Return the event that tells how a cell ended; `was_there`: before this run."""
+    return Recorded(cell.key, record.outcome, in_words(record.reason), was_there)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
-from bench.core.heap import Event
 from bench.core.locks import Busy
 from bench.core.reasons import in_words, told
 from bench.core.records import Outcome, Record
@@ -19,11 +18,12 @@ from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
-from bench.run.executors import Processes, run_group
+from bench.run.events import Event, Recorded, Waiting
+from bench.run.executors import Processes, run_group, run_queue
 from bench.run.fitting import is_of_older_code
 from bench.run.options import Options
 from bench.run.recording import empty_record, record_event, write_or_say_why
-from bench.run.remote.pool import Pool, run_queue
+from bench.run.remote.pool import Pool
 
 BUSY_WAIT_S = 1.0
 FINAL = ("done", "diverged")  # outcomes that a second call does not try again
@@ -100,7 +100,7 @@ def run(
             with store.hold([cell.lock_key for cell in group]):
                 return _run_group(group, store, options, watcher, executor, time_limit_s)
         except Busy:  # another process works on it; come back later
-            watcher.event(group, {"kind": "waiting"})
+            watcher.event(group, Waiting())
             time.sleep(BUSY_WAIT_S)
             return None
         except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
@@ -179,29 +179,27 @@ def _run_group(
         record = existing(cell, store)
         if record is not None and _answers(record, options.renew):
             results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
-            watcher.event(group, {**record_event(cell, record), "was_there": True})
+            watcher.event(group, record_event(cell, record, was_there=True))
             del open_cells[cell.key]
     if not open_cells:
         return results
     todo = list(open_cells.values())
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
     outcome: Outcome = "failed"
-    reason = told("crashed", "")
+    reason, printed = told("crashed", ""), ""
     try:
         with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
             for event in events:
-                if event["kind"] == "error":
-                    raise WorkerCrashed(event["message"])
-                if event["kind"] == "record":
-                    cell = open_cells.pop(event["key"])
-                    results.append(Result(cell, event["outcome"], event["reason"], was_there=False))
+                if isinstance(event, Recorded):
+                    cell = open_cells.pop(event.key)
+                    results.append(Result(cell, event.outcome, event.reason, was_there=False))
                 watcher.event(todo, event)
-    except WorkerCrashed as error:
-        reason = told("crashed", error)
     except OutOfTime as error:
-        outcome, reason = "out-of-time", told("out-of-time", error)
+        outcome, reason, printed = "out-of-time", told("out-of-time", error), error.printed
+    except WorkerCrashed as error:
+        reason, printed = told("crashed", error), error.printed
     for cell in open_cells.values():
-        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason))
+        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, printed))
         watcher.event(todo, event)
         results.append(Result(cell, outcome, in_words(reason), was_there=False))
     return results

@@ -8,7 +8,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Number, Outcome, Provenance, Versions
 
 SCHEMA = 1
-AGAIN = "measure them again with python -m benchmarks throughput"
+AGAIN = "measure them again with python -m benchmarks.throughput"
 
 
 class Blocks(Fields, frozen=True, kw_only=True):

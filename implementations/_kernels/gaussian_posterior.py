@@ -2,9 +2,9 @@
 
 A draw is one network for all rows or, from `per_row`, exact for each row alone: see `network_draws`.
 
-Cost of S draws of B rows: 2 S B Q operations and S Q normals; from `per_row` the first layer's part of both is due only
-once (twice for its operations). Memory above the answer [S, B, K]: GROUP_NUMBERS numbers of drawn networks, and from
-`per_row` 2 B H of the first layer.
+Cost of S draws of B rows: 2 S B Q operations and S Q normals. `per_row` draws only H normals for the first layer, and
+computes that layer's mean and variance once for all draws. Memory above the answer [S, B, K]: GROUP_NUMBERS numbers of
+drawn networks; for `per_row` 2 B H more.
 
 Shapes: B rows, S draws, K outputs, H units of the first layer, P scalar weights, Q of them in layers that are used.
 """

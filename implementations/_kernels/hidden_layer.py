@@ -5,9 +5,9 @@ Gaussian with mean x mean and variance x^2 std^2 (Kingma et al. 2015). Pyro's la
 variance before adding them up (537 MB for a batch of 128 and a layer of 1025 x 1024); here it is the matrix product
 X^2 @ std^2, which is the same number.
 
-Cost of a training step of `FusedHiddenLayer`: six matrix products (a forward pass alone: two), which are 70 % of the
-time, and three passes over the weights: their scales, the scales' gradient, and the optimiser.  Fails when: a row of X
-is all zeros (the gradient of sqrt(0), as in Pyro).
+Cost of a training step of `FusedHiddenLayer`: six matrix products (a forward pass alone: two), and three passes over
+the weights: their scales, the scales' gradient, and the optimiser.  Fails when: a row of X is all zeros (the gradient
+of sqrt(0), as in Pyro).
 """
 
 # mypy: allow-subclassing-any, allow-untyped-calls, no-warn-return-any

@@ -13,16 +13,16 @@ d/dmu = eps/sigma and d/dsigma = -1/sigma + eps^2/sigma. With dw/dmu = 1, dw/dsi
     dL/dmu  = g                                       the two terms of log q cancel
     dL/drho = (g eps - 1 / (sigma M)) / (1 + e^-rho)  the two terms with eps^2 cancel
 
-Where a document hands log q the mean as a constant (`w_mu.data`), the direct term of mu is missing and what is left of
-log q is noise of mean zero:
+Where a document hands log q the mean as a constant (`w_mu.data`), the direct term of mu is missing. Log q then adds
+noise of mean zero:
 
     dL/dmu  = g - eps / (sigma M)
 
 Cost: one batch is three matrix products a layer (two for the first) and three compiled passes over the weights: the
 noise, the draw, and the gradient with Adam; memory 7 P numbers, and 4 P for the moments of Adam.
 
-Several seeds at once: every vector holds the E seeds one after the other, so that all that goes element by element is
-done as for one of E P weights; only sums over the weights, and matrix products, have E in front.
+Several seeds at once: every vector holds the E seeds one after the other. Work element by element does not see the
+seeds; only sums over the weights, and matrix products, have E in front.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.core import heap
+from bench.run import child
+from bench.run.events import EpochEnded, Measuring, Started
 
 
 class Node:
@@ -34,35 +36,40 @@ def collected_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("kind", "wait_s", "is_tidied"),
-    [("measure", 0.0, True), ("epoch", 0.0, False), ("epoch", heap.EVERY_S, True), ("tick", 9.0, False)],
+    ("event", "wait_s", "is_tidied"),
+    [
+        (Measuring("key"), 0.0, True),
+        (EpochEnded(1, 2, {}, 1), 0.0, False),
+        (EpochEnded(1, 2, {}, 1), heap.EVERY_S, True),
+        (Started("key"), 9.0, False),
+    ],
 )
 def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
-    kind, wait_s, is_tidied, monkeypatch, collected_by_hand
+    event, wait_s, is_tidied, monkeypatch, collected_by_hand
 ):
     now, told = [0.0], []
     monkeypatch.setattr(heap.time, "monotonic", lambda: now[0])
-    tell = heap.tidying(told.append)
+    tell = child._tidying(told.append)
     garbage = cycle()
     now[0] += wait_s
-    tell({"kind": kind})
-    assert told == [{"kind": kind}]
+    tell(event)
+    assert told == [event]
     assert (garbage() is None) == is_tidied
 
 
 HOLES = """
 import json
-from tests.stress.processes import memory_mib
+from tests.stress.processes import resident_mib
 from bench.core.heap import tidy
 small, large = [], []
 for _ in range(2000):  # 200 MB in pieces that the C library takes from its heap, each followed by one that stays
     large.append(bytearray(100_000))
     small.append(bytearray(1_000))
-full = memory_mib("VmRSS")
+full = resident_mib()
 del large
-freed = memory_mib("VmRSS")
+freed = resident_mib()
 tidy()
-print(json.dumps([full, freed, memory_mib("VmRSS")]))
+print(json.dumps([full, freed, resident_mib()]))
 """
 
 

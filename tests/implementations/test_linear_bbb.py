@@ -7,16 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.distributions import Normal
 
-from bench.core.streams import StepNoise, generator, normals_, stream_seed
-from bench.interface import Context, Split, Task
+from bench.core.streams import StepNoise, generator, stream_seed
+from bench.interface import Task
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
 from implementations._kernels.threads import one_thread
 from implementations.linear_bbb import LinearBbb
+from tests.implementations.made_up import rows, whole_epochs
 
 MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 SQRT_6 = 2.449489742783178
@@ -27,21 +27,6 @@ SWITCHES = [(True, 6.0), (False, 6.0), (True, SQRT_6), (False, SQRT_6)]  # (deta
 def _one_thread():
     with one_thread():  # the networks here are too small for two
         yield
-
-
-class Recorder(Context):
-    """A context that keeps the traces."""
-
-    def __init__(self, seed: int = 0, steps_per_epoch: int | None = None) -> None:
-        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps_per_epoch
-        self.traces: list[dict[str, float]] = []
-
-    def epoch_end(self, epoch, trace, posterior, state) -> None:
-        assert epoch == len(self.traces) + 1
-        self.traces.append(dict(trace))
-
-    def restore(self) -> None:
-        return None
 
 
 def double(shape: tuple[int, ...], source: torch.Generator) -> Tensor:
@@ -81,7 +66,7 @@ def test_loss_and_gradient_are_those_of_autograd(detach_mu, prior_std, seed, n_r
     torch.testing.assert_close(ours.gradient, gradient, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("detach_mu", "prior_std"), SWITCHES)
+@pytest.mark.parametrize(("detach_mu", "prior_std"), [(True, 6.0), (False, SQRT_6)])
 @pytest.mark.parametrize("width", [6, 128])  # below and above the length from which Adam is fused
 def test_twenty_training_steps_are_those_of_the_document(detach_mu, prior_std, width) -> None:
     source = torch.Generator().manual_seed(1)
@@ -123,49 +108,10 @@ def test_adam_is_adam(size) -> None:
     torch.testing.assert_close(ours, plain.detach(), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("size", [3, FUSE_FROM])
-def test_the_first_step_of_adam(size) -> None:
-    # Bias corrected, the moments after one step are g and g^2: the step is rate * g / (|g| + 1e-8).
-    parameters = torch.zeros(size, dtype=torch.float64)
-    gradient = torch.full_like(parameters, 1e-8)
-    gradient[0] = -5.0
-    FlatAdam(parameters, gradient, 0.1).step()
-    assert parameters[0].item() == pytest.approx(0.1, rel=1e-8)
-    assert parameters[1:].tolist() == pytest.approx([-0.05] * (size - 1))
-
-
-@pytest.mark.parametrize("size", [3, FUSE_FROM])
-def test_adam_goes_on_from_its_state_to_the_bit(size) -> None:
-    source = torch.Generator().manual_seed(3)
-    gradients = [torch.randn(size, generator=source) for _ in range(4)]
-
-    def run(parameters: Tensor, adam: FlatAdam, gradient: Tensor, steps: slice) -> None:
-        for value in gradients[steps]:
-            gradient.copy_(value)
-            adam.step()
-
-    whole, buffer = torch.ones(size), torch.zeros(size)
-    adam = FlatAdam(whole, buffer, 0.01)
-    run(whole, adam, buffer, slice(0, 2))
-    state = adam.state()
-    run(whole, adam, buffer, slice(2, 4))
-    resumed, buffer = torch.zeros(size), torch.zeros(size)
-    adam = FlatAdam(resumed, buffer, 0.01)
-    adam.restore(state)
-    run(resumed, adam, buffer, slice(2, 4))
-    assert torch.equal(whole, resumed)
-    assert state["step"].item() == 2  # a copy: the later steps did not change it
-
-
 def start_of_fit(approach: LinearBbb, seed: int = 0) -> SampledMlp:
-    network = approach._network(MNIST, Recorder(seed))
+    network = approach._network(MNIST, whole_epochs(seed))
     StepNoise(seed).normals_(network.epsilon)
     return network
-
-
-def test_the_published_network_has_669706_weights() -> None:
-    # 784*512 + 512 + 512*512 + 512 + 512*10 + 10
-    assert len(start_of_fit(LinearBbb()).mu) == 669_706
 
 
 @pytest.mark.parametrize(("prior_std", "expected"), [(6.0, 10_422), (SQRT_6, 9_152)])
@@ -175,6 +121,7 @@ def test_loss_before_any_training(prior_std, expected) -> None:
     # 669706 / 468.75 is 10421.97. For s^2 = 6: 0.895880 + 6.001238 - 0.5 + 0.010001 = 6.407118, which gives 9153.9.
     # The noise terms e^2/2 have standard deviation sqrt(669706 / 2) / 468.75 = 1.23.
     network = start_of_fit(LinearBbb(prior_std=prior_std))
+    assert len(network.mu) == 669_706  # 784*512 + 512 + 512*512 + 512 + 512*10 + 10
     nothing = network.loss_and_gradient(torch.empty(0, 784), torch.empty(0, dtype=torch.int64))
     assert nothing.item() == pytest.approx(expected, abs=5)
 
@@ -216,15 +163,9 @@ def test_two_epochs_without_data(detach_mu) -> None:
 def test_a_small_fit_is_the_documents_loop(detach_mu) -> None:
     # 70 rows in batches of 16: four and a short one of 6; M = 70/16. Single precision here: 1e-4 is 5 % of one step.
     task = Task("classification", n_outputs=10, n_train=70, n_inputs=12)
-    source = torch.Generator().manual_seed(5)
-    train = Split(
-        "train60k",
-        torch.rand(70, 12, generator=source),
-        torch.randint(10, (70,), generator=source),
-        torch.arange(70),
-    )
+    train = rows(70, 12)
     approach = LinearBbb(epochs=3, batch_size=16, hidden_units=8, detach_mu=detach_mu)
-    context = Recorder(seed=6)
+    context = whole_epochs(6)
     posterior = approach.fit(train, task, context)
 
     layout = Layout((12, 8, 8, 10))
@@ -244,44 +185,16 @@ def test_a_small_fit_is_the_documents_loop(detach_mu) -> None:
     for epoch in (1, 2, 3):
         order = torch.randperm(70, generator=generator(6, "shuffle", epoch))
         losses = [
-            document.classifier_step(plain, adam, train.x[rows], train.y[rows], 70 / 16).item()
-            for rows in order.split(16)
+            document.classifier_step(plain, adam, train.x[batch], train.y[batch], 70 / 16).item()
+            for batch in order.split(16)
         ]
         rate /= 1.1
-        trace = context.traces[epoch - 1]
+        trace = context.traces[epoch]
         assert trace == {"mnist/train60k/train_loss": pytest.approx(sum(losses) / 5, rel=1e-5)}
     mu, rho = document.get_parameters(plain)
     torch.testing.assert_close(posterior.arrays()["mu"], mu, rtol=0, atol=1e-4)
     torch.testing.assert_close(posterior.arrays()["sigma"], sigma_of(rho), rtol=1e-4, atol=0)
     assert rho.mean() > -6 + 0.01  # 15 steps of up to 0.001 were taken
-
-
-def test_an_epoch_can_be_cut_short() -> None:
-    task = Task("classification", n_outputs=10, n_train=64, n_inputs=4)
-    train = Split("train60k", torch.rand(64, 4), torch.zeros(64, dtype=torch.int64), torch.arange(64))
-    approach = LinearBbb(epochs=1, batch_size=8, hidden_units=3, learning_rate=0.01)
-    posterior = approach.fit(train, task, Recorder(steps_per_epoch=2))
-    # two steps of Adam climb by 0.01 each at the very most
-    rho = posterior.arrays()["sigma"].expm1().log()
-    assert rho.max() <= -6 + 0.02 + 1e-3
-
-
-def test_the_posterior_has_the_networks_prior_and_activation() -> None:
-    nothing = Split("train60k", torch.empty(0, 784), torch.empty(0, dtype=torch.int64), torch.arange(0))
-    posterior = LinearBbb(epochs=0, prior_std=2.5).fit(nothing, MNIST, Recorder(7))
-    mu, sigma = posterior.arrays().values()
-    w = torch.addcmul(mu, sigma, normals_(torch.empty(len(mu)), 7, "draw", 3))
-    q, p = Normal(mu.double(), sigma.double()), Normal(0.0, 2.5)
-    expected = (q.log_prob(w.double()) - p.log_prob(w.double())).sum().item()
-    # of 4.5 million nats; the two sums of squares in it, 350,000 nats, are good to 1.5e-5
-    assert posterior.log_density_ratio(range(3, 4)).item() == pytest.approx(expected, abs=6)
-    x = torch.rand(3, 784)
-    (w1, b1), (w2, b2), (w3, b3) = Layout((784, 512, 512, 10)).layers(w)
-    logits = torch.sigmoid(torch.sigmoid(x @ w1.t() + b1) @ w2.t() + b2) @ w3.t() + b3
-    found = posterior.predict(x, range(3, 4), torch.arange(3)).log_probs[0]
-    torch.testing.assert_close(found, logits.log_softmax(1), rtol=1e-4, atol=1e-4)
-    rebuilt = LinearBbb().rebuild(posterior.mean_network().arrays(), MNIST, 0)
-    assert rebuilt.n_draws == 1
 
 
 def test_documents_prediction_draws_networks_for_each_batch() -> None:

@@ -5,13 +5,12 @@ import importlib
 
 import pytest
 import torch
-from scipy.stats import ks_2samp
 
 from bench.data.splits import load_shared, load_split
 from bench.interface import Split, Task
-from bench.judge.contract import CheckContext
 from bench.plan.registry import load_class
 from implementations import _seeds
+from tests.implementations.made_up import whole_epochs
 
 STEPS, BATCH, N_ROWS = 20, 8, 20 * 8 - 3  # the last batch is short
 SMALL = {
@@ -28,6 +27,7 @@ VARIANTS = {
     "toy_mlp": {"width": 3},
     "toy_bbb": {"detach_mu": False},
 }
+SEEDS = (7, 0, 30)
 CASES = [(name, {}) for name in SMALL] + list(VARIANTS.items())
 
 
@@ -53,13 +53,6 @@ def problem(name):
     return train, rows, task
 
 
-def contexts():
-    made = [CheckContext(seed) for seed in (7, 0, 30)]
-    for context in made:
-        context.steps_per_epoch = None
-    return made
-
-
 def assert_same(left, right):
     assert left.keys() == right.keys()
     for name, value in left.items():
@@ -70,10 +63,10 @@ def assert_same(left, right):
 def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
     module, approach = recipe(name, changes)
     train, rows, task = problem(name)
-    together = module.Seeds(approach, train, rows, task, contexts())
+    together = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
     alone = [
         module.Seeds(approach, train.select(own), _seeds.all_rows(train.select(own)), task, [context])
-        for own, context in zip(rows, contexts(), strict=True)
+        for own, context in zip(rows, [whole_epochs(seed) for seed in SEEDS], strict=True)
     ]
     traces = together.epoch(1)
     for index, (seed, trace) in enumerate(zip(alone, traces, strict=True)):
@@ -85,57 +78,19 @@ def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
     assert not torch.allclose(*states)
 
 
-SEEDS_OF_A_SAMPLE = 16
-FALSE_ALARM = 1e-6  # of 16 and 16 values that do not overlap, Kolmogorov and Smirnov's test says 2 / C(32, 16) = 3e-9
-
-
-def losses(module, approach, seeds, is_together):
-    """Return every seed's loss in the last epoch, of labels that the inputs tell."""
-    train, rows, task = problem("mlp")
-    directions = torch.randn(6, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    train = dataclasses.replace(train, y=((train.x - 0.5) @ directions).argmax(1))
-    told = [CheckContext(seed) for seed in seeds]
-    for context in told:
-        context.steps_per_epoch = None
-    found = []
-    for group in [told] if is_together else [[context] for context in told]:
-        trained = module.Seeds(approach, train, rows[:1].expand(len(group), -1), task, group)
-        for epoch in range(1, approach.epochs):
-            trained.epoch(epoch)
-        found += [next(iter(trace.values())) for trace in trained.epoch(approach.epochs)]
-    return found
-
-
-@pytest.mark.parametrize(("name", "too_fast"), [("mlp", 5), ("dropout_fcn", 1 / 20), ("linear_bbb", 10)])
-def test_whole_fits_together_are_distributed_as_whole_fits_alone(name, too_fast):
-    """The samples have no seed in common: it is the distribution that agrees, over every source of noise.
-
-    That the test can tell is shown with another learning rate, `too_fast` times as high.
-    """
-    module, approach = recipe(name, {})
-    approach = dataclasses.replace(approach, epochs=5)
-    together = losses(module, approach, range(SEEDS_OF_A_SAMPLE), is_together=True)
-    alone = losses(module, approach, range(99, 99 + SEEDS_OF_A_SAMPLE), is_together=False)
-    assert len(set(together)) == len(set(alone)) == SEEDS_OF_A_SAMPLE  # no two share their noise
-    assert ks_2samp(together, alone).pvalue > FALSE_ALARM
-    wrong = dataclasses.replace(approach, learning_rate=too_fast * approach.learning_rate)
-    other = losses(module, wrong, range(SEEDS_OF_A_SAMPLE), is_together=True)
-    assert ks_2samp(other, alone).pvalue < FALSE_ALARM
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
     """The state of a seed is the same whoever trained beside it."""
     module, approach = recipe(name, {})
     train, rows, task = problem(name)
-    together = module.Seeds(approach, train, rows, task, contexts())
+    together = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
     together.epoch(1)
     state = together.state(1)
     kept = {key: value.clone() for key, value in state.items()}
     own = train.select(rows[1])
-    alone = module.Seeds(approach, own, _seeds.all_rows(own), task, contexts()[1:2])
+    alone = module.Seeds(approach, own, _seeds.all_rows(own), task, [whole_epochs(seed) for seed in SEEDS][1:2])
     alone.restore([state])
-    pair = module.Seeds(approach, train, rows[1:], task, contexts()[1:])
+    pair = module.Seeds(approach, train, rows[1:], task, [whole_epochs(seed) for seed in SEEDS][1:])
     pair.restore([state, together.state(2)])
     expected = together.epoch(2)[1]
     assert alone.epoch(2)[0] == pytest.approx(expected, rel=1e-10)
@@ -148,12 +103,12 @@ def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
 def test_every_seed_hears_of_an_epoch_before_any_begins_the_next():
     _, approach = recipe("mlp", {})
     train, rows, task = problem("mlp")
-    told, order = contexts(), []
+    told, order = [whole_epochs(seed) for seed in SEEDS], []
     for context in told:
         context.on_epoch = lambda _, seed=context.seed: order.append(seed)
     found = approach.fit_many(train, rows, task, told)
-    assert order == [7, 0, 30] * 3
-    for posterior, own, context in zip(found, rows, contexts(), strict=True):
+    assert order == [*SEEDS] * 3
+    for posterior, own, context in zip(found, rows, [whole_epochs(seed) for seed in SEEDS], strict=True):
         assert_same(posterior.arrays(), approach.fit(train.select(own), task, context).arrays())
 
 
@@ -161,8 +116,8 @@ def test_every_seed_hears_of_an_epoch_before_any_begins_the_next():
 def test_a_seed_without_numbers_harms_no_other(name):
     module, approach = recipe(name, {})
     train, rows, task = problem(name)
-    healthy = module.Seeds(approach, train, rows, task, contexts())
-    ill = module.Seeds(approach, train, rows, task, contexts())
+    healthy = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
+    ill = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
     healthy.epoch(1)
     first, second, third = (healthy.state(index) for index in range(3))
     spoilt = {key: value if key == "step" else torch.full_like(value, float("nan")) for key, value in second.items()}
@@ -172,12 +127,11 @@ def test_a_seed_without_numbers_harms_no_other(name):
     assert not all(value == value for value in seen[1].values())
 
 
-@pytest.mark.parametrize("name", ["train50k", "train60k"])
-def test_shared_rows_are_those_of_each_seed(name):
-    shared, places = load_shared(name, [4, 9])
-    assert shared.name == name
+def test_shared_rows_are_those_of_each_seed():
+    shared, places = load_shared("train50k", [4, 9])
+    assert shared.name == "train50k"
     for seed, own in zip((4, 9), places, strict=True):
-        alone, picked = load_split(name, seed), own[::997]
+        alone, picked = load_split("train50k", seed), own[::997]
         wanted = torch.arange(0, len(own), 997)
         assert len(own) == len(alone)
         assert torch.equal(shared.x[picked], alone.x[wanted])

@@ -7,14 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.core.streams import StepNoise, normals_, stream_seed
-from bench.interface import Context, Gaussian, Split, Task
+from bench.core.streams import normals_
+from bench.interface import Gaussian, Task
 from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll
 from implementations._kernels.threads import one_thread
 from implementations.toy_bbb import ToyBbb
+from tests.implementations.made_up import six_points, whole_epochs
 
 TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
 LAYOUT = Layout((1, 32, 1))
@@ -24,26 +25,6 @@ LAYOUT = Layout((1, 32, 1))
 def _one_thread():
     with one_thread():  # the networks here are too small for two
         yield
-
-
-def six_points(dtype: torch.dtype = torch.float32) -> Split:
-    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2], dtype=dtype).reshape(-1, 1)
-    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
-
-
-class Recorder(Context):
-    """A context that keeps the traces."""
-
-    def __init__(self, seed: int = 0, steps_per_epoch: int | None = None) -> None:
-        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps_per_epoch
-        self.losses: list[float] = []
-
-    def epoch_end(self, epoch, trace, posterior, state) -> None:
-        (self.loss_name,) = trace
-        self.losses.append(trace[self.loss_name])
-
-    def restore(self) -> None:
-        return None
 
 
 def plain_network(noises: Iterator[Tensor], detach_mu: bool, dtype: torch.dtype) -> document.GaussianNetwork:
@@ -86,47 +67,8 @@ def test_twenty_steps_are_those_of_the_document(detach_mu) -> None:
     torch.testing.assert_close(network.parameters, torch.cat(document.get_parameters(plain)), rtol=1e-8, atol=1e-9)
 
 
-def test_the_trace_is_the_loss_of_each_intervals_first_step() -> None:
-    def noises() -> Iterator[Tensor]:
-        for interval in (1, 2):
-            stream = StepNoise(stream_seed(3, "noise", interval))
-            for _ in range(10):
-                yield stream.normals_(torch.empty(97))
-
-    context = Recorder(seed=3)
-    points = six_points()
-    ToyBbb(epochs=2).fit(points, TASK, context)
-    plain = plain_network(noises(), True, torch.float32)
-    adam = torch.optim.Adam(plain.parameters(), lr=0.1)
-    expected = []
-    for _ in range(20):
-        adam.zero_grad()
-        loss = document.regression_elbo(plain, points.x, points.y, 0.1)
-        loss.backward()
-        adam.step()
-        expected.append(loss.item())
-    assert context.loss_name == "toy/6 points/train_loss"
-    # losses of some thousand, in single precision after ten steps of 0.1
-    assert context.losses == pytest.approx([expected[0], expected[10]], rel=1e-3)
-
-
-def test_the_published_budget_is_two_thousand_steps() -> None:
-    published = ToyBbb()
-    assert published.epochs * published.steps_per_interval == 2000
-
-
-def test_an_interval_can_be_cut_short() -> None:
-    whole, cut = Recorder(), Recorder(steps_per_epoch=4)
-    points = six_points()
-    ToyBbb(epochs=1).fit(points, TASK, whole)
-    posterior = ToyBbb(epochs=1).fit(points, TASK, cut)
-    assert whole.losses == cut.losses  # the same first step
-    # Adam's first steps are at most about 0.1 long
-    assert posterior.arrays()["mu"].abs().max() <= 0.4 + 1e-3
-
-
 def test_prediction_is_the_function_and_the_known_noise() -> None:
-    posterior = ToyBbb(epochs=0).fit(six_points(), TASK, Recorder(seed=4))
+    posterior = ToyBbb(epochs=0).fit(six_points(), TASK, whole_epochs(4))
     x = torch.tensor([[-3.0], [0.5]])
     answer = posterior.predict(x, range(2), torch.arange(2))
     assert isinstance(answer, Gaussian)

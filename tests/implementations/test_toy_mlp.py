@@ -4,21 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from bench.core.errors import ConfigError
 from bench.core.streams import generator
-from bench.interface import Gaussian, Split, Task
-from bench.judge.contract import CheckContext
+from bench.interface import Gaussian, Task
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.toy_mlp import ToyMlp, descend
+from tests.implementations.made_up import six_points
 
 LAYOUT = Layout((1, 16, 16, 1))
 TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
-
-
-def six_points():
-    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2]).reshape(-1, 1)
-    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
 
 
 def plain_network(flat):
@@ -66,25 +60,6 @@ def test_first_loss_of_a_network_that_predicts_zero():
     assert not named["hidden2.weight"].any()
 
 
-def test_trace_holds_the_loss_before_the_first_step_of_each_interval():
-    train, context = six_points(), CheckContext(2)
-    context.steps_per_epoch = None
-    ToyMlp(epochs=3, interval=20).fit(train, TASK, context)
-    flat = _dense.linear_init(LAYOUT, generator(2, "init"))
-    expected = [descend(LAYOUT, flat, train.x.numpy(), train.y.numpy(), 20, 0.01) for _ in range(3)]
-    assert [context.traces[epoch]["toy/6 points/train_loss"] for epoch in (1, 2, 3)] == expected
-    assert torch.equal(context.states[3]["flat"], flat)
-
-
-def test_steps_per_epoch_cuts_the_interval():
-    context = CheckContext(2)
-    context.steps_per_epoch = 3
-    cut = ToyMlp(epochs=1).fit(six_points(), TASK, context)
-    context.steps_per_epoch = None
-    exact = ToyMlp(epochs=1, interval=3).fit(six_points(), TASK, context)
-    assert all(torch.equal(cut.arrays()[name], value) for name, value in exact.arrays().items())
-
-
 def test_huge_inputs_do_not_overflow():
     flat = 1e4 * _dense.linear_init(LAYOUT, generator(0, "init"))
     assert np.isfinite(descend(LAYOUT, flat, np.float32([[-1e4], [1e4]]), np.float32([[0], [0]]), 2, 1e-12))
@@ -98,8 +73,3 @@ def test_prediction_is_the_plain_network_with_variance_zero():
     assert isinstance(answer, Gaussian)
     assert torch.allclose(answer.mean[0], plain_network(flat)(x).detach(), atol=1e-6)
     assert torch.equal(answer.variance, torch.zeros(1, 21, 1))
-
-
-def test_wrong_kind_of_task():
-    with pytest.raises(ConfigError, match="regression task and was given a classification one"):
-        ToyMlp().fit(six_points(), Task("classification", 10, 6, 1), CheckContext(0))

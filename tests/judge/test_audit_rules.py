@@ -7,19 +7,24 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
-from bench.judge.audit import documents, shown
+from bench.judge.audit import documents
 from bench.judge.audit.documents import DOCUMENTS, Fact, audit_documents, declared, facts
 from bench.judge.audit.effects import RungNumber, effect_of, rung_of
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
+from bench.judge.audit.shown import ShownMistake, shown_mistakes
 from bench.judge.audit.table import BEGIN, END, rules_table
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE
 from bench.judge.results import Results
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
+from benchmarks.documents import shown
+from benchmarks.documents.__main__ import checks
 from tests.synthetic import record
 
+CHECKS = checks()[0]
+SLOW = ("random_module_kl", "hidden_layer_kl", "prior_variance", "detached_means")  # .ci/run runs them apart
 NOTHING = Numbers(Results([], manifests()), [])
 
 
@@ -46,41 +51,43 @@ def test_facts_name_what_there_is():
             assert fact.outcome == "found"
             assert rung_of(fact.approach, fact.effect).name == fact.effect.rung
         if fact.shown:
-            assert fact.shown in shown.names()
-    assert {fact.shown for fact in facts() if fact.shown} == set(shown.names())
+            assert fact.shown in shown_mistakes()
+    assert {fact.shown for fact in facts() if fact.shown} == set(shown_mistakes())
 
 
-@pytest.mark.parametrize("name", shown.names())
-def test_running_the_documents_code_shows_the_mistake(name):
-    found = shown.show(name)
-    if found.outcome == "not run here":
-        pytest.skip(found.detail)
-    assert found.outcome == "found", found.detail
+@pytest.mark.parametrize("name", [name for name in CHECKS if name not in SLOW])
+def test_running_the_documents_code_shows_what_the_file_says(name):
+    found = shown.run(name, CHECKS[name])
+    known = shown_mistakes()[name]
+    assert (found.outcome, found.ran) == (known.outcome, known.ran) == ("found", known.ran), found.detail
+    for what, value in known.measured.items():
+        assert found.measured[what] == pytest.approx(value, rel=1e-3, abs=1e-6)
 
 
 def test_the_measured_factors_are_the_derived_ones():
     # 60,000 rows in batches of 128: 468.75 times the whole KL; kappa = 128 / N with the sign turned: -1
-    for name, factor, tolerance in (("random_module_kl", 468.75, 0.1), ("hidden_layer_kl", -1.0, 0.02)):
-        found = shown.show(name)
-        if found.outcome == "not run here":
-            pytest.skip(found.detail)
-        assert found.measured["kl_per_epoch"] == pytest.approx(factor, rel=tolerance)
-    assert shown.show("prior_variance").measured["prior_std"] == pytest.approx(6, rel=0.05)
-    assert shown.show("binary_cross_entropy").measured["certain"] == pytest.approx(0.0693147, rel=1e-4)  # log(2) / 10
+    measured = {name: shown.measured for name, shown in shown_mistakes().items()}
+    assert measured["random_module_kl"]["kl_per_epoch"] == pytest.approx(468.75, rel=0.1)
+    assert measured["hidden_layer_kl"]["kl_per_epoch"] == pytest.approx(-1, rel=0.02)
+    assert measured["prior_variance"]["prior_std"] == pytest.approx(6, rel=0.05)
+    assert measured["binary_cross_entropy"]["certain"] == pytest.approx(0.0693147, rel=1e-4)  # log(2) / 10
 
 
 def test_a_check_that_shows_nothing_says_so(monkeypatch):
-    monkeypatch.setattr(shown, "_checks", lambda: {"detached_means": lambda: shown.verdict(False, "it is attached")})
+    nothing = {"detached_means": ShownMistake("not found", "code", "it is attached", {})}
+    monkeypatch.setattr(documents, "shown_mistakes", lambda: nothing)
     fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "detached_means")
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
-    shown.show.cache_clear()
-    try:
-        (finding,) = audit_documents(["feldman2018"], NOTHING)
-    finally:
-        shown.show.cache_clear()
+    (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.detail.startswith("what was read is not what running shows")
     assert "it is attached" in finding.detail
     assert finding.subject == "documents.toml on feldman2018"
+
+
+def test_a_broken_file_of_what_was_shown_is_one_line(tmp_path):
+    (tmp_path / "shown.json").write_text('{"detached_means": {"outcome": "maybe"}}')
+    with pytest.raises(ConfigError, match=r"Invalid enum value 'maybe'.*benchmarks.documents --write makes it"):
+        shown_mistakes(tmp_path / "shown.json")
 
 
 def cell(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
@@ -123,7 +130,7 @@ def test_an_effect_without_records_says_what_makes_it(monkeypatch):
     wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
     fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "", "linear_bbb", "", wanted)
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
-    (finding,) = audit_documents(["feldman2018"], NOTHING, run=False)
+    (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.effect.endswith(
         "not run: `python -m bench run linear_bbb --recipe published --protocol common --seeds 3` measures it"
     )
@@ -191,7 +198,7 @@ def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):
     # without it a run printed as 89 % for 89.9 % looks as bad as a KL of the wrong sign
     wanted = {"kl-sign": "wrong", "truncated-printing": "weak", "stale-result": "misleading"}
     for rule, severity in wanted.items():
-        assert main(["audit", "documents", "--no-run", "--rule", rule, "--results", str(tmp_path)]) == 0
+        assert main(["audit", "documents", "--rule", rule, "--results", str(tmp_path)]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if f" {rule} " in line]
         assert lines
         assert all(line.startswith(severity) for line in lines)

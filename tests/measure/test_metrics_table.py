@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bench.core.errors import ConfigError
+from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
@@ -102,7 +103,7 @@ def test_one_draw() -> None:
 @pytest.mark.parametrize("noise", ["row", "shared"])
 def test_spread_of_accuracy_needs_whole_networks(noise: Noise) -> None:
     _, missing = classify(5, noise)
-    assert "draw" in missing["draw_accuracy_std"]
+    assert missing["draw_accuracy_std"].kind == f"{noise}-noise"
     values, _ = classify(5, "weights")
     log_probs, labels = predictions(5)
     accuracies = [(one.argmax(1) == labels).double().mean().item() for one in log_probs]
@@ -117,17 +118,14 @@ def test_nothing_accepted_is_missing_not_nan() -> None:
         reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights"
     )
     assert values["refusal_rate"] == 1.0
-    assert missing == {
-        "selective_accuracy": "every row is refused",
-        "selective_accuracy_strict": "every row is refused",
-    }
+    assert missing == dict.fromkeys(("selective_accuracy", "selective_accuracy_strict"), Reason("rows-refused"))
 
 
 def test_infinite_nll_is_missing_with_a_reason() -> None:
     log_probs = torch.tensor([[[0.0, -math.inf]]])
     values, missing = evaluate_mean_network(reduce_draws(log_probs), torch.tensor([1]))
     assert values == {"mean_network/accuracy": 0.0}
-    assert "probability exactly 0" in missing["mean_network/nll"]
+    assert missing["mean_network/nll"].kind == "label-impossible"
 
 
 def test_arrays_are_json() -> None:

@@ -41,13 +41,6 @@ def test_two_draws_of_one_row() -> None:
     assert parts["mutual_information"] == pytest.approx([0.2050385], abs=1e-6)
 
 
-def test_scores_of_a_row() -> None:
-    summary = reduce_draws(TWO_DRAWS)
-    assert classification.nll(summary.log_mean_probs, np.array([1])) == pytest.approx(-math.log(0.4))
-    assert classification.brier(summary.mean_probs, np.array([1])) == pytest.approx(0.6**2 + 0.6**2)
-    assert classification.accuracy(summary.mean_probs, np.array([1])) == 0.0
-
-
 def test_nll_survives_probabilities_that_underflow() -> None:
     # exp(-800) is 0 in float64, its logarithm is an ordinary number
     summary = reduce_draws(torch.tensor([[[0.0, -800.0]], [[0.0, -800.0]]]))
@@ -60,13 +53,6 @@ def test_only_the_first_thirty_draws_vote() -> None:
     draws[30] = draws[30].flip(-1)
     assert reduce_draws(draws).votes.tolist() == [[30, 0]]
     assert reduce_draws(draws, vote_draws=31).votes.tolist() == [[30, 1]]
-
-
-def test_hits_of_each_draw() -> None:
-    draws = draws_of([[0.9, 0.1], [0.9, 0.1]], [[0.2, 0.8], [0.6, 0.4]])
-    hits = draw_hits(draws, torch.tensor([0, 1]))
-    assert hits.tolist() == [1, 0]
-    assert classification.draw_accuracies(hits, 2).tolist() == [0.5, 0.0]
 
 
 def test_disagreement() -> None:

@@ -1,23 +1,23 @@
 """An approach under a Python of its own: planned there, fitted there, with the numbers that it has here."""
 
 import stat
-import subprocess
 import sys
-from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import structs
 
 import bench.plan.registry
 from bench.cli.main import main
 from bench.core.errors import WorkerCrashed
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
-from bench.run.remote.child import in_child
 from bench.run.remote.interpreters import VARIABLE, interpreters, with_their_cells
 from bench.run.remote.jobs import plan_job
+from bench.run.supervisor import supervise
 
-ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ("--profile", "smoke", "--recipe", "published", "--quiet")
 
 
@@ -65,7 +65,7 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     arguments = ["run", "toy_mlp", *PUBLISHED, "--threads", "1", "--results"]
     assert main([*arguments, str(tmp_path / "here"), "--executor", "inline"]) == 0
     entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     assert main([*arguments, str(tmp_path / "skipped"), "--executor", "inline"]) == 3
     monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")
@@ -81,20 +81,10 @@ def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):
     found = with_their_cells(cells(selection), selection, {"pyro_random_module": python})
     assert [cell.approach for cell in found] == [cell.approach for cell in cells(selection)]
     assert [bool(cell.skip) for cell in found] == [cell.approach != "uniform" for cell in found]
-    assert "needs pyro" in found[-1].skip
+    assert "needs pyro" in in_words(found[-1].skip)
 
 
 def test_an_interpreter_with_another_harness_is_refused():
-    job = {**plan_job(Selection(approaches=("uniform",))), "harness": "0"}
+    job = msgspec.structs.replace(plan_job(Selection(approaches=("uniform",))), harness="0")
     with pytest.raises(WorkerCrashed, match="another version"):
-        list(in_child(sys.executable, job))
-
-
-def test_what_a_framework_prints_does_not_get_between_the_lines():
-    text = (
-        "import os; from bench.run.remote.__main__ import _own_output; lines = _own_output();"
-        "print('noise', flush=True); os.system('echo noise'); lines.write('event'); lines.flush()"
-    )
-    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout == "event"
-    assert found.stderr == "noise\nnoise\n"
+        list(supervise(job, sys.executable))

@@ -1,11 +1,10 @@
-"""What a run shows: redrawn lines on a terminal, plain ones in a pipe; nothing where it is to be quiet; the end."""
+"""What a run shows: bars on a terminal, plain lines in a pipe, nothing where it is to be quiet; the end."""
 
 import argparse
 import fcntl
 import io
 import os
 import pty
-import re
 import struct
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from bench.cli.ending import ending
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run import progress
+from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned
 from bench.run.runner import Result
 
 
@@ -38,180 +38,144 @@ def cell(seed: int, protocol: str = "common", fit: str | None = None) -> Cell:
     )
 
 
-def epoch(number: int, of: int = 10) -> dict:
-    return {"kind": "epoch", "epoch": number, "of": of, "trace": {"mnist/train60k/train_loss": 0.25}, "seeds": 1}
-
-
-def record(made: Cell, outcome: str = "done", reason: str = "") -> dict:
-    return {"kind": "record", "key": made.key, "outcome": outcome, "reason": reason}
+def epoch(number: int, of: int = 10) -> EpochEnded:
+    return EpochEnded(number, of, {"mnist/train60k/train_loss": 0.25}, 1)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that tests move by hand."""
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal of 80 x 24, with no file behind it."""
+    """A stream that is a terminal, with no file behind it."""
 
     def isatty(self) -> bool:
         return True
 
 
-def screen(text: str, columns: int = 80) -> list[str]:
-    """Return the lines that a terminal shows after `text`: the few control sequences that Progress may use."""
-    lines, row, column = [""], 0, 0
-    for part in re.findall(r"\x1b\[\d*[A-Za-z]|\r|\n|[^\x1b\r\n]", text):
-        if part == "\r":
-            column = 0
-        elif part == "\n":
-            row, column = row + 1, 0
-        elif part.startswith("\x1b"):
-            count, kind = int(part[2:-1] or 0), part[-1]
-            assert kind in "AKJm", f"{part!r} is none of the sequences that are allowed"
-            if kind == "A":
-                row -= count
-                assert row >= 0
-            elif kind in "KJ":
-                lines[row] = lines[row][:column]
-                del lines[row + 1 if kind == "J" else len(lines) :]
-        else:
-            assert column < columns, "a redrawn line must not wrap"
-            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + 1 :]
-            column += 1
-        lines += [""] * (row + 1 - len(lines))
-    return lines
+def begun(groups, done=0, seconds=None, **options):
+    """Return a begun Progress and its stream; `seconds`: of training and measuring of each cell."""
+    out = options.setdefault("stream", io.StringIO())
+    costs = {} if seconds is None else {made.key: CostEstimate(*seconds, "") for group in groups for made in group}
+    shown = progress.Progress(costs, **options)
+    shown.begin(groups, done)
+    return shown, out
 
 
-def test_a_terminal_shows_cell_epoch_loss_and_what_remains_and_lines_that_stay(clock):
+def test_a_pipe_is_told_now_and_then_of_cell_epoch_loss_and_what_remains(clock):
     first, second = cell(0), cell(1)
-    out = Terminal()
-    # 10 epochs of 6 s and 4 s of measuring a fit: 2 x 64 s = 128 s, which are 2 minutes.
-    shown = progress.Progress({made.key: CostEstimate(60, 4, "") for made in (first, second)}, stream=out)
-    shown.begin([[first], [second]], done=1)
-    assert screen(out.getvalue())[0] == "3 cells, 1 done already, 2 to do; expected 2 min"
-    clock[0] += 1
-    shown.event([first], {"kind": "start", "key": first.key})
-    clock[0] += 5
-    shown.event([first], epoch(1))
-    # 9 epochs of 5 s, 4 s of measuring, and 64 s of the other fit: 45 + 4 + 64 = 113 s.
-    assert screen(out.getvalue())[1:] == [
-        "mlp published x common, seed 0",
-        "    epoch 1/10, train_loss 0.25, training 45 s more",
-        "[1/3], 6 s so far, 2 min left",
-        "",
-    ]
+    # 60 s of training and 4 s of measuring a fit: 2 x 64 s = 128 s, which are 2 minutes.
+    shown, out = begun([[first], [second]], done=1, seconds=(60, 4))
+    shown.event([first], Started(first.key))
+    clock[0] += 16
+    shown.event([first], epoch(6))
+    shown.event([first], epoch(7))
     clock[0] += 60
-    shown.event([first], {"kind": "tick"})
-    # Nothing has come for a minute: the 49 s of this fit are over, the other one's 64 s are left.
-    assert screen(out.getvalue())[3] == "[1/3], 66 s so far, 64 s left"
-    shown.event([first], record(first, "failed", "no memory"))
-    shown.event([second], {"kind": "start", "key": second.key})
-    clock[0] += 1
-    shown.event([second], {"kind": "measure", "key": second.key})
-    assert screen(out.getvalue())[1:] == [
+    shown.event([first], Tick())
+    shown.event([first], Recorded(first.key, "failed", "no memory"))
+    shown.event([second], Warned("the disk is full"))
+    shown.finish()
+    assert out.getvalue().splitlines() == [
+        "3 cells, 1 done already, 2 to do; expected 2 min",
+        # 4 epochs of 16 s, 4 s of measuring, and 64 s of the other fit: 64 + 4 + 64 = 132 s
+        "[2/3] mlp published x common, seed 0: epoch 6/10, training 64 s more, train_loss 0.25; in all 2 min left",
+        # The seventh epoch took no time, so that none is left of this training; its 4 s of measuring are over.
+        "[2/3] mlp published x common, seed 0: epoch 7/10, training 0 s more, train_loss 0.25; in all 64 s left",
         "[2/3] mlp published x common, seed 0: failed: no memory",
-        "mlp published x common, seed 1",
-        "    measuring",
-        "[2/3], 1 not done, 67 s so far, 63 s left",
-        "",
+        "warning: the disk is full",
     ]
-    shown.event([second], record(second))
-    shown.finish()
-    shown.finish()
-    assert screen(out.getvalue())[2:] == ["[3/3] mlp published x common, seed 1: done", ""]
 
 
-def test_fits_that_run_at_once_are_all_shown_and_share_what_remains(clock):
-    cells = [cell(seed) for seed in range(3)]
-    out = Terminal()
-    shown = progress.Progress({made.key: CostEstimate(60, 0, "") for made in cells}, stream=out)
-    shown.begin([[made] for made in cells], done=0)
-    for made in cells[:2]:
-        clock[0] += 1
-        shown.event([made], {"kind": "start", "key": made.key})
-    lines = screen(out.getvalue())
-    assert [line for line in lines if line.startswith("mlp")] == [made.title() for made in cells[:2]]
-    # 3 x 60 s less the second that the first has worked, by two at once: 89.5 s.
-    assert lines[-2].endswith("90 s left")
-    shown.event([cells[2]], {"kind": "waiting"})
-    clock[0] += 1
-    shown.event([cells[2]], {"kind": "waiting"})
-    assert "    another process works on it" in screen(out.getvalue())
+def test_without_estimates_the_time_is_not_guessed(clock):
+    shown, out = begun([[cell(0)]])
+    shown.event([cell(0)], Started(cell(0).key))
+    clock[0] += 20
+    shown.event([cell(0)], EpochEnded(1, 2, {"a/loss": None}, 8))
+    said = "8 seeds together, epoch 1/2, training 20 s more, loss not finite; no estimate yet"
+    assert out.getvalue().splitlines() == [
+        "1 cells, 0 done already, 1 to do; no estimate yet",
+        f"[1/1] mlp published x common, seed 0: {said}",
+    ]
 
 
-def test_what_is_expected_of_fits_that_will_run_at_once(clock):
+@pytest.mark.parametrize(("n", "words"), [(3, "expected 60 s"), (1, "expected 40 s")])
+def test_what_is_expected_of_fits_that_will_run_at_once(n, words, clock):
     """3 x 40 s in room for two: 60 s; of one fit alone, no room makes it shorter."""
+    _, out = begun([[cell(seed)] for seed in range(n)], seconds=(40, 0), at_once=2)
+    assert out.getvalue().endswith(f"{words}\n")
+
+
+def test_fits_that_run_at_once_share_what_remains_and_one_that_waits_does_not(clock):
     cells = [cell(seed) for seed in range(3)]
-    for chosen, words in ((cells, "expected 60 s"), (cells[:1], "expected 40 s")):
-        out = Terminal()
-        shown = progress.Progress({made.key: CostEstimate(40, 0, "") for made in cells}, stream=out, at_once=2)
-        shown.begin([[made] for made in chosen], done=0)
-        assert screen(out.getvalue())[0].endswith(words)
+    shown, out = begun([[made] for made in cells], seconds=(60, 0))
+    for made in cells[:2]:
+        shown.event([made], Started(made.key))
+    shown.event([cells[2]], Waiting())
+    clock[0] += 20
+    shown.event([cells[0]], Tick())
+    # 3 x 60 s less the 20 s that each of the two has worked (a waiting one's time passes too), by two at once: 60 s.
+    lines = out.getvalue().splitlines()[1:]
+    assert [line.split(": ")[1] for line in lines] == [
+        "starting; in all 60 s left",
+        "starting; in all 60 s left",
+        "another process works on it; in all 60 s left",
+    ]
 
 
-def test_a_screen_that_is_too_low_or_narrow_is_not_left(clock, monkeypatch):
-    monkeypatch.setattr(progress, "screen_size", lambda stream: (30, 5))
-    cells = [cell(seed) for seed in range(9)]
-    out = Terminal()
-    shown = progress.Progress({}, stream=out)
-    shown.begin([[made] for made in cells], done=0)
-    for made in cells:
-        clock[0] += 1
-        shown.event([made], epoch(1))
-    block = out.getvalue().rsplit("A", 1)[1]
-    assert block.count("\n") == 4  # 5 rows less that of the cursor
-    assert all(len(line) < 30 for line in screen(block, 30))
-
-
-def test_redraws_are_few(clock):
+def test_a_terminal_has_bars_while_it_works_and_lines_that_stay(clock):
     made = cell(0)
-    out = Terminal()
-    shown = progress.Progress({}, stream=out)
-    shown.begin([[made]], done=0)
-    before = out.getvalue().count("\x1b[J")
-    for number in range(1000):
-        clock[0] += 0.001
-        shown.event([made], epoch(number + 1, 1000))
-    # A second has passed: at most 10 redraws of a tenth of one.
-    assert 5 <= out.getvalue().count("\x1b[J") - before <= 10
-
-
-@pytest.mark.parametrize(("quiet", "terminal"), [(True, True), (True, False), (False, False)])
-def test_no_control_codes_but_on_a_terminal_and_nothing_at_all_when_quiet(quiet, terminal, clock):
-    made = cell(0)
-    out = Terminal() if terminal else io.StringIO()
-    shown = progress.Progress({}, quiet=quiet, stream=out)
-    shown.begin([[made]], done=0)
-    for number in range(1, 4):
-        clock[0] += 10
-        shown.event([made], epoch(number))
-    shown.event([made], record(made))
+    shown, out = begun([[made]], stream=Terminal())
+    shown.event([made], epoch(1))
+    shown.event([made], Recorded(made.key, "failed", "no memory"))
     shown.finish()
-    assert "\x1b" not in out.getvalue()
-    # Every 15 s a line: after 20 s of the 30.
-    expected = ["1 cells, 0 done already, 1 to do; expected an unknown time"]
-    detail = "epoch 2/10, train_loss 0.25, training 80 s more; in all an unknown time left"
-    expected += [f"[1/1] mlp published x common, seed 0: {detail}", "[1/1] mlp published x common, seed 0: done"]
-    assert out.getvalue().splitlines() == ([] if quiet else expected)
+    shown.finish()
+    text = out.getvalue()
+    assert text.startswith("1 cells, 0 done already")
+    assert "[1/1] mlp published x common, seed 0: \x1b[31mfailed\x1b[0m: no memory\n" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+    assert text.endswith("\x1b[2K")  # and the bars are gone
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_control_characters_of_a_reason_do_not_reach_the_terminal(terminal, clock, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    made = cell(0)
+    shown, out = begun([[made]], stream=Terminal() if terminal else io.StringIO())
+    shown.event([made], Warned("full\x1b[2J"))
+    shown.event([made], Recorded(made.key, "failed", "\x1b]0;title\x07 and\na second line"))
+    shown.finish()
+    assert r"failed: \x1b]0;title\x07 and a second line" in out.getvalue()
+    assert r"warning: full\x1b[2J" in out.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_at_all_is_shown_when_quiet(terminal, clock):
+    made = cell(0)
+    shown, out = begun([[made]], quiet=True, stream=Terminal() if terminal else io.StringIO())
+    clock[0] += 20
+    shown.event([made], epoch(1))
+    shown.event([made], Recorded(made.key, "done", ""))
+    shown.finish()
+    assert out.getvalue() == ""
 
 
 @pytest.mark.parametrize(
     ("setting", "coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"NO_COLOR": ""}, True)],
 )
-def test_colours_are_for_terminals_that_want_them(setting, coloured, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def test_colours_are_for_terminals_that_want_them(setting, coloured, clock, monkeypatch):
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
-    assert progress.outcome_text("failed", Terminal()) == ("\x1b[31mfailed\x1b[0m" if coloured else "failed")
-    assert progress.outcome_text("failed", io.StringIO()) == "failed"
+    for stream, escapes in ((Terminal(), coloured), (io.StringIO(), False)):
+        progress.console_of(stream).print(progress.outcome_text("failed"))
+        assert stream.getvalue() == ("\x1b[31mfailed\x1b[0m\n" if escapes else "failed\n")
 
 
 # the end of a run
@@ -235,7 +199,8 @@ def arguments(**changes) -> argparse.Namespace:
 
 def test_the_end_says_what_comes_next():
     results = [Result(cell(0), "done", "", was_there=True), Result(cell(1), "done", "", was_there=False)]
-    assert ending(results, 100, arguments(results=Path("my results")), None) == [
+    lines = ending(results, 100, arguments(results=Path("my results")), None)
+    assert [line.plain for line in lines] == [
         "2 of 2 cells done, 1 of them in this call, in 2 min",
         "next: python -m bench verdict --results 'my results'",
     ]
@@ -247,7 +212,7 @@ def test_the_end_groups_what_failed_and_says_how_to_see_it():
     results += [Result(cell(3), "diverged", "loss is nan", was_there=True)]
     results += [Result(cell(seed), "skipped", f"reason {seed}", was_there=False) for seed in (4, 5)]
     chosen = arguments(all=True, seeds=(0, 1, 2, 3, 4, 5), recipe=["corrected"], profile="smoke")
-    assert ending(results, 3, chosen, 60) == [
+    assert [line.plain for line in ending(results, 3, chosen, 60)] == [
         "failed: mlp published x common, seed 1 and 1 more: no memor…",
         "diverged: mlp published x common, seed 3: loss is nan",
         "2 more cells, for 2 other reasons",
@@ -289,12 +254,11 @@ RUN = [sys.executable, "-m", "bench", "run", "uniform", "toy_mlp", "--profile", 
 def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, environment):
     code, text = on_terminal([*RUN, "--results", str(tmp_path)], environment)
     assert code == 0
-    assert "\x1b[32mdone\x1b[0m" in text
-    lines = screen(re.sub(r"\x1b\[\d*m", "", text), 1000)
-    start = lines.index("Accuracy against the reported numbers")
-    assert len(lines[start:]) <= 24  # with the empty one of the prompt
-    assert max(map(len, lines[start:-2])) <= 80  # the last but one names a folder of any length
-    assert all(line.endswith(": done") for line in lines[1:start])  # nothing of the redrawn lines is left
+    assert text.count(": \x1b[32mdone\x1b[0m\n") == 3
+    lines = text[text.index("Accuracy against the reported numbers") :].split("\n")
+    assert len(lines) <= 24  # with the empty one of the prompt
+    assert max(map(len, lines[:-2])) <= 80  # the last but one names a folder of any length
+    assert "\x1b" not in "".join(lines)
 
 
 def test_a_real_run_in_a_pipe_has_no_control_codes_and_a_quiet_one_no_progress(tmp_path, environment):

@@ -17,29 +17,15 @@ from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
+from bench.run.events import EpochEnded, Recorded
 from bench.run.options import Options
 from bench.run.runner import existing, is_final, is_stale, run
-
-
-class Silent:
-    """A watcher that remembers the kinds of events."""
-
-    def __init__(self):
-        self.kinds = []
-
-    def begin(self, groups, done):
-        self.groups, self.done = groups, done
-
-    def event(self, group, event):
-        self.kinds.append(event["kind"])
-
-    def finish(self):
-        pass
+from tests.run.watching import Recorder
 
 
 def smoke(tmp_path, *names, executor="inline", **options):
     selection = Selection(approaches=names, profile="smoke", **options)
-    watcher = Silent()
+    watcher = Recorder()
     results = run(cells(selection), Store(tmp_path), Options(str(tmp_path), threads=1), watcher, executor)
     return results, watcher
 
@@ -49,7 +35,7 @@ def test_a_second_call_does_nothing(tmp_path):
     assert [result.outcome for result in first] == ["done"] * 3
     again, watcher = smoke(tmp_path, "uniform", "toy_mlp")
     assert all(result.was_there for result in again)
-    assert watcher.kinds == []
+    assert watcher.events == []
 
 
 def test_a_record_has_what_a_reader_needs(tmp_path):
@@ -78,8 +64,8 @@ def test_process_and_inline_give_the_same_numbers(tmp_path):
 
 def test_protocols_share_one_fit(tmp_path):
     _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
-    assert watcher.kinds.count("epoch") == 1
-    assert watcher.kinds.count("record") == 2
+    assert len(watcher.of(EpochEnded)) == 1
+    assert len(watcher.of(Recorded)) == 2
 
 
 def test_a_deleted_record_is_measured_again_without_training(tmp_path):
@@ -89,7 +75,7 @@ def test_a_deleted_record_is_measured_again_without_training(tmp_path):
     before = json.loads(path.read_text())["metrics"]
     path.unlink()
     _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
-    assert "epoch" not in watcher.kinds
+    assert watcher.of(EpochEnded) == []
     assert json.loads(path.read_text())["metrics"] == before
 
 
@@ -100,7 +86,7 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
     path.write_bytes(whole[:100])
     ((again,), watcher) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
     assert (again.outcome, again.was_there) == ("done", False)
-    assert "epoch" not in watcher.kinds  # the fit was kept
+    assert watcher.of(EpochEnded) == []  # the fit was kept
     with np.load(io.BytesIO(whole)) as before, np.load(path) as after:
         np.testing.assert_equal(dict(after.items()), dict(before.items()))
     assert [kept.read_bytes() for kept in tmp_path.glob("quarantine/*.npz")] == [whole[:100]]
@@ -142,7 +128,7 @@ def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch)
     import bench.plan.registry
 
     entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": type(entry)(**{**vars(entry), "requires": ("not_there",), "extra": "pyro"})}
+    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     results, _ = smoke(tmp_path, "toy_mlp", "uniform")
     assert [result.outcome for result in results] == ["skipped", "skipped", "done"]
@@ -158,7 +144,7 @@ def test_a_changed_source_is_stale(tmp_path):
 
 def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
     selection = Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), profile="epoch1")
-    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path)), Silent(), "process", time_limit_s=0.1)
+    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path)), Recorder(), "process", time_limit_s=0.1)
     assert [result.outcome for result in results] == ["out-of-time"]
     assert "--time-limit" in results[0].reason
 

@@ -15,25 +15,10 @@ from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import contexts
+from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting, Warned
 from bench.run.options import Options
 from bench.run.runner import existing, run
-
-
-class Recorder:
-    """A watcher that keeps the groups and the events."""
-
-    def begin(self, groups, done):
-        self.groups, self.done, self.events = groups, done, []
-
-    def event(self, group, event):
-        self.events.append(event)
-
-    def finish(self):
-        pass
-
-    @property
-    def epochs(self):
-        return [event for event in self.events if event["kind"] == "epoch"]
+from tests.run.watching import Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -97,9 +82,9 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
     results, watcher = go(tmp_path / "together", *names, **chosen)
     assert {result.outcome for result in results} == {"done"}
     assert [result.cell.seed for result in results[: len(protocols)]] == [0] * len(protocols)  # in the order given
-    assert [event["seeds"] for event in watcher.epochs] == [3] * len(names)
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [3] * len(names)
     _, watcher = go(tmp_path / "apart", *names, **chosen, apart=True)
-    assert [event["seeds"] for event in watcher.epochs] == [1] * 3 * len(names)
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [1] * 3 * len(names)
     together, apart = records(tmp_path / "together"), records(tmp_path / "apart")
     assert together.keys() == apart.keys()
     for key, record in together.items():
@@ -112,7 +97,7 @@ def test_processes_and_a_split_of_each_seed(tmp_path):
     chosen = {"recipes": ("published",), "protocols": ("published",), "seeds": (3, 1)}
     results, watcher = go(tmp_path, "dropout_fcn", **chosen, executor="process")
     assert {result.outcome for result in results} == {"done"}
-    assert len(watcher.epochs) == 1
+    assert len(watcher.of(EpochEnded)) == 1
 
 
 def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
@@ -139,7 +124,7 @@ def test_a_second_call_does_nothing_whichever_way_the_first_fitted(tmp_path):
         assert watcher.events == []
     apart, watcher = go(tmp_path, "toy_mlp", apart=True)  # unless it asks for times that count
     assert not any(result.was_there for result in apart)
-    assert len(watcher.epochs) == 3
+    assert len(watcher.of(EpochEnded)) == 3
     assert len(list(tmp_path.glob("records/toy_mlp/*.json"))) == 2 * len(first)
 
 
@@ -147,11 +132,11 @@ def test_only_missing_seeds_are_trained_and_one_missing_seed_alone(tmp_path):
     go(tmp_path, "toy_mlp", seeds=(1,))
     before = {path: path.read_bytes() for path in tmp_path.glob("records/*/*.json")}
     results, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2))
-    assert [event["seeds"] for event in watcher.epochs] == [2]
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [2]
     assert [result.was_there for result in results] == [result.cell.seed == 1 for result in results]
     assert all(path.read_bytes() == content for path, content in before.items())
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3))
-    assert [event["seeds"] for event in watcher.epochs] == [1]
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [1]
     found = records(tmp_path)
     assert len(found) == 8
     batched = {seed: record.timings.batched is not None for (_, seed, _), record in found.items()}
@@ -164,8 +149,8 @@ def test_a_deleted_record_is_measured_again_without_training(tmp_path):
     before = json.loads(path.read_text())["metrics"]
     path.unlink()
     _, watcher = go(tmp_path, "toy_mlp")
-    assert watcher.epochs == []
-    assert [event["kind"] for event in watcher.events] == ["start", "measure", "record"]
+    assert watcher.of(EpochEnded) == []
+    assert [type(event) for event in watcher.events] == [Started, Measuring, Recorded]
     assert json.loads(path.read_text())["metrics"] == before
 
 
@@ -220,7 +205,7 @@ def test_all_seeds_diverge(tmp_path, monkeypatch):
     ill_seed(monkeypatch, 0, 1, 2)
     results, watcher = go(tmp_path, "toy_mlp", profile="full")
     assert {result.outcome for result in results} == {"diverged"}
-    assert watcher.epochs == []  # nothing is trained for nobody
+    assert watcher.of(EpochEnded) == []  # nothing is trained for nobody
 
 
 def test_a_fault_is_a_record_of_every_seed(tmp_path, monkeypatch):
@@ -253,7 +238,7 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
     assert {len(info["seeds"][name]["epochs"]) for name in healthy} == {3}
     assert {name.split("/")[0] for name in tensors} == {"0", "1", "2"}
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [event["epoch"] for event in watcher.epochs] == [4, 5, 6]
+    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [4, 5, 6]
     assert not path.exists()
     whole, resumed = records(tmp_path / "whole"), records(tmp_path)
     for key, record in resumed.items():
@@ -272,7 +257,7 @@ def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatc
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     assert len(list(tmp_path.glob("fits/*/posterior.safetensors"))) == 1
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [(event["epoch"], event["seeds"]) for event in watcher.epochs] == [(6, 2)]
+    assert [(event["epoch"], event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
     go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
     whole = records(tmp_path / "whole")
     for key, record in records(tmp_path).items():
@@ -287,7 +272,7 @@ def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1))
-    assert [event["epoch"] for event in watcher.epochs] == [1, 2, 3, 4, 5, 6]
+    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
@@ -297,7 +282,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1, 2))
-    assert [(event["seeds"], event["epoch"]) for event in watcher.epochs] == [(1, 4), (1, 5), (1, 6)] + [
+    assert [(event.seeds, event["epoch"]) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
         (2, epoch) for epoch in range(1, 7)
     ]
 
@@ -315,8 +300,8 @@ def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.run.runner.time.sleep", wait)
     results, watcher = go(tmp_path, "toy_mlp")
     assert {result.outcome for result in results} == {"done"}
-    assert watcher.events[0]["kind"] == "waiting"
-    assert [event["seeds"] for event in watcher.epochs] == [2]
+    assert isinstance(watcher.events[0], Waiting)
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [2]
     assert {key: record.timings.batched is not None for key, record in records(tmp_path).items()} == {
         ("toy_mlp", seed, protocol): seed != 1 for seed in range(3) for protocol in ("published", "common")
     }
@@ -378,7 +363,7 @@ def interrupted(tmp_path, monkeypatch, when=4):
 
 def goes_on_from(tmp_path, epoch):
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    return [event["epoch"] for event in watcher.epochs] == list(range(epoch, 7))
+    return [event["epoch"] for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
 
 
 def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
@@ -430,7 +415,7 @@ def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "write_tensors", full)
     results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
     assert {result.outcome for result in results} == {"done"}
-    warnings = [event["message"] for event in watcher.events if event["kind"] == "warning"]
+    warnings = [event.message for event in watcher.of(Warned)]
     assert len(warnings) == 5 + 1  # after epochs 1 to 5 of 6, and the posterior
     assert all("No space left" in warning for warning in warnings)
 
@@ -464,7 +449,7 @@ def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
 
     results, watcher = again()
     assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
-    assert [event["epoch"] for event in watcher.epochs] == [1]
+    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1]
     assert {record.provenance.source_sha256 for record in records(tmp_path).values()} == {"f" * 64}
     results, _ = again()
     assert all(each.was_there for each in results)
@@ -484,7 +469,7 @@ def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypa
     monkeypatch.setattr("bench.run.runner.time.sleep", wait)
     results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
     assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
-    assert watcher.epochs == []
+    assert watcher.of(EpochEnded) == []
 
 
 def test_status_says_who_works_on_what(tmp_path, capsys):

@@ -7,49 +7,31 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bench.cli.main import main
-from bench.core.errors import ConfigError, WorkerCrashed
+from bench.core.errors import WorkerCrashed
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
 from bench.judge.gate.config import GATE, load_gate
-from bench.plan import plugins
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
 from bench.run import process
+from bench.run.events import AtWork, EpochEnded, Started, Tick
 from bench.run.executors import Processes
 from bench.run.options import Options
-from bench.run.remote import opening
 from bench.run.runner import run
+from tests.run.watching import Recorder
 from tests.stress import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 SMOKE = cells(Selection(approaches=("mlp", "toy_mlp"), profile="smoke"))
 
 
-class Watcher:
-    """Keeps the events, and may act on one."""
-
-    def __init__(self, act=lambda event: None):
-        self.events, self.act = [], act
-
-    def begin(self, groups, done):
-        self.groups = list(groups)
-
-    def event(self, group, event):
-        self.events.append(event)
-        self.act(event)
-
-    def finish(self):
-        pass
-
-
 def smoke(folder, executor, watcher=None):
-    return run(SMOKE, Store(folder), Options(str(folder), threads=1), watcher or Watcher(), executor)
+    return run(SMOKE, Store(folder), Options(str(folder), threads=1), watcher or Recorder(), executor)
 
 
 def numbers(folder):
@@ -59,14 +41,14 @@ def numbers(folder):
 
 
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
-    watcher = Watcher()
+    watcher = Recorder()
     at_once = smoke(tmp_path / "two", Processes(2), watcher)
     in_turn = smoke(tmp_path / "one", "process")
     assert [result.outcome for result in at_once] == [result.outcome for result in in_turn] == ["done"] * 5
     assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
     assert len(watcher.groups) == 3
     # Three fits, two at a time: two are begun before any has ended, and never a third.
-    assert max(event["fits"] for event in watcher.events if event["kind"] == "fleet") == 2
+    assert max(event.fits for event in watcher.of(AtWork)) == 2
 
 
 @needs_proc
@@ -74,12 +56,12 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
     killed = []
 
     def act(event):
-        if event["kind"] == "start" and not killed:
-            killed.append(event["key"])
+        if isinstance(event, Started) and not killed:
+            killed.append(event.key)
             server = next(pid for pid in processes.children(os.getpid()) if processes.children(pid))
             os.kill(processes.children(server)[0], signal.SIGKILL)
 
-    results = smoke(tmp_path, Processes(2), Watcher(act))
+    results = smoke(tmp_path, Processes(2), Recorder(act))
     failed = [result for result in results if result.outcome == "failed"]
     assert 1 <= len(failed) <= 2
     assert len({result.cell.fit_key for result in failed}) == 1
@@ -89,12 +71,12 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
 @needs_proc
 def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp_path):
     def act(event):
-        if event["kind"] == "epoch":
+        if isinstance(event, EpochEnded):
             raise ZeroDivisionError
 
     long = cells(Selection(approaches=("mlp",), protocols=("common",)))
     with pytest.raises(ZeroDivisionError):
-        run(long, Store(tmp_path), Options(str(tmp_path), threads=1), Watcher(act), Processes(2))
+        run(long, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(act), Processes(2))
     assert numbers(tmp_path) == {}
     assert [worker for server in processes.children(os.getpid()) for worker in processes.children(server)] == []
 
@@ -134,7 +116,7 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
 
 def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
     def events():
-        yield {"kind": "tick"}
+        yield Tick()
         room.close()
         raise WorkerCrashed("its process ended with exit code 1")
 
@@ -142,24 +124,7 @@ def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
     with pytest.raises(KeyboardInterrupt):
         list(room.while_open(events()))
     with pytest.raises(KeyboardInterrupt):  # also where it still works
-        list(room.while_open(event for event in [{"kind": "tick"}]))
-
-
-@pytest.mark.parametrize(
-    ("name", "threads", "workers", "expected"),
-    [
-        ("process", None, None, None),  # one fit at a time has all cores
-        ("process", None, 1, None),
-        ("process", None, 2, 4),
-        ("process", None, 3, 2),
-        ("process", None, 99, 1),
-        ("process", 3, 2, 3),
-        ("dask", None, 2, None),  # its workers say how many
-    ],
-)
-def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
-    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
-    assert opening.threads_of_a_fit(name, threads, workers) == expected
+        list(room.while_open(event for event in [Tick()]))
 
 
 def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path):
@@ -171,7 +136,7 @@ def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path
 
     monkeypatch.setattr(fresh, "run", note)
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    fresh.run_fresh(load_gate(GATE), tmp_path, None, Watcher(), workers=2)
+    fresh.run_fresh(load_gate(GATE), tmp_path, None, Recorder(), workers=2)
     assert calls == [(True, 1), (False, None), (False, None)]
 
 
@@ -190,21 +155,6 @@ def test_times_of_fits_at_a_time_do_not_count(tmp_path):
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
     process.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
     assert "2 fits at a time" in in_words(*Store(tmp_path).all_records()[0][0].timings.reasons)
-
-
-def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
-    """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
-    heard = []
-    monkeypatch.setattr(process, "work", lambda cells, options, send: heard.append(os.environ["OMP_NUM_THREADS"]))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", plugins.VARIABLE):
-        monkeypatch.setenv(name, "")
-    process.child(SMOKE[:1], Options(str(tmp_path), threads=3), SimpleNamespace(send=lambda event: None))
-    assert heard == ["3"]
-
-
-def test_one_gpu_is_not_shared(tmp_path):
-    with pytest.raises(ConfigError, match="--executor dask gives each fit its own GPU"):
-        opening.open_executor("process", tmp_path, "cuda", workers=2)
 
 
 def test_a_plan_for_two_at_a_time(tmp_path, capsys):

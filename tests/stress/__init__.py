@@ -1,1 +1,1 @@
-"""Faults on purpose: kills, lost workers, planted failures, hostile input and a soak, each with its figures."""
+"""Campaigns that break things on purpose: `python -m tests.stress CAMPAIGN`; docs/faults.md says what must hold."""

@@ -1,9 +1,184 @@
-"""`python -m tests.stress COMMAND`: what harms runs on purpose, and which numbers come out bit for bit."""
+"""`python -m tests.stress CAMPAIGN`: break things on purpose, print what survived, and fail if something did not."""
 
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from bench.cli.main import main, make_parser
-from tests.stress import command, determinism_command
+import msgspec
+import torch
+
+from bench.cli import FAILED
+from bench.cli.main import Parser, guarded
+from bench.cli.options import names, seconds
+from bench.core.canonical import plain
+from bench.core.errors import unknown_name
+from bench.plan.recipes import profile
+from bench.plan.registry import manifest, manifests
+from bench.show import determinism_files, faults_files
+from bench.show.tables import faults as faults_table
+from bench.show.tables.determinism import determinism_table
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
+from tests.stress import determinism
+from tests.stress.fuzz.arguments import argument_targets
+from tests.stress.fuzz.datafiles import data_targets
+from tests.stress.fuzz.engine import fuzz
+from tests.stress.fuzz.stored import stored_targets
+from tests.stress.fuzz.texts import text_targets
+from tests.stress.kills import kill_runs
+from tests.stress.planted import OUTCOMES, plant
+from tests.stress.processes import check_system
+from tests.stress.soak import soak
+from tests.stress.together import run_together
+
+MOST = 10_000_000
+KILLED = ("mlp", "toy_bbb")
+SOAKED = ("uniform", "toy_mlp", "toy_bbb", "mlp")  # cheap, and among them all kinds of measuring
+CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
+    "fuzz": {"inputs": 5_000},
+    "planted": {"planted": ("exception", "segfault", "memory", "not-a-number")},
+    "together": {},
+    "kills": {"kills": 5, "approaches": ("toy_bbb",)},
+    "determinism": {"approaches": ("uniform", "toy_mlp")},
+}
+
+Figures = dict[str, object]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the campaigns that the words ask for, those of the process by default, and return the exit code."""
+    return guarded(lambda: _main(_parser().parse_args(argv)))
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m tests.stress", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help=f"{', '.join(CAMPAIGNS)}, all, or ci: all but soak, short")
+    parser.add_argument("--kills", type=_count, default=50, metavar="N", help="of kills (default: 50)")
+    parser.add_argument("--inputs", type=_count, default=100_000, metavar="N", help="of fuzz (default: 100000)")
+    parser.add_argument("--seconds", type=seconds, default=1800.0, help="of soak (default: 1800)")
+    parser.add_argument(
+        "--approaches",
+        type=names,
+        metavar="A,B",
+        help=f"of kills ({','.join(KILLED)}), soak ({','.join(SOAKED)}) and determinism (all)",
+    )
+    parser.add_argument("--profile", default="smoke", help="of soak (default: smoke)")
+    parser.add_argument("--seed", type=_count, default=0, metavar="N", help="of all that is random (default: 0)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first; of determinism")
+    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep the figures in this results folder")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(planted=tuple(OUTCOMES))
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and 0 < int(text) <= MOST):
+        raise argparse.ArgumentTypeError(f"'{text}' is no count; give a number from 1 to {MOST}")
+    return int(text)
+
+
+def _main(given: argparse.Namespace) -> int:
+    check_system()
+    profile(given.profile)
+    for name in given.approaches or ():
+        manifest(name)
+    if given.campaign not in (*CAMPAIGNS, "all", "ci"):
+        raise unknown_name("campaign", given.campaign, (*CAMPAIGNS, "all", "ci"))
+    chosen = {"all": CAMPAIGNS, "ci": CI}.get(given.campaign, (given.campaign,))
+    faults = []
+    for name in chosen:
+        sizes = CI[name] if given.campaign == "ci" else {}
+        start = time.monotonic()
+        faults += CAMPAIGNS[name](argparse.Namespace(**{**vars(given), **sizes}))
+        say(f"{name}: {time.monotonic() - start:.0f} s")
+    return FAILED if faults else 0
+
+
+def _told(name: str, figures: Figures, given: argparse.Namespace) -> list[str]:
+    """Keep and print the figures of a campaign and return its faults."""
+    if given.write is not None:
+        faults_files.write(given.write, name, figures, given.seed, torch.get_num_threads())
+    tested = msgspec.convert(figures, faults_files.KINDS[name])
+    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(faults_table.lines(tested)))
+    return list(figures["faults"])
+
+
+def _kills(given: argparse.Namespace) -> list[str]:
+    found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
+    return _told("kills", dataclasses.asdict(found), given)
+
+
+def _planted(given: argparse.Namespace) -> list[str]:
+    found = plant(given.planted, disks=given.planted == tuple(OUTCOMES))
+    return _told("planted", dataclasses.asdict(found), given)
+
+
+def _together(given: argparse.Namespace) -> list[str]:
+    return _told("together", dataclasses.asdict(run_together()), given)
+
+
+def _soak(given: argparse.Namespace) -> list[str]:
+    found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
+    return _told("soak", dataclasses.asdict(found), given)
+
+
+def _fuzz(given: argparse.Namespace) -> list[str]:
+    tried = []
+    with tempfile.TemporaryDirectory(prefix="bench-fuzz-") as name:
+        place = Path(name)
+        targets = [*data_targets(place), *stored_targets(place), *text_targets(place), *argument_targets(place)]
+        for each in fuzz(targets, given.inputs, given.seed):
+            tried.append(each)
+            say(f"{each.target}: {each.inputs:,} inputs in {each.seconds:.0f} s, {len(each.findings)} findings")
+    figures = {
+        "inputs": sum(each.inputs for each in tried),
+        "seconds": sum(each.seconds for each in tried),
+        "slowest_s": max(each.slowest_s for each in tried),
+        "peak_mib": sum(each.peak_mib for each in tried),
+        "targets": [{**dataclasses.asdict(each), "findings": len(each.findings)} for each in tried],
+        "faults": [f"{each.target}: {found}" for each in tried for found in each.findings],
+    }
+    return _told("fuzz", figures, given)
+
+
+def _determinism(given: argparse.Namespace) -> list[str]:
+    found = []
+    for name in given.approaches or manifests():
+        say(f"{name} ...")
+        found.append(determinism.measure(name, given.data_dir))
+    if given.write is not None:
+        for record in found:
+            determinism_files.folder(given.write).write(record)
+        kept, problems = determinism_files.read_all(given.write)
+        for problem in problems:
+            say(f"warning: {problem}")
+        table = determinism_table(kept, manifests())
+        write_tables([table], given.write / "tables")
+    print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found, manifests())))
+    return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
+
+
+def say(line: str) -> None:
+    """Tell how far a campaign is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+CAMPAIGNS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    "fuzz": _fuzz,
+    "planted": _planted,
+    "together": _together,
+    "kills": _kills,
+    "determinism": _determinism,
+    "soak": _soak,
+}
+
 
 if __name__ == "__main__":
-    sys.exit(main(parser=make_parser((command, determinism_command), "python -m tests.stress", __doc__ or "")))
+    sys.exit(main())

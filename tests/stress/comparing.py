@@ -23,7 +23,7 @@ def contents(root: Path) -> Contents:
     found = {}
     for record in store.all_records()[0]:
         epochs = [[epoch.epoch, epoch.metrics] for epoch in record.epochs]
-        found[record.key] = canonical([{name: getattr(record, name) for name in NUMBERS}, epochs])
+        found[record.key] = canonical([[getattr(record, name) for name in NUMBERS], epochs])
     for path in sorted(root.glob("fits/*/posterior.safetensors")):
         read = store.read_tensors(path)
         if read is not None:
@@ -56,4 +56,4 @@ def differences(left: Contents, right: Contents) -> list[str]:
 def resumed(root: Path) -> set[str]:
     """Return the fit keys of the records that say that their fit was interrupted."""
     records = Store(root).all_records()[0]
-    return {one.fit_key for one in records if any(reason.kind == RESUMED for reason in one.timings.reasons)}
+    return {record.fit_key for record in records if any(why.kind == RESUMED for why in record.timings.reasons)}

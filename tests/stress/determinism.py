@@ -30,7 +30,7 @@ from bench.measure.measuring import draws_of
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, source_files
-from bench.run.executors import process_context
+from bench.run.supervisor import process_context
 from bench.show.determinism_files import SCHEMA, Condition, Repeatability
 
 SEED = 0

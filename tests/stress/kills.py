@@ -6,11 +6,11 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.cli.main import make_parser
+from bench.cli.main import parse
 from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
@@ -21,7 +21,6 @@ from bench.run.runner import run
 from tests.stress import comparing
 from tests.stress.processes import PATIENCE_S, Run
 
-APPROACHES = ("mlp", "toy_bbb")
 OPTIONS = (
     "--recipe",
     "published",
@@ -59,12 +58,8 @@ class Kills:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for a file."""
-        return asdict(self)
 
-
-def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str] = APPROACHES) -> Kills:
+def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str]) -> Kills:
     """Kill runs `n_kills` times and complete what they began; the faults say what did not survive."""
     found, rng, begin = Kills(), random.Random(f"kills/{seed}"), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-kills-") as folder:
@@ -92,7 +87,7 @@ def command(approaches: Sequence[str], root: Path) -> list[str]:
 
 def _calm_run(approaches: Sequence[str], root: Path) -> float:
     """Run undisturbed, in this process, and return the mean seconds of a fit and its measuring."""
-    arguments = make_parser().parse_args(["run", *approaches, *OPTIONS, "--results", str(root)])
+    arguments = parse(["run", *approaches, *OPTIONS, "--results", str(root)])
     chosen, begin = select(arguments), time.perf_counter()
     options = Options(str(root), threads=arguments.threads, checkpoint_every_s=arguments.checkpoint_every)
     results = run(chosen, Store(root), options, Progress({}, quiet=True), "inline")

@@ -15,16 +15,17 @@ from typing import Any
 
 from bench.core.store import Store
 from bench.plan.cells import Cell, Selection, cells
+from bench.run.events import Event
 from bench.run.options import Options
 from bench.run.runner import run
-from tests.stress.processes import children, memory_mib
+from tests.stress.processes import children, resident_mib
 
 
 class _Silent:
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         pass
 
-    def event(self, group: Sequence[Cell], event: dict[str, Any]) -> None:
+    def event(self, group: Sequence[Cell], event: Event) -> None:
         pass
 
     def finish(self) -> None:
@@ -53,8 +54,8 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
                 "round": number,
                 "calls": calls,
                 "cells": len(results),
-                "run_mib": memory_mib("VmRSS"),
-                "servers_mib": sum(memory_mib("VmRSS", server) for server in servers),
+                "run_mib": resident_mib(),
+                "servers_mib": sum(resident_mib(server) for server in servers),
             }
         )
         number += 1

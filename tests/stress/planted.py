@@ -6,9 +6,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bench.cli.options import INCOMPLETE
 from bench.core.store import Store
@@ -45,12 +44,8 @@ class Planted:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for a file."""
-        return asdict(self)
 
-
-def plant(names: Sequence[str] = tuple(OUTCOMES), disks: bool = True) -> Planted:
+def plant(names: Sequence[str], disks: bool) -> Planted:
     """Run each fault in a worker of its own, with healthy cells among them; `disks`: broken file systems too."""
     found, begin = Planted(), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-planted-") as name:

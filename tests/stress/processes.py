@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.core.errors import BenchError, ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # the folder that `bench` is imported from
 ORPHAN_S = 60.0  # for which a worker without its run is waited for
+MIB = 2**20
 PATIENCE_S = 900.0  # for anything that a run is waited for; a machine may be busy
 
 
@@ -27,45 +31,43 @@ def check_system() -> None:
         raise ConfigError("this command looks at processes in /proc, which this system lacks; run it on Linux")
 
 
-def memory_mib(field: str = "VmHWM", pid: int | str = "self") -> float:
-    """Return MiB of a process (VmHWM: largest resident, VmRSS: resident, VmSize: addresses); 0 if it is gone."""
-    return _mib(Path(f"/proc/{pid}/status"), field)
+def resident_mib(pid: int | None = None) -> float:
+    """Return the resident MiB of a process, by default of this one; 0 if it is gone."""
+    with _gone():
+        return psutil.Process(pid).memory_info().rss / MIB
+    return 0.0
+
+
+def peak_mib() -> float:
+    """Return the most MiB that this process has had resident."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts it in KiB
+
+
+def addresses_mib() -> float:
+    """Return the MiB of addresses of this process."""
+    return psutil.Process().memory_info().vms / MIB
 
 
 def proportional_mib(pid: int) -> float:
-    """Return MiB of a process, counting of a page that n processes share an n-th (proportional set size); 0 if gone."""
-    return _mib(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
-
-
-def _mib(path: Path, field: str) -> float:
-    try:
-        for line in path.read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
+    """Return the proportional set size, in MiB: a page that n processes share counts as an n-th; 0 if it is gone."""
+    with _gone():
+        return psutil.Process(pid).memory_full_info().pss / MIB
     return 0.0
 
 
 def worked_s(pid: int) -> float:
     """Return the processor seconds of a process and of the children that it has waited for; 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime: proc(5)
+    with _gone():
+        times = psutil.Process(pid).cpu_times()
+        return times.user + times.system + times.children_user + times.children_system
+    return 0.0
 
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that still live."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                if int(parent) == pid and state != "Z":
-                    found.append(int(entry.name))
-    return found
+    with _gone():
+        return [child.pid for child in psutil.Process(pid).children() if is_alive(child.pid)]
+    return []
 
 
 def workers(pid: int) -> list[int]:
@@ -74,7 +76,7 @@ def workers(pid: int) -> list[int]:
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and its descendants that still live."""
+    """Return a process and its descendants that still live; each parent comes before its children."""
     found = [pid]
     for member in found:
         found += children(member)
@@ -83,10 +85,14 @@ def family(pid: int) -> list[int]:
 
 def is_alive(pid: int) -> bool:
     """Return whether a process still runs."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    with _gone():
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _gone() -> contextlib.suppress:
+    """Let a question about a process that has just ended have no answer."""
+    return contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 class Run:

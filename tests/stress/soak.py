@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,6 @@ class Soak:
     growth_mib: float = 0.0  # most that one process's run grew from its warm rounds to its last
     unfinished: int = 0  # files that kills left half written
     faults: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for a file."""
-        return asdict(self)
 
 
 def soak(seconds: float, approaches: Sequence[str], profile: str, seed: int, say: Say) -> Soak:

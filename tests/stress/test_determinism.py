@@ -12,11 +12,12 @@ import implementations.mlp
 from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import BenchError
-from bench.core.reasons import in_words
 from bench.plan.registry import manifest
 from bench.show import determinism_files as files
 from bench.show.tables.determinism import TITLES, determinism_table
-from bench.show.terminal import text
+from bench.show.tables.render import text
+from tests.stress import __main__ as command
+from tests.stress import determinism
 from tests.stress.determinism import BLOCKS, COMPARED, CONDITIONS, _conditions, _shown, answers, compare, measure
 
 
@@ -76,26 +77,6 @@ def test_a_fit_that_looks_at_the_clock_is_found(threads, monkeypatch):
     assert found["block-10000"]["predictions"]["largest"] < 1e-5  # blocks are of one fit
 
 
-def test_a_report_is_kept_and_shown(tmp_path, capsys):
-    """The blind baseline keeps one number, and what it predicts is the same under every condition."""
-    arguments = ["determinism", "uniform", "--results", str(tmp_path)]
-    assert main([*arguments, "--write", "--json"]) == 0
-    (shown,) = json.loads(capsys.readouterr().out)
-    ((kept,), problems) = files.read_all(tmp_path)
-    assert (plain(kept.conditions), problems) == (shown["conditions"], [])
-    told = {name: found.get("predictions") for name, found in shown["conditions"].items()}
-    exact = {"exact": True, "largest": 0.0}
-    assert {name: told[name] for name in ("process", "block-1", "block-10000", "threads-2")} == {
-        name: exact for name in ("process", "block-1", "block-10000", "threads-2")
-    }
-    assert (tmp_path / "tables" / "determinism.md").exists()
-    assert main(["table", "determinism", "--results", str(tmp_path), "--format", "csv"]) == 0
-    header, weights, predictions = list(csv.reader(capsys.readouterr().out.splitlines()))[:3]
-    assert header == ["approach", "of", *TITLES.values()]
-    assert weights[:7] == ["uniform", "weights", "exact", "exact", "-", "-", "exact"]  # blocks share one fit
-    assert predictions[:7] == ["uniform", "predictions", "-", "exact", "exact", "exact", "exact"]
-
-
 def made(name, **changes):
     equal = {"weights": {"exact": True, "largest": 0.0}, "predictions": None}
     conditions = {key: equal for key in CONDITIONS}
@@ -117,6 +98,20 @@ def test_the_table_has_the_order_of_the_approaches_and_every_reason():
     assert "failed: its process ended without a word" in shown
 
 
+def test_a_report_is_kept_and_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: made(name))
+    assert command.main(["determinism", "--approaches", "uniform,mlp", "--write", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    kept, problems = files.read_all(tmp_path)
+    assert ([one.approach for one in kept], problems) == (["mlp", "uniform"], [])
+    assert [plain(one.conditions) for one in kept] == [one["conditions"] for one in shown]
+    assert (tmp_path / "tables" / "determinism.md").exists()
+    assert main(["table", "determinism", "--results", str(tmp_path), "--format", "csv"]) == 0
+    header, weights, _ = list(csv.reader(capsys.readouterr().out.splitlines()))[:3]
+    assert header == ["approach", "of", *TITLES.values()]
+    assert weights[:3] == ["mlp", "weights", "exact"]
+
+
 def test_reports_that_cannot_be_trusted_are_named(tmp_path):
     path = files.folder(tmp_path).write(made("mlp"))
     path.write_text(path.read_text().replace("true", "false", 1))
@@ -129,14 +124,12 @@ def test_reports_that_cannot_be_trusted_are_named(tmp_path):
 
 
 def test_what_cannot_run_is_a_record_with_the_reason(monkeypatch):
-    import tests.stress.determinism
-
     entry = msgspec.structs.replace(manifest("mlp"), requires=("not_there",))
-    monkeypatch.setattr(tests.stress.determinism, "manifest", lambda name: entry)
+    monkeypatch.setattr(determinism, "manifest", lambda name: entry)
     record = measure("mlp")
     assert (record.outcome, record.conditions) == ("skipped", {})
-    assert "needs not_there" in in_words(record.reason)
-    monkeypatch.setattr(tests.stress.determinism, "manifest", manifest)
-    monkeypatch.setattr(tests.stress.determinism, "_apart", lambda *_: 1 / 0)
+    assert "needs not_there" in record.reason
+    monkeypatch.setattr(determinism, "manifest", manifest)
+    monkeypatch.setattr(determinism, "_apart", lambda *_: 1 / 0)
     record = measure("mlp")
     assert (record.outcome, record.reason) == ("failed", "ZeroDivisionError: division by zero")

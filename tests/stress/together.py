@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,14 @@ class Together:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for a file."""
-        return asdict(self)
 
-
-def run_together(n_runs: int = N_RUNS) -> Together:
-    """Let `n_runs` processes share the cells of one folder, and kill the first of them when it has begun."""
-    found, begin = Together(runs=n_runs), time.perf_counter()
+def run_together() -> Together:
+    """Let `N_RUNS` processes share the cells of one folder, and kill the first of them when it has begun."""
+    found, begin = Together(runs=N_RUNS), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-together-") as folder:
         root = Path(folder)
         arguments = ["-m", "bench", "run", *CELLS, "--threads", "1", "--json", "--results", folder]
-        runs = [Run(arguments) for _ in range(n_runs)]
+        runs = [Run(arguments) for _ in range(N_RUNS)]
         try:
             if runs[0].wait_for(lambda event: event["kind"] == "start") is not None:
                 notes = [locks.holder(root, path.stem) for path in (root / locks.FOLDER).glob("*.json")]

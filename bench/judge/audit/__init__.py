@@ -1,4 +1,10 @@
-"""Known measuring and training mistakes as rules: over the documents, over our records, over any approach or model.
+"""The audit: known mistakes of measuring and training, as rules that run.
 
-For a model of yours, `from bench.judge.audit import elbo` is all that is needed; see docs/audit.md.
+rules       the list of mistakes
+elbo/       the rules over an objective and its predictions, yours too: `from bench.judge.audit import elbo`
+approach    the rules over an approach as a black box
+records     the rules over stored records, raw predictions and kept posteriors
+data        the rules over the data sets
+documents   the rules over the documents, as read and as shown by running
+check       the contract and the rules over one approach, a line a check
 """

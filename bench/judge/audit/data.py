@@ -15,11 +15,11 @@ from bench.interface import Split
 from bench.judge.audit.findings import Finding
 
 SUBJECT = "data"
-NOISE = "noise_gaussian"  # made in the network's input space, outside the range of pixels on purpose
+NOISE = "noise_gaussian"  # made in the network's input space; leaves the range of pixels on purpose
 
 
 def audit_data(data_dir: Path | None = None, seed: int = 0) -> list[Finding]:
-    """Compare the training rows, the test rows and every out-of-distribution set that is there.
+    """Compare the training rows, the test rows and every out-of-distribution set that is present.
 
     Raises:
         DataMissing, DataCorrupt: MNIST is not there, or not intact.
@@ -50,7 +50,7 @@ def _findings(data_dir: Path | None, seed: int) -> Iterator[Finding]:
 
 
 def image_keys(x: Tensor) -> set[bytes]:
-    """Return a set with one key an image [N, D]: its 8-bit pixels, or all its numbers where those are no bytes."""
+    """Return one key for each image of [N, D]: its 8-bit pixels, or all its numbers if they are not 8-bit."""
     scaled = (x * 255).round()
     whole = bool(((scaled / 255 - x).abs() < 1e-6).all())
     rows = scaled.to(torch.uint8).numpy() if whole else x.numpy()
@@ -75,7 +75,7 @@ def classes(split: Split, n_classes: int = 10) -> Finding:
 
 
 def pixel_range(outside: Split, inside: Split) -> Finding:
-    """Compare the ranges of two sets' pixels; an orientation cannot be seen from numbers."""
+    """Compare the ranges of two sets' pixels; the numbers do not show an orientation."""
     low, high = float(outside.x.min()), float(outside.x.max())
     detail = f"pixels of {outside.name} go from {low:.3g} to {high:.3g}"
     if low >= float(inside.x.min()) and high <= float(inside.x.max()):

@@ -15,6 +15,7 @@ from bench.core.toml import TomlTable, read_toml
 from bench.judge.audit.effects import RungNumber, effect_of
 from bench.judge.audit.findings import Finding, Outcome
 from bench.judge.audit.rules import RULES
+from bench.judge.audit.shown import ShownMistake, shown_mistakes
 from bench.judge.ladder.effects import Numbers
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
@@ -107,13 +108,12 @@ def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
     return known
 
 
-def audit_documents(documents: Sequence[str], numbers: Numbers, run: bool = True) -> list[Finding]:
+def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]:
     """Return one finding for each rule and document.
 
     Args:
         documents: some of `DOCUMENTS`.
         numbers: of the ladders, which tell what a mistake is worth.
-        run: also run the checks that show the mistakes.
     """
     found = []
     for fact in facts():
@@ -123,20 +123,25 @@ def audit_documents(documents: Sequence[str], numbers: Numbers, run: bool = True
         outcome = _TO_OUTCOME[fact.outcome]
         measured: Mapping[str, float] = {}
         subject = fact.document
-        if fact.shown and run:
-            from bench.judge.audit.shown import show  # here: it needs the frameworks, what was read does not
-
-            shown = show(fact.shown)
+        if fact.shown:
+            shown = _shown(fact.shown)
             detail += f"; {'shown by' if shown.outcome == 'found' else shown.outcome} {fact.shown}: {shown.detail}"
             measured = shown.measured
             if shown.outcome == "not found":
                 detail = f"what was read is not what running shows; {detail}"
                 subject = f"{FILE.name} on {fact.document}"  # a fault of ours, not of the document
         elif fact.outcome == "found":
-            detail += "; read, not run" if not fact.shown else f"; shown by {fact.shown}, not run now"
+            detail += "; read, not run"
         effect = "" if fact.effect is None else effect_of(fact.approach, fact.effect, numbers)
         found.append(Finding(fact.rule, subject, outcome, detail, measured, effect))
     return found
+
+
+def _shown(check: str) -> ShownMistake:
+    found = shown_mistakes()
+    if check not in found:
+        raise unknown_name(f"check in {FILE.name}", check, found)
+    return found[check]
 
 
 def document_of(approach: str) -> str:

@@ -16,11 +16,11 @@ class RungNumber(TomlTable, frozen=True):
     rung: str
     data_set: str
     quantity: str
-    kind: str = ""  # needed where rungs of several kinds have the name
+    kind: str = ""  # of the rung, where rungs of several kinds share the name
 
 
 def rung_of(approach: str, wanted: RungNumber) -> Rung:
-    """Return the rung of an approach's ladder; raises ConfigError where there is none, several, or no such number."""
+    """Return the rung of an approach's ladder; raises ConfigError unless there is exactly one, with this number."""
     rungs = ladder(approach).rungs
     named = [rung for rung in rungs if rung.name == wanted.rung]
     if not named:
@@ -37,7 +37,7 @@ def rung_of(approach: str, wanted: RungNumber) -> Rung:
 
 
 def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
-    """Return the difference with its 95 % interval over seeds, or why there is none and what makes it.
+    """Return the difference with its 95 % interval over seeds, or why there is none and which command makes it.
 
     Raises:
         ConfigError: the ladder has no such number.

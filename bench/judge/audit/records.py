@@ -13,21 +13,21 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
-from bench.judge.audit.elbo.predictions import averages
-from bench.judge.audit.findings import Finding, Outcome
+from bench.judge.audit.elbo.predictions import MEAN, averages, entropies
+from bench.judge.audit.findings import Finding, Outcome, Seen
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.verdicts import ENOUGH
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
 from bench.run.runner import is_stale
 
-STILL = 0.02  # relative change of sigma since its start, below which it never moved
-HALF = 0.02  # what half precision makes of a stored entropy, nats
+STILL = 0.02  # a smaller relative change since its start means that sigma never moved
+HALF = 0.02  # nats; how far half precision rounds a stored entropy
 INPUTS, ROWS = 784, 60_000
 
 
 def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
-    """Apply every rule that finished records can be put to, approach by approach."""
+    """Apply every rule over records to the finished ones, approach by approach."""
     done = [record for record in records if record.outcome == "done"]
     known = manifests()
     found: list[Finding] = []
@@ -62,7 +62,7 @@ def _stale(name: str, records: Sequence[Record]) -> Finding:
 
 
 def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:
-    """Look whether test numbers that were printed while training chose the epoch that is reported."""
+    """Check that the last epoch is reported, not one chosen by test numbers that were printed while training."""
     compared, other = 0, []
     for record in records:
         last = record.epochs[-1].metrics if record.epochs else {}
@@ -89,87 +89,96 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
 
 
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
-    """Compute from the raw draws kept of a few rows what the records say of them."""
+    """Compute a record's scores of a few rows again, from the raw draws that are kept of these rows."""
     for record in records:
-        subject = f"record of {record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
         scores = store.scores(record)
         if "mnist/draws" not in scores or not len(scores["mnist/draws"]):
             continue
-        draws = torch.from_numpy(scores["mnist/draws"]).double()  # [S, rows, K], kept in half precision
-        draws = draws.clamp(min=-1e4)
-        off = float((draws.logsumexp(-1).exp() - 1).abs().max())
-        outcome: Outcome = "fails" if off > HALF else "passes"
-        yield Finding("unnormalised-probabilities", subject, outcome, f"sums of the kept draws are off 1 by {off:.1g}")
-        rows = draws.shape[1]
-        entropy = torch.from_numpy(scores["mnist/predictive_entropy"][:rows]).double()
-        yield _entropy(draws, entropy, subject)
-        largest = torch.from_numpy(scores["mnist/max_probability"][:rows]).double()
-        yield _average(draws, largest, subject)
+        draws = torch.from_numpy(scores["mnist/draws"]).double().clamp(min=-1e4)  # [S, rows, K], half precision
+        largest, entropy = (
+            torch.from_numpy(scores[f"mnist/{name}"][: draws.shape[1]]).double()
+            for name in ("max_probability", "predictive_entropy")
+        )
+        subject = f"record of {record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
+        yield Finding("unnormalised-probabilities", subject, *_sums(draws))
+        yield Finding("unnormalised-entropy", subject, *_entropy(draws, entropy))
+        yield Finding("log-average", subject, *_average(draws, largest))
 
 
-def _average(draws: Tensor, largest: Tensor, subject: str) -> Finding:
-    gaps = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
-    right = gaps.pop("mean of probabilities")
-    shown = (
-        f"stored maxima are those of the mean of probabilities to {right:.2g}, of others to {min(gaps.values()):.2g}"
-    )
-    if right <= HALF / 4:
-        return Finding("log-average", subject, "passes", shown, {"difference": right})
-    return Finding("log-average", subject, "fails", shown, {"difference": right})
+def _sums(draws: Tensor) -> Seen:
+    off = float((draws.logsumexp(-1).exp() - 1).abs().max())
+    return Seen("fails" if off > HALF else "passes", f"sums of the kept draws are off 1 by {off:.1g}")
 
 
-def _entropy(draws: Tensor, stored: Tensor, subject: str) -> Finding:
-    probs = averages(draws)["mean of probabilities"]
-    gap = float((-torch.xlogy(probs, probs).sum(-1) - stored).abs().max())
+def _entropy(draws: Tensor, stored: Tensor) -> Seen:
+    gap = float((entropies(draws)[MEAN] - stored).abs().max())
     limit = math.log(draws.shape[-1]) + HALF
     good = gap <= HALF and bool((stored <= limit).all())
-    detail = f"stored entropies are those of the mean of probabilities to {gap:.2g} nats"
-    return Finding("unnormalised-entropy", subject, "passes" if good else "fails", detail, {"difference": gap})
+    detail = f"stored entropies are those of the {MEAN} to {gap:.2g} nats"
+    return Seen("passes" if good else "fails", detail, {"difference": gap})
+
+
+def _average(draws: Tensor, largest: Tensor) -> Seen:
+    gaps = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
+    right = gaps.pop(MEAN)
+    detail = f"stored maxima are those of the {MEAN} to {right:.2g}, of others to {min(gaps.values()):.2g}"
+    return Seen("passes" if right <= HALF / 4 else "fails", detail, {"difference": right})
 
 
 def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
-    """Compare the sigmas of kept posteriors with where they started: those after two steps with the same seed."""
+    """Compare the sigmas of kept posteriors with their start: the sigmas after two steps with the same seed."""
     seen = set()
     for record in records:
         name, recipe = record.approach, record.recipe
         if (name, recipe) in seen or record.device != "cpu":
             continue
-        entry = manifests()[name]
-        path = store.fit_path(record.fit_key, "posterior")
-        if entry.task != "mnist" or "weights" not in entry.capabilities or not path.exists():
-            continue
         try:
-            subject = ApproachUnderTest(name, recipe)
-            kept = store.read_tensors(path)
-            if kept is None:
-                continue
-            task = Task("classification", 10, ROWS, INPUTS)
-            approach = build(entry, resolve(entry, recipe), profile(record.profile))
-            ended = _stds(approach.rebuild(kept[0], task, record.seed))
-            if not ended:
-                continue
-            started = _stds(subject.fit_with(CheckContext(record.seed)))
-            seen.add((name, recipe))
-        except Unsupported:
-            continue
+            both = _sigmas(record, store)
         except BenchError as error:
             yield Finding("sigma-frozen", f"posterior of {name} {recipe}", "not measured", str(error))
             continue
-        change = torch.cat([(ended[key] / started[key]).log().flatten() for key in ended]).double()
-        moved = float(change.square().mean().sqrt())
-        spread = torch.cat([std.flatten() for std in ended.values()]).double()
-        detail = (
-            f"after training sigma differs from its start by {moved:.2%} (root mean square of the ratio's log); "
-            f"its mean is {float(spread.mean()):.3g}, its standard deviation {float(spread.std()):.2g}"
+        if both is None:
+            continue
+        seen.add((name, recipe))
+        entry = manifests()[name]
+        found = _moved(*both)
+        if found.outcome == "fails" and (reason := declared(entry, resolve(entry, recipe)).get("sigma-frozen")):
+            found = Seen("known", f"{found.detail}; {reason}", found.measured)
+        yield Finding(
+            "sigma-frozen", f"posterior of {name} {recipe}, profile {record.profile}, seed {record.seed}", *found
         )
-        subject_name = f"posterior of {name} {recipe}, profile {record.profile}, seed {record.seed}"
-        known = declared(entry, resolve(entry, recipe)).get("sigma-frozen")
-        if moved >= STILL:
-            yield Finding("sigma-frozen", subject_name, "passes", detail, {"change": moved})
-        elif known:
-            yield Finding("sigma-frozen", subject_name, "known", f"{detail}; {known}", {"change": moved})
-        else:
-            yield Finding("sigma-frozen", subject_name, "fails", detail, {"change": moved})
+
+
+def _sigmas(record: Record, store: Store) -> tuple[Tensor, Tensor] | None:
+    """Return all sigmas of a record's fit at its start and at its end; None without sigmas or a kept posterior."""
+    entry = manifests()[record.approach]
+    if entry.task != "mnist" or "weights" not in entry.capabilities:
+        return None
+    kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
+    if kept is None:
+        return None
+    try:
+        approach = build(entry, resolve(entry, record.recipe), profile(record.profile))
+        task = Task("classification", 10, ROWS, INPUTS)
+        ended = _stds(approach.rebuild(kept[0], task, record.seed))
+        if not ended:
+            return None
+        subject = ApproachUnderTest(record.approach, record.recipe)
+        started = _stds(subject.fit_with(CheckContext(record.seed)))
+    except Unsupported:
+        return None
+    first, last = (torch.cat([stds[name].flatten() for name in ended]) for stds in (started, ended))
+    return first, last
+
+
+def _moved(started: Tensor, ended: Tensor) -> Seen:
+    moved = float((ended / started).log().double().square().mean().sqrt())
+    spread = ended.double()
+    detail = (
+        f"after training sigma differs from its start by {moved:.2%} (root mean square of the ratio's log); "
+        f"its mean is {float(spread.mean()):.3g}, its standard deviation {float(spread.std()):.2g}"
+    )
+    return Seen("passes" if moved >= STILL else "fails", detail, {"change": moved})
 
 
 def _stds(posterior: Posterior) -> dict[str, Tensor]:

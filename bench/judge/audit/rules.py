@@ -1,4 +1,7 @@
-"""The rules: mistakes that published Bayesian networks really have, each with what it looks for and what to do."""
+"""The rules of the audit: mistakes found in published Bayesian networks. Add a rule here.
+
+A rule is applied where `where` says: elbo/ (objective, predictions), approach.py, records.py, data.py, documents.py.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["wrong", "misleading", "weak"]
-"""What a mistake makes of the numbers: another quantity than was meant; a comparison that does not show what it says;
-less than the reader needs."""
+"""What a mistake does to the numbers. `wrong`: they are of another quantity than was meant. `misleading`: a comparison
+does not show what it says. `weak`: the reader needs more."""
 
 Where = Literal["documents", "objective", "approach", "records", "data", "predictions"]
 
@@ -21,7 +24,7 @@ class AuditRule:
     title: str
     looks_for: str
     remedy: str  # what to do where it fails
-    where: tuple[Where, ...]  # what it can be applied to by running; `documents` are read, and run where they can be
+    where: tuple[Where, ...]  # what it is applied to by running; `documents` are read, and run where possible
 
 
 _RULES = (

@@ -1,246 +1,34 @@
-"""The checks that show the documents' mistakes by running.
-
-What runs is our plain rewriting of their code (`benchmarks/documents`) or, for `EXPRESSIONS`, the one expression in
-question. Networks are small and data made up: what is shown is a property of the code, not of its numbers. Each check
-says what it measured, and `not found` where the code does not do what was read; one whose framework or rewriting is
-absent says so.
-"""
+"""What running showed of the documents' mistakes, as `python -m benchmarks.documents --write` found it (shown.json)."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import math
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
+import msgspec
 
-from bench.core import project
-from bench.core.errors import MissingFramework, unknown_name
-from bench.judge.audit import elbo
-from bench.judge.audit.elbo.predictions import averages, repeats
-from bench.measure.metrics import published as estimators
+from bench.core.errors import ConfigError
 
-REPOSITORY = project.TOP
-N_TRAIN, BATCH, CLASSES = 60_000, 128, 10
-INPUTS, WIDTH = 20, 16  # of the small networks
+FILE = Path(__file__).with_name("shown.json")
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What running showed."""
+class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one check of a document's code showed."""
 
-    outcome: Literal["found", "not found", "not run here"]
-    detail: str
-    measured: Mapping[str, float] = field(default_factory=dict)
-
-
-def verdict(found: bool, detail: str, **measured: float) -> Shown:
-    """Return what a check found."""
-    return Shown("found" if found else "not found", detail, measured)
-
-
-def document(name: str, *frameworks: str) -> Any:
-    """Import `benchmarks.documents.NAME`; raises MissingFramework where it or a framework is not there."""
-    for framework in frameworks:
-        if importlib.util.find_spec(framework) is None:
-            raise MissingFramework(f"needs {framework}, which is not installed")
-    if not (REPOSITORY / "benchmarks" / "documents").is_dir():
-        raise MissingFramework("needs benchmarks/, which only a clone of the repository has")
-    return importlib.import_module(f"benchmarks.documents.{name}")
-
-
-def batches(n_batches: int = 3) -> list[tuple[Tensor, Tensor]]:
-    """Return made-up batches: images [B, INPUTS] in [0, 1], labels [B]."""
-    source = torch.Generator().manual_seed(0)
-    return [
-        (torch.rand(BATCH, INPUTS, generator=source), torch.randint(CLASSES, (BATCH,), generator=source))
-        for _ in range(n_batches)
-    ]
-
-
-def _dropout_left_on() -> Shown:
-    module = document("dropout_fcn")
-    net = module.network(INPUTS, WIDTH)
-    x = batches()[0][0]
-    finding = repeats(lambda: module.predict_all(net, [x], 1), deterministic=True)
-    return verdict(finding.outcome == "fails", finding.detail, **finding.measured)
-
-
-def _binary_cross_entropy() -> Shown:
-    module = document("dropout_fcn")
-    source = torch.Generator().manual_seed(1)
-    parts = [torch.randn(BATCH, CLASSES, generator=source).mul(3).log_softmax(-1) for _ in range(4)]
-    labels = [y for _, y in batches(4)]
-    losses = torch.stack([BATCH * module.published_loss(p, y) for p, y in zip(parts, labels, strict=True)])
-    nlls = torch.stack([functional.nll_loss(p, y, reduction="sum") for p, y in zip(parts, labels, strict=True)])
-    # (1/10) (-log p_c + sum log(1 + p_k)): what is left beside a tenth of the likelihood
-    rest = losses - nlls / CLASSES
-    wanted = torch.stack([p.exp().log1p().sum() / CLASSES for p in parts])
-    gap = float((rest - wanted).abs().max())
-    sure = module.published_loss(torch.tensor([[0.0] + [-1e4] * 9]), torch.tensor([0]))
-    detail = (
-        f"the loss is NLL / 10 + sum log(1 + p) / 10 to {gap:.1g}; a certain, right network still pays "
-        f"{float(sure):.5f} a batch (log 2 / 10)"
-    )
-    return verdict(gap < 1e-3, detail, certain=float(sure))
-
-
-def _bbb(detach_mu: bool) -> tuple[Any, Any]:
-    module = document("linear_bbb")
-    network = module.GaussianNetwork((INPUTS, WIDTH, CLASSES), 6.0, detach_mu=detach_mu)
-    module.initialise_classifier(network, torch.Generator().manual_seed(0))
-    return module, module.in_double_precision(network)
-
-
-def _bbb_report(detach_mu: bool) -> elbo.ElboReport:
-    module, network = _bbb(detach_mu)
-
-    def nll(x: Tensor, y: Tensor) -> Tensor:
-        return functional.nll_loss(functional.log_softmax(network(x), 1), y, reduction="sum")
-
-    def loss(x: Tensor, y: Tensor) -> Tensor:
-        value: Tensor = module.classifier_elbo(network, x, y, N_TRAIN / BATCH, 1)[0]
-        return value
-
-    doubles = [(x.double(), y) for x, y in batches()]
-    return elbo.audit_torch(
-        loss, network.named_parameters(), doubles, N_TRAIN, nll=nll, prior_std=math.sqrt(6), draws=16
-    )
+    outcome: Literal["found", "not found"]
+    ran: Literal["code", "expression"]  # our rewriting of the document's code, or the one expression in question
+    detail: str  # what was measured, in words
+    measured: Mapping[str, float]
 
 
 @cache
-def _bbb_reports() -> tuple[elbo.ElboReport, elbo.ElboReport]:
-    return _bbb_report(detach_mu=True), _bbb_report(detach_mu=False)
-
-
-def _detached_means() -> Shown:
-    published, attached = (report.of("detached-gradient") for report in _bbb_reports())
-    found = published.outcome == "fails" and "rho" not in published.detail and attached.outcome == "passes"
-    return verdict(found, f"{published.detail}; with the means attached: {attached.outcome}", **published.measured)
-
-
-def _prior_variance() -> Shown:
-    # The prior's pull on detached means is lost in noise, so it is measured with the means attached.
-    report = _bbb_reports()[1]
-    finding = report.of("variance-as-std")
-    return verdict(finding.outcome == "fails", finding.detail, **finding.measured)
-
-
-def _mean_of_log_probabilities() -> Shown:
-    module, network = _bbb(detach_mu=True)
-    x, y = batches()[0]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        loss, draws = module.classifier_elbo(network, x.double(), y, math.inf, 5)  # no KL
-    means = averages(draws.detach())
-    place = torch.arange(BATCH)
-    wanted = {name: -float(p[place, y].log().sum()) for name, p in means.items()}
-    nearest = min(wanted, key=lambda name: abs(wanted[name] - float(loss.detach())))
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in wanted.items())
-    found = nearest == "exp of mean log-probabilities"
-    return verdict(found, f"the loss of five draws is {float(loss.detach()):.4f}; NLL of the {shown}")
-
-
-def _geometric_entropy() -> Shown:
-    source = torch.Generator().manual_seed(2)
-    draws = torch.randn(100, 50, CLASSES, generator=source).mul(3).log_softmax(-1)
-    logs = draws.double().mean(0)
-    reported = torch.from_numpy(estimators.geometric_entropy(logs.numpy()))
-    finding = elbo.entropy_of(draws, reported)
-    total = float(logs.exp().sum(-1).mean())
-    return verdict(
-        finding.outcome == "fails",
-        f"{finding.detail}; the averaged probabilities of made-up draws sum to {total:.2f}",
-        sum=total,
-    )
-
-
-def _rebound_rate() -> Shown:
-    module, bbb = document("mlp"), document("linear_bbb")
-    adam = module.optimizer(module.Classifier(INPUTS, WIDTH))
-    rate = adam.param_groups[0]["lr"]
-    rate /= 1.1  # as the document does: the name is bound anew
-    as_float = float(adam.param_groups[0]["lr"])
-    network = bbb.GaussianNetwork((INPUTS, CLASSES), 6.0)
-    tensor_adam, tensor = bbb.document_adam(network)
-    tensor /= 1.1
-    as_tensor = float(tensor_adam.param_groups[0]["lr"])
-    detail = f"after one division by 1.1 Adam's rate is {as_float:.6f} (float) and {as_tensor:.6f} (tensor)"
-    return verdict(as_float == 1e-3 and as_tensor < 1e-3, detail, float_rate=as_float, tensor_rate=as_tensor)
-
-
-def _truncated_percent() -> Shown:
-    logs = np.log(np.full((1000, CLASSES), 0.1))
-    labels = np.where(np.arange(1000) < 899, 0, 1)  # the argmax of equal numbers is the first
-    accuracy = estimators.chopra2018_forced_accuracy(logs, labels)
-    printed = accuracy.printed_percent
-    detail = f"899 of 1,000 right are printed as {printed} %"
-    return verdict(printed == int("%d" % 89.9) == 89, detail, printed=float(printed or 0))  # noqa: UP031 - the document's
-
-
-def _first_folder() -> Shown:
-    folders = list("ABCDEFGHIJ")  # as os.listdir gives them in a clone without .DS_Store
-    left = folders[1:]
-    detail = f"of ten letters in ten folders {len(left)} are left; without .DS_Store '{folders[0]}' is dropped"
-    return verdict(len(left) == len(folders) - 1, detail, letters=len(left))
-
-
-def _transposed_letters() -> Shown:
-    image = torch.arange(28 * 28, dtype=torch.float32).reshape(28, 28)
-    reshaped = image.reshape(1, 28, 28)  # the notebook's, read as height, width, channels by ToTensor
-    reached = reshaped.permute(2, 0, 1).reshape(1, 28, 28)[0]
-    detail = "a [1, 28, 28] array taken as height x width x channels arrives as its transpose"
-    return verdict(torch.equal(reached, image.T) and not torch.equal(reached, image), detail)
-
-
-EXPRESSIONS: dict[str, Callable[[], Shown]] = {
-    "geometric_entropy": _geometric_entropy,
-    "truncated_percent": _truncated_percent,
-    "first_folder": _first_folder,
-    "transposed_letters": _transposed_letters,
-}
-"""Checks that run one expression on made-up numbers, not the document's code around it."""
-
-
-def _checks() -> dict[str, Callable[[], Shown]]:
-    from bench.judge.audit.shown_frameworks import CHECKS
-
-    return {
-        "dropout_left_on": _dropout_left_on,
-        "binary_cross_entropy": _binary_cross_entropy,
-        "detached_means": _detached_means,
-        "prior_variance": _prior_variance,
-        "mean_of_log_probabilities": _mean_of_log_probabilities,
-        "rebound_rate": _rebound_rate,
-        **EXPRESSIONS,
-        **CHECKS,
-    }
-
-
-def names() -> list[str]:
-    """Return the names of the checks."""
-    return list(_checks())
-
-
-@cache
-def show(name: str) -> Shown:
-    """Run one check; torch's generator is left as it was."""
-    known = _checks()
-    if name not in known:
-        raise unknown_name("check of a document", name, known)
+def shown_mistakes(path: Path = FILE) -> Mapping[str, ShownMistake]:
+    """Return what each check showed, by the name of the check; raises ConfigError where the file is at fault."""
     try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            for old in (FutureWarning, DeprecationWarning):  # old code on today's libraries
-                warnings.simplefilter("ignore", old)
-            torch.manual_seed(0)
-            return known[name]()
-    except MissingFramework as error:
-        return Shown("not run here", str(error))
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, ShownMistake])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path.name} cannot be read: {error}; python -m benchmarks.documents --write makes it"
+        ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.judge.audit.documents import Fact, facts
 from bench.judge.audit.rules import RULES
-from bench.judge.audit.shown import EXPRESSIONS
+from bench.judge.audit.shown import shown_mistakes
 
 BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
 
@@ -28,4 +28,4 @@ def rules_table() -> str:
 def _mark(fact: Fact) -> str:
     if not fact.shown:
         return "*"
-    return "+" if fact.shown in EXPRESSIONS else ""
+    return "+" if shown_mistakes()[fact.shown].ran == "expression" else ""

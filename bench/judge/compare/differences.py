@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,8 @@ from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import read
 from bench.judge.samples import Gap
 from bench.judge.stats.prediction import holm
+
+Scores = Mapping[str, NDArray[np.generic]]  # per-row scores of a record, by name
 
 ALPHA = 0.05
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
@@ -99,7 +100,7 @@ def _number(record: Record, metric: str) -> float:
     return value
 
 
-def row_test(cell: CellName, seed: int, a: Mapping[str, NDArray[Any]], b: Mapping[str, NDArray[Any]]) -> RowTest | None:
+def row_test(cell: CellName, seed: int, a: Scores, b: Scores) -> RowTest | None:
     """Compare the accuracies of two networks on the same rows; None if a side has no per-row scores.
 
     The interval is that of a mean of paired differences in -1, 0, 1. The p-value is McNemar's exact one: if there is no

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
@@ -78,7 +77,7 @@ def key_of(record: Record) -> tuple[str, str, str, int]:
     return record.approach, record.recipe, record.protocol, record.seed
 
 
-def title(key: Sequence[Any]) -> str:
+def title(key: tuple[str, str, str, int]) -> str:
     """Return approach, recipe, protocol and seed for people."""
     approach, recipe, protocol, seed = key
     return f"{approach} {recipe} x {protocol}, seed {seed}"

@@ -81,13 +81,15 @@ def measuring_is_harmless(subject: ApproachUnderTest) -> None:
 
 @contract_check("return parameters and optimiser in `state`, and start where ctx.restore() says")
 def resume(subject: ApproachUnderTest) -> None:
-    """A fit resumed from the state after epoch 1 ends where an uninterrupted one ends, to the bit."""
+    """A fit resumed from the state after epoch 1 reports and ends as an uninterrupted one does, to the bit."""
     if subject.approach(2).epochs < 2:
         return
     context = CheckContext(5)
     whole = subject.fit_with(context, epochs=2)
-    resumed = subject.fit_with(CheckContext(5, resume=(1, context.states[1])), epochs=2)
+    again = CheckContext(5, resume=(1, context.states[1]))
+    resumed = subject.fit_with(again, epochs=2)
     require(same_arrays(whole.arrays(), resumed.arrays()), "the resumed fit ended elsewhere")
+    require(again.traces == {2: context.traces[2]}, f"the resumed fit reported {again.traces}, not {context.traces[2]}")
 
 
 @contract_check("copy the weights into the posterior; keep nothing in module globals")

@@ -112,10 +112,10 @@ class ApproachUnderTest:
         return [posterior] if alone is posterior else [posterior, alone]
 
     def predict(self, posterior: Posterior, draws: range | None = None, block: range = range(PREDICTED)) -> Tensor:
-        """Return log-probabilities or means [S, B, K] of a block of rows, by default of all, in `draws_of` draws."""
+        """Return log-probabilities or means [S, B, K] of some rows, by default of all, in `draws_of` draws."""
         wanted = self.draws_of(posterior) if draws is None else draws
-        x, rows = self.x[block.start : block.stop], self.rows[block.start : block.stop]
-        return values(posterior.predict(x, wanted, rows))
+        picked = list(block)
+        return values(posterior.predict(self.x[picked], wanted, self.rows[picked]))
 
     @staticmethod
     def draws_of(posterior: Posterior) -> range:

@@ -36,7 +36,7 @@ def run_fresh(
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
-    at_once = open_executor(executor, root, workers=workers)
+    at_once = open_executor(executor, workers=workers)
     share = threads_of_a_fit(executor, threads, workers)
     _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, at_once)
     for place in (root, root / AGAIN):

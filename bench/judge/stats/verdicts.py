@@ -1,24 +1,24 @@
 """What our seeds say of a reported number: one of the outcomes below, by one rule, with its reason.
 
-D is the distance of our mean m from the numbers that print as the reported one, h the half-width of the 95 % prediction
-interval for one more run of ours (which is what a single reported run is), and the margin the difference that would
-matter, declared with the claim. In this order, and exactly one holds:
+D is the distance of our mean m from the numbers that print as the reported one. h is the half-width of the 95 %
+prediction interval for one more run of ours, because a single reported run is one more run. The margin is the
+difference that would matter, declared with the claim. The first line that holds is the outcome:
 
     exact           claims that are computed, not trained: inside the printed digits or not
     not run         nothing was measured
-    inconclusive    fewer than `ENOUGH` seeds, or one without a number
-    equivalent      the report gives several runs and their spread: Welch's two one-sided tests put the two means
+    inconclusive    fewer than `ENOUGH` seeds, or a seed without a number
+    equivalent      the report gives several runs and their spread, and Welch's two one-sided tests put the two means
                     within the margin of each other, p < `ALPHA`; h is then the half-width of the 95 % interval for
-                    their difference, and the next two rules, which are for one reported run, do not apply
+                    their difference, and the next two lines, which are for one reported run, do not apply
     within margin   D + h <= margin: even one more run of ours would land that close
-    consistent      D <= h <= margin: the report looks like one of our runs, and these are precise enough for a margin
+    consistent      D <= h <= margin: the report looks like one of our runs, and our runs are precise enough
     not reproduced  the p-value of D, adjusted over the document's claims, is below `ALPHA`, and D > margin
-    unresolvable    none of these could hold with our m and s however many seeds were added; the reason says which of
-                    1.96 s, what h falls to, the margin and the adjustment stands in the way
-    inconclusive    otherwise; the number of seeds that would settle it is given, or, where D <= h <= margin holds for a
-                    while and D > h from then on, the numbers that would decide only until more are added
+    unresolvable    none of these could hold with our m and s, however many seeds were added; the reason says why: the
+                    limit 1.96 s of h, the margin, or the adjustment
+    inconclusive    otherwise; the reason gives the number of seeds that would settle it. If D <= h <= margin holds for
+                    a while, and D > h with more seeds, it gives the numbers of seeds that would decide for a while
 
-`judge` decides; `bench.judge.stats.evidence` holds the numbers that it looks at.
+`judge` applies the rule; `bench.judge.stats.evidence` holds the numbers that it looks at.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ENOUGH = 5  # seeds
 EXACT, UNRESOLVABLE = "reproduced (exact)", "unresolvable"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run"
 OUTCOMES = (EXACT, EQUIVALENT, WITHIN, CONSISTENT, NOT_REPRODUCED, UNRESOLVABLE, INCONCLUSIVE, NOT_RUN)
-ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it has learnt
+ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it learnt
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Verdict:
     distance: float | None = None  # D
     half_width: float | None = None  # h
     p_adjusted: float | None = None
-    seeds_needed: int | None = None  # in all, where that many and any more would settle it
-    p_equivalence: float | None = None  # where the report has a spread
-    evidence: Evidence | None = None  # where there are enough seeds of a trained number
+    seeds_needed: int | None = None  # in all, if this many seeds and any more would settle it
+    p_equivalence: float | None = None  # if the report has a spread
+    evidence: Evidence | None = None  # if there are enough seeds of a trained number
 
 
 def judge(rows: Sequence[ClaimRow]) -> list[Verdict]:
@@ -106,7 +106,7 @@ def is_exact(claim: Claim) -> bool:
 
 
 def distance_from_print(claim: Claim, value: float) -> float:
-    """Return how far a number is from those that print as the claim, 0 inside."""
+    """Return the distance from a number to the nearest one that prints as the claim; 0 if it prints so itself."""
     interval = print_interval(claim)
     return max(0.0, interval.low - value, value - interval.high)
 
@@ -126,7 +126,7 @@ def _evidence(row: ClaimRow, hypothesis: Hypothesis) -> Evidence:
 
 
 def _tests(rows: Iterable[ClaimRow]) -> dict[str, Hypothesis]:
-    """Return for each claim of a document its curve, with the curve's step in Holm's procedure."""
+    """Return the hypothesis of each claim of a document: its curve, with the curve's step in Holm's procedure."""
     curves: dict[str, dict[str, float]] = {}
     for row in rows:
         claim = row.claim
@@ -207,8 +207,8 @@ _REASONS: Mapping[str, str] = {
 def _unresolvable(evidence: Evidence) -> str:
     """Return the template of the reason why no number of seeds decides.
 
-    What ever more seeds leave are the half-width H = 1.96 s and the adjusted p-value of D. D <= H <= margin would be
-    consistent, D + H <= margin within it.
+    With ever more seeds the half-width falls to H = 1.96 s, and D gets its last p-value. D <= H <= margin would be
+    consistent, D + H <= margin would be within the margin.
     """
     limit = evidence.half_width(math.inf)
     if evidence.report is not None:

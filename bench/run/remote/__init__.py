@@ -1,7 +1,6 @@
-"""Fits elsewhere: under another interpreter, on a Dask cluster, through Slurm.
+"""Fits elsewhere: under another interpreter, on a Dask cluster, as jobs of a queue.
 
-`jobs` is what is to be done, as JSON; `python -m bench.run.remote` does one job and tells of it in JSON lines; `child`
-starts it and listens. `task` is what a worker of a cluster does (files in, child, files out) and imports the standard
-library alone. `parcels` are the files, `pool` what a cluster offers, `dask_pool` and `slurm_pool` two of them, and
-`opening` finds the one that a user names.
+`jobs` is what is to be done, as JSON; `python -m bench.run.remote` does one job and tells of it in JSON lines. `task`
+is what a worker of a cluster does: files in, child, files out. `parcels` are the files, `pool` says what a cluster
+offers, `dask_pool` and `job_queue` start or find one, and `opening` finds the one that a user names.
 """

@@ -1,27 +1,29 @@
 """Workers of Dask distributed: a cluster that is there, or one of this machine's cores or GPUs for the time of a run.
 
 Dask's own processes exchange pickles, so that whoever reaches the scheduler can run code on the workers and here:
-trusted networks only. Nothing pickled reaches the store.
+trusted networks or TLS only. Nothing pickled reaches the store.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from typing import Any
 
 from bench.core.environment import harness_hash
 from bench.core.errors import BenchError, ConfigError, WorkerCrashed
-from bench.run.remote.pool import POLL_S, Events
-from bench.run.remote.task import do_task
+from bench.run.events import EpochEnded, Event, Tick, decode, encode
+from bench.run.remote.pool import AnsweringEvents
+from bench.run.remote.task import FitAnswer, FitTask, do_task
+from bench.run.supervisor import POLL_S
 
 try:
     import dask
-    from distributed import Client, KilledWorker, Nanny, Scheduler, SpecCluster, get_worker
+    from distributed import Client, Future, KilledWorker, Nanny, Scheduler, SpecCluster, get_worker
 except ImportError as error:
     raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
 
@@ -30,6 +32,8 @@ CONNECT_S = 15
 EVENT_EVERY_S = 0.5  # epochs shorter than this are not all told of
 AT_WORK = ("executing", "long-running")
 RESOURCE = "GPU"
+TLS = "tls://"
+LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
 class DaskPool:
@@ -40,6 +44,7 @@ class DaskPool:
         client: Client,
         gpu: bool = False,
         workers: int | None = None,
+        ask_for: Callable[[int], object] | None = None,
         on_close: Callable[[], object] | None = None,
     ) -> None:
         """Use a connected client.
@@ -48,47 +53,52 @@ class DaskPool:
             client: closed with the pool.
             gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
             workers: fits at a time; None for as many as the workers have threads (or GPUs).
+            ask_for: told now and then how many fits there were at most at a time, so that a cluster can grow.
             on_close: called last.
         """
-        self.client, self._gpu, self._workers, self._on_close = client, gpu, workers, on_close
-        self._inboxes: dict[str, queue.SimpleQueue[dict[str, Any] | None]] = {}
+        self.client, self._gpu, self._workers = client, gpu, workers
+        self._ask_for, self._on_close = ask_for, on_close
+        self._inboxes: dict[str, queue.SimpleQueue[Event | None]] = {}
+        self._most = 0
         self._topic = f"bnn-bench-{uuid.uuid4().hex}"
         self._closed = False
         client.subscribe_topic(self._topic, self._take)
 
-    def _take(self, event: tuple[float, tuple[str, dict[str, Any]]]) -> None:
-        ticket, told = event[1]
+    def _take(self, news: tuple[float, tuple[str, bytes]]) -> None:
+        ticket, line = news[1]
         inbox = self._inboxes.get(ticket)
         if inbox is not None:
-            inbox.put(told)
+            inbox.put(decode(line))
 
     def width(self) -> int:
-        """See `Pool.width`; raises BenchError if the scheduler is gone."""
+        """See `Room.width`; raises BenchError if the scheduler is gone or gets no workers."""
+        self._most = max(self._most, len(self._inboxes))
+        if self._ask_for is not None:
+            self._ask_for(self._most)
         if self._workers is not None:
             return self._workers
         try:
             workers = self.client.scheduler_info()["workers"].values()
-        except OSError as error:
+        except (OSError, KeyError) as error:  # a client that has given up knows of no workers
             raise self._gone() from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
 
-    def do(self, task: Mapping[str, Any]) -> Events:
+    def do(self, task: FitTask) -> AnsweringEvents:
         """See `Pool.do`."""
         ticket = f"fit-{uuid.uuid4().hex}"
         inbox = self._inboxes[ticket] = queue.SimpleQueue()
         future = self.client.submit(
-            _on_worker, dict(task), self._topic, key=ticket, pure=False, resources={RESOURCE: 1} if self._gpu else None
+            _on_worker, task, self._topic, key=ticket, pure=False, resources={RESOURCE: 1} if self._gpu else None
         )
         future.add_done_callback(lambda _: inbox.put(None))
         try:
             while True:
                 if self._closed:
                     raise KeyboardInterrupt
-                try:
+                event: Event | None = Tick()
+                with contextlib.suppress(queue.Empty):
                     event = inbox.get(timeout=POLL_S)
-                except queue.Empty:
-                    event = {"kind": "tick"}
                 if event is None:
                     return self._answer(future)
                 yield event
@@ -97,9 +107,9 @@ class DaskPool:
             if not self._closed:
                 future.cancel()
 
-    def _answer(self, future: Any) -> dict[str, Any]:
+    def _answer(self, future: Future) -> FitAnswer:
         try:
-            answer: dict[str, Any] = future.result()
+            answer: FitAnswer = future.result()
         except KilledWorker as error:
             deaths, last = error.allowed_failures + 1, error.last_worker.address
             raise WorkerCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
@@ -125,17 +135,16 @@ class DaskPool:
 
 
 def connect(address: str, gpu: bool = False, workers: int | None = None) -> DaskPool:
-    """Use the scheduler at HOST:PORT.
+    """Use the scheduler at an address, tcp://HOST:PORT or tls://HOST:PORT; keys are those of Dask's configuration.
 
     Raises:
-        ConfigError: it does not answer, or a worker has other code than this machine.
+        ConfigError: it does not answer, refuses this client, or a worker has other code than this machine.
     """
-    _configure()
-    _silence()
+    configure()
     try:
-        client = Client(f"tcp://{address}", timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no Dask scheduler answers at {address}; start one with: dask scheduler") from error
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise ConfigError(_why_no_answer(address, error)) from error
     pool = DaskPool(client, gpu, workers)
     try:
         for worker, found in client.run(harness_hash, on_error="return").items():
@@ -149,6 +158,18 @@ def connect(address: str, gpu: bool = False, workers: int | None = None) -> Dask
     return pool
 
 
+def _why_no_answer(address: str, error: Exception) -> str:
+    if isinstance(error, TypeError) and address.startswith(TLS):
+        return (
+            f"{address} needs a certificate; set distributed.comm.tls in Dask's configuration, as docs/cluster.md says"
+        )
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
+    return f"no Dask scheduler answers at {address} ({str(cause).splitlines()[0]}); check the address and {hint}"
+
+
 def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     """Start a scheduler and worker processes on this machine, reachable from nowhere else.
 
@@ -156,8 +177,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
         workers: how many, unless devices are given.
         devices: identifiers of GPUs; one worker for each, that sees no other.
     """
-    _configure()
-    _silence()
+    configure()
     shared = {"host": "127.0.0.1", "dashboard": False}
     common = {**shared, "nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
     one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
@@ -172,12 +192,10 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     return DaskPool(client, gpu=bool(devices), on_close=cluster.close)
 
 
-def _silence() -> None:
-    """Leave it to the run to tell of workers that die and of a scheduler that does not answer."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-
-
-def _configure() -> None:
+def configure() -> None:
+    """Prepare Dask for fits; the run itself tells of workers that die and of a scheduler that is gone."""
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     dask.config.set(
         {
             "distributed.scheduler.allowed-failures": DEATHS - 1,
@@ -186,19 +204,19 @@ def _configure() -> None:
     )
 
 
-def _on_worker(task: dict[str, Any], topic: str) -> dict[str, Any]:
+def _on_worker(task: FitTask, topic: str) -> FitAnswer:
     """Do a task in a worker's thread; the child is ended when nobody holds the task's future any more."""
     worker = get_worker()
     key = worker.get_current_task()
     last = 0.0
 
-    def send(event: dict[str, Any]) -> None:
+    def send(event: Event) -> None:
         nonlocal last
         now = time.monotonic()
-        if event["kind"] == "tick" or (event["kind"] == "epoch" and now - last < EVENT_EVERY_S):
+        if isinstance(event, Tick) or (isinstance(event, EpochEnded) and now - last < EVENT_EVERY_S):
             return
         last = now
-        worker.log_event(topic, (key, event))
+        worker.log_event(topic, (key, encode(event)))
 
     def wanted() -> bool:
         known = worker.state.tasks.get(key)

@@ -11,7 +11,9 @@ from itertools import groupby
 from bench.core.errors import BenchError, ConfigError
 from bench.plan.cells import Cell, Selection
 from bench.plan.registry import manifest
-from bench.run.remote.child import in_child
+from bench.run.events import Planned
+from bench.run.remote.jobs import plan_job
+from bench.run.supervisor import supervise
 
 VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of PATH between them
 PLAN_S = 120.0
@@ -47,11 +49,9 @@ def with_their_cells(chosen: Sequence[Cell], selection: Selection, own: Mapping[
 
 
 def _planned(name: str, selection: Selection, python: str) -> list[Cell]:
-    from bench.run.remote.jobs import cells_of, plan_job  # takes longer to import than most commands need
-
     job = plan_job(replace(selection, approaches=(name,)))
     try:
-        events = [event for event in in_child(python, job, PLAN_S) if event["kind"] == "cells"]
+        events = [event for event in supervise(job, python, PLAN_S) if isinstance(event, Planned)]
     except BenchError as error:
         raise ConfigError(f"interpreter {python} of {name}: {error}") from error
-    return cells_of(events[0]["cells"])
+    return events[0].cells

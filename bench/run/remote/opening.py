@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.run.executors import EXECUTORS, Processes
 from bench.run.remote.pool import THREADS, Pool
 
-SLURM = ("slurm", "slurm-local", "slurm-debug")
-NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", *SLURM)
-_ADDRESS = re.compile(r"dask://(?P<address>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
+QUEUES = ("slurm", "pbs", "sge", "lsf", "htcondor")
+NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", "tls://HOST:PORT", *QUEUES)
+_ADDRESS = re.compile(r"(?P<scheme>dask|tls)://(?P<place>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
+_SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names
 
 
 def is_pool(name: str) -> bool:
@@ -23,36 +23,29 @@ def is_pool(name: str) -> bool:
 
 def open_executor(
     name: str,
-    results: Path,
     device: str = "cpu",
     threads: int | None = None,
     workers: int | None = None,
-    slurm: Sequence[str] = (),
+    job_options: Sequence[str] = (),
 ) -> str | Processes | Pool:
     """Return what `bench.run.runner.run` takes; what is no name is the caller's to close.
 
     Args:
         name: one of NAMES.
-        results: the folder that the records go to; jobs of Slurm have one beside it.
         device: of the cells; other than cpu, each fit of a pool has a GPU of its own.
         threads: of a fit.
         workers: fits at a time; None for one in a process, and for as many as a pool has room for.
-        slurm: parameters of the jobs, NAME=VALUE.
+        job_options: of a queue's jobs, NAME=VALUE.
 
     Raises:
         ConfigError: the name is unknown, what it needs is not installed, or it cannot be reached.
     """
     gpu = device != "cpu"
-    if slurm and name not in SLURM:
-        raise ConfigError(f"--slurm is for the executors {', '.join(SLURM)}, not for '{name}'")
-    if name == "inline" and workers is not None:
-        raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
-    if name in EXECUTORS and gpu and (workers or 1) > 1:
-        raise ConfigError(
-            f"--workers {workers} would share device {device}; --executor dask gives each fit its own GPU"
-        )
+    if job_options and name not in QUEUES:
+        raise ConfigError(f"--job is for the executors {', '.join(QUEUES)}, not for '{name}'")
     if name in EXECUTORS:
-        return name if workers is None else Processes(workers)
+        return _open_here(name, device, workers)
+    # Dask is imported where it is asked for: it is an extra.
     if name == "dask":
         from bench.run.remote.dask_pool import start_local
 
@@ -61,18 +54,30 @@ def open_executor(
     if found is not None:
         from bench.run.remote.dask_pool import connect
 
-        return connect(found["address"], gpu, workers)
-    if name in SLURM:
-        from bench.run.remote.slurm_pool import SlurmPool, parameters
+        return connect(f"{_SCHEMES[found['scheme']]}://{found['place']}", gpu, workers)
+    if name in QUEUES:
+        from bench.run.remote.job_queue import start_queue
 
-        return SlurmPool(name, results, gpu, threads or THREADS, workers, parameters(slurm))
+        return start_queue(name, gpu, threads or THREADS, workers, job_options)
     raise unknown_name("executor", name, NAMES)
+
+
+def _open_here(name: str, device: str, workers: int | None) -> str | Processes:
+    if workers is None:
+        return name
+    if name == "inline":
+        raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
+    if device != "cpu" and workers > 1:
+        raise ConfigError(
+            f"--workers {workers} would share device {device}; --executor dask gives each fit its own GPU"
+        )
+    return Processes(workers)
 
 
 def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
     """Return the threads that a fit gets: those asked for, else its share of what one fit has alone; None for all."""
     if threads is None and name == "process" and (workers or 1) > 1:
-        import torch
+        import torch  # takes seconds, and most calls need no number
 
         return max(1, torch.get_num_threads() // (workers or 1))
     return threads
@@ -85,7 +90,7 @@ def cores() -> int:
 
 def gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the identifiers of this machine's GPUs, as CUDA_VISIBLE_DEVICES has them; raises ConfigError if none."""
-    import torch
+    import torch  # takes seconds, and runs on the CPU do without here
 
     given = environ.get("CUDA_VISIBLE_DEVICES")
     names = given.split(",") if given is not None else map(str, range(torch.cuda.device_count()))

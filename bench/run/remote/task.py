@@ -1,75 +1,71 @@
 """What a worker of a cluster does for one fit: files in, a child process, files out.
 
-Imports the standard library alone, so that a worker is small and a crashing framework ends the child, not the worker.
+Imports no framework, so that a worker is small and a framework that crashes ends the child, not the worker.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from bench.core.environment import thread_variables
-from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+import msgspec
+
+from bench.core.errors import BenchError, OutOfTime, WorkerCrashed, WorkerEnded
 from bench.core.files import write_atomically
-from bench.run.remote.child import in_child
+from bench.run.events import Send
+from bench.run.remote.jobs import WorkJob
+from bench.run.supervisor import supervise
 
 FOLDERS = ("records", "fits")
 
 
-def make_task(
-    job: Mapping[str, Any], files: Mapping[str, bytes], python: str = "", limit_s: float | None = None
-) -> dict[str, Any]:
-    """Return what `do_task` needs, of plain types.
+class FitTask(msgspec.Struct, frozen=True):
+    """What `do_task` needs."""
 
-    Args:
-        job: see `bench.run.remote.jobs.work_job`.
-        files: what the caller's store has of the fit already, by path below its root.
-        python: another interpreter on the worker; "" for the worker's own.
-        limit_s: most seconds for the child.
-    """
-    return {"job": dict(job), "files": dict(files), "python": python, "limit_s": limit_s}
+    job: WorkJob
+    files: dict[str, bytes]  # what the caller's store has of the fit already, by path below its root
+    python: str = ""  # another interpreter on the worker; "": the worker's own
+    limit_s: float | None = None  # most seconds for the child
+
+
+class FitAnswer(msgspec.Struct, frozen=True):
+    """What came of a task, also where only some cells were done before the rest failed."""
+
+    files: dict[str, bytes]  # by path below a store's root
+    failure: str = ""  # why the rest has no record
+    out_of_time: bool = False  # whether the limit was the reason
+    printed: str = ""  # the end of what the child printed, if it failed
 
 
 def do_task(
-    task: Mapping[str, Any],
-    send: Callable[[dict[str, Any]], object],
-    scratch: str | None = None,
-    wanted: Callable[[], bool] = lambda: True,
-) -> dict[str, Any]:
+    task: FitTask, send: Send, scratch: str | None = None, wanted: Callable[[], bool] = lambda: True
+) -> FitAnswer:
     """Do a job in a folder of its own, which is gone afterwards.
 
     Args:
-        task: see `make_task`.
+        task: what to do.
         send: takes the child's events while it works.
         scratch: where the folder is made; None for the system's place.
         wanted: asked now and then; on False the child is ended.
-
-    Returns:
-        `files` by path below a store's root, also those of cells that were done before the rest failed; `failure`, why
-        the rest has no record, or ""; `out_of_time`, whether the limit was the reason.
     """
-    answer: dict[str, Any] = {"files": {}, "failure": "", "out_of_time": False}
+    failure, out_of_time, printed = "", False, ""
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
-        _unpack(Path(root), task["files"])
-        job = {**task["job"], "options": {**task["job"]["options"], "root": root}}
-        environ = thread_variables(job["options"]["threads"])
-        events = in_child(task["python"] or sys.executable, job, task["limit_s"], environ)
+        _unpack(Path(root), task.files)
+        job = msgspec.structs.replace(task.job, options=dataclasses.replace(task.job.options, root=root))
         try:
-            for event in events:
-                if not wanted():
-                    raise WorkerCrashed("nobody waits for it any more")
-                send(event)
-        except OutOfTime as error:
-            answer.update(failure=str(error), out_of_time=True)
-        except (WorkerCrashed, StoreError) as error:
-            answer.update(failure=str(error))
-        finally:
-            events.close()
-        answer["files"] = _pack(Path(root), task["files"])
-    return answer
+            with contextlib.closing(supervise(job, task.python or sys.executable, task.limit_s)) as events:
+                for event in events:
+                    if not wanted():
+                        raise WorkerCrashed("nobody waits for it any more")
+                    send(event)
+        except BenchError as error:
+            failure, out_of_time = str(error), isinstance(error, OutOfTime)
+            printed = error.printed if isinstance(error, WorkerEnded) else ""
+        return FitAnswer(_pack(Path(root), task.files), failure, out_of_time, printed)
 
 
 def _unpack(root: Path, files: Mapping[str, bytes]) -> None:

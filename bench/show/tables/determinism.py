@@ -1,4 +1,4 @@
-"""The determinism table, from the records that `python -m tests.stress determinism --write` keeps."""
+"""The determinism table, from the files of `python -m tests.stress determinism --write RESULTS`."""
 
 from __future__ import annotations
 

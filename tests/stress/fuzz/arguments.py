@@ -5,45 +5,48 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import random
+from collections.abc import Callable
 from pathlib import Path
 
-from bench.cli.main import main, make_parser, shown
+from hypothesis import strategies as st
+
+from bench.cli.main import main, parse, shown
 from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifests
-from tests.stress.fuzz.engine import Reader, Target
+from tests.stress.fuzz.damage import damaged
+from tests.stress.fuzz.engine import Target
 
 END = b"\0"  # between two arguments: no argument can hold it
 READING = ("status", "plan", "list", "table", "verdict")  # with an empty results folder
-
-
-def argument_targets(folder: Path) -> list[Target]:
-    """Return the targets that read command lines."""
-    words = _words()
-    lines = [END.join(line.encode().split()) for line in _LINES]
-    return [
-        Target("command lines", lines, _parse_reader(), words, share=2.0),
-        Target("reading commands", lines, _command_reader(folder / "empty"), words, share=0.05),
-    ]
-
-
-_LINES = (
+LINES = (
     "run --all --profile smoke --seeds 3 --threads 2 --time-limit 5 --results here --executor process",
     "run mlp linear_bbb --recipe published --protocol common --seeds 0,4,7 --device cpu --precision bf16 --apart",
     "plan --all --json --profile epoch1",
     "status mlp --recipe corrected --profile smoke",
     "table accuracy --format md --profile full",
     "verdict --json --document chopra2018",
-    "throughput mlp --what train --draws 10,100 --rounds 3 --block 0.5 --images 100",
+    "audit records --rule one-seed --json",
     "data verify mnist --data-dir here",
     "list --json",
 )
 
 
+def argument_targets(folder: Path) -> list[Target]:
+    """Return the targets that read command lines."""
+    for line in LINES:
+        parse(line.split())  # imports the files of the commands, which no input is to be charged with
+    select(parse(["plan", "--all"]))  # and the frameworks
+    lines = damaged([END.join(line.encode().split()) for line in LINES], _words()).map(_arguments)
+    return [
+        Target("command lines", st.tuples(lines, st.integers(0, 4)), _parse, share=2.0),
+        Target("reading commands", lines, _reader(folder / "empty"), share=0.05),
+    ]
+
+
 def _words() -> tuple[bytes, ...]:
-    options = [word for line in _LINES for word in line.split()]
+    options = [word for line in LINES for word in line.split()]
     odd = ["cuda:0", "cuda:", "-h", "--", "99999999999999999999", "1e400", "-1", "0", "é", "=", ","]
     return tuple(END + word.encode() + END for word in dict.fromkeys([*options, *manifests(), *PROFILES, *odd]))
 
@@ -53,31 +56,23 @@ def _arguments(data: bytes) -> list[str]:
     return [part.decode("utf-8", "surrogateescape") for part in data.split(END) if part]
 
 
-def _parse_reader() -> Reader:
-    parser = make_parser()
-    select(parser.parse_args(["plan", "--all"]))  # imports the frameworks, which no input is to be charged with
-
-    def read(data: bytes, rng: random.Random) -> None:
-        try:
-            found = _parsed(parser, _arguments(data))
-            # Choosing cells takes milliseconds for each seed, so that only some lines go so far.
-            if found is not None and hasattr(found, "seeds") and len(found.seeds) <= 3 and rng.random() < 0.2:
-                select(found)
-        except BenchError as error:
-            raise BenchError(shown(error)) from error
-
-    return read
+def _parse(given: tuple[list[str], int]) -> None:
+    line, chance = given
+    try:
+        found = _parsed(line)
+        # Choosing cells takes milliseconds for each seed, so that only some lines go so far.
+        if found is not None and hasattr(found, "seeds") and hasattr(found, "recipe") and _few(found) and not chance:
+            select(found)
+    except BenchError as error:
+        raise BenchError(shown(error)) from error
 
 
-def _command_reader(empty: Path) -> Reader:
-    parser = make_parser()
+def _reader(empty: Path) -> Callable[[list[str]], None]:
     empty.mkdir(parents=True, exist_ok=True)
 
-    def read(data: bytes, rng: random.Random) -> None:
-        del rng
-        line = _arguments(data)
+    def read(line: list[str]) -> None:
         try:
-            found = _parsed(parser, line)
+            found = _parsed(line)
         except BenchError as error:
             raise BenchError(shown(error)) from error
         if found is None or line[0] not in READING or not _only_reads(found):
@@ -94,18 +89,20 @@ def _command_reader(empty: Path) -> Reader:
     return read
 
 
-def _parsed(parser: argparse.ArgumentParser, line: list[str]) -> argparse.Namespace | None:
+def _parsed(line: list[str]) -> argparse.Namespace | None:
     """Return what a line asks for, None for help; raises BenchError."""
-    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(output):
-            return parser.parse_args(line)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return parse(line)
     except SystemExit as end:
         if end.code:
             raise BenchError(f"exit code {end.code}") from end
         return None
 
 
+def _few(found: argparse.Namespace) -> bool:
+    return len(getattr(found, "seeds", ())) <= 3
+
+
 def _only_reads(found: argparse.Namespace) -> bool:
-    few = not hasattr(found, "seeds") or len(found.seeds) <= 3
-    return few and not getattr(found, "write", False) and getattr(found, "readme", None) is None
+    return _few(found) and not getattr(found, "write", False) and getattr(found, "readme", None) is None

@@ -5,29 +5,33 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import random
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from hypothesis import strategies as st
+from PIL import Image
 
 from bench.data import notmnist
 from bench.data.idx import decode_idx
 from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read_manifest
-from tests.stress.fuzz.engine import Reader, Target
+from tests.stress.fuzz.damage import damaged
+from tests.stress.fuzz.engine import Target
 
 SHAPE = (3, 28, 28)
 N_LETTERS = len(notmnist.LETTERS)
+IDX_WORDS = (b"\x1f\x8b\x08", struct.pack(">HBB", 0, 8, 3))
 
 
 def data_targets(folder: Path) -> list[Target]:
     """Return the targets that read data sets."""
     return [
-        Target("IDX files", _idx_files(), _read_idx, (b"\x1f\x8b\x08", struct.pack(">HBB", 0, 8, 3)), share=4.0),
-        Target("archives", _archives(), _read_archive, (b"PK\x03\x04", b"PK\x01\x02", b"../A/x.png"), share=1.5),
-        Target("images", _pngs(), _read_png, (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"IEND"), share=4.0),
-        Target("manifests of data", _manifests(), _manifest_reader(folder), (b"[files.x]\n", b'kind = "idx"\n')),
+        Target("IDX files", st.tuples(damaged(_idx_files(), IDX_WORDS), st.integers(0, 2)), _read_idx, share=4.0),
+        Target("archives", damaged(_archives(), (b"PK\x03\x04", b"PK\x01\x02", b"../A/x.png")), _read_archive, 1.5),
+        Target("images", damaged(_pngs(), (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"IEND")), _read_png, 4.0),
+        Target("manifests of data", damaged(_manifests(), (b"[files.x]\n", b'kind = "idx"\n')), _reader(folder)),
     ]
 
 
@@ -44,8 +48,8 @@ def _idx_files() -> list[bytes]:
 IMAGES_SHA256 = hashlib.sha256(_idx_files()[0]).hexdigest()
 
 
-def _read_idx(data: bytes, rng: random.Random) -> None:
-    how = rng.randrange(3)
+def _read_idx(given: tuple[bytes, int]) -> None:
+    data, how = given
     shape = None if how == 0 else SHAPE
     found = decode_idx(data, "fuzzed", shape, IMAGES_SHA256 if how == 2 else None)
     if how == 2 and found.tobytes() != _idx_files()[0][16:]:
@@ -53,8 +57,6 @@ def _read_idx(data: bytes, rng: random.Random) -> None:
 
 
 def _pngs() -> list[bytes]:
-    from PIL import Image
-
     found = []
     for mode in ("L", "RGB", "P", "LA", "1"):
         file = io.BytesIO()
@@ -63,15 +65,12 @@ def _pngs() -> list[bytes]:
     return found
 
 
-def _read_png(data: bytes, rng: random.Random) -> None:
-    del rng
+def _read_png(data: bytes) -> None:
     if len(notmnist.pixels(data, "fuzzed", "HOW")) != 28 * 28:
         raise AssertionError("an image of another size was accepted")
 
 
 def _archives() -> list[bytes]:
-    from PIL import Image
-
     letters = {}
     for letter, pixels in zip(notmnist.LETTERS, _pixels(), strict=True):
         file = io.BytesIO()
@@ -110,8 +109,7 @@ def _letters() -> DatasetManifest:
 LETTERS = _letters()
 
 
-def _read_archive(data: bytes, rng: random.Random) -> None:
-    del rng
+def _read_archive(data: bytes) -> None:
     images, _ = notmnist.load_archive(data, "fuzzed", LETTERS)
     if images.tobytes() != _pixels().tobytes():
         raise AssertionError("other pixels than the known ones were accepted")
@@ -121,11 +119,10 @@ def _manifests() -> list[bytes]:
     return [path.read_bytes() for path in sorted(datasets_folder().glob("*.toml"))]
 
 
-def _manifest_reader(folder: Path) -> Reader:
+def _reader(folder: Path) -> Callable[[bytes], None]:
     path = folder / "data.toml"
 
-    def read(data: bytes, rng: random.Random) -> None:
-        del rng
+    def read(data: bytes) -> None:
         path.write_bytes(data)
         read_manifest(path)
 

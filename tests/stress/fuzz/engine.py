@@ -1,6 +1,6 @@
-"""The loop of the fuzzers: seeded inputs, bounded time and memory, and what is counted.
+"""The loop of the fuzzers: inputs that hypothesis makes from a seed, bounded time and memory, and what is counted.
 
-Input i of a target is a function of (seed, target, i) alone, so that a finding is made again from three words.
+A finding holds the smallest input that hypothesis found to show it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import random
 import resource
 import signal
 import time
@@ -18,16 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
+
 from bench.core.errors import BenchError
-from tests.stress.fuzz.mutate import mutated
-from tests.stress.processes import memory_mib
+from tests.stress.processes import addresses_mib, peak_mib
 
 HANG_S = 5.0  # of the processor, for one input
 ROOM_MIB = 1024  # address space beyond what the process has when it begins
 LONGEST_LINE = 2_000  # characters of an error
-
-
-Reader = Callable[[bytes, random.Random], None]
+SHOWN = 300  # characters of an input in a finding
+BATCH = 1_000  # inputs that hypothesis remembers: its memory must not grow with the campaign
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,9 @@ class Target:
     """Something that reads input from outside."""
 
     name: str
-    corpus: Sequence[bytes]  # good input to start from
-    read: Reader  # reads one input; a BenchError in one line is a good answer
-    tokens: Sequence[bytes] = ()  # words of the format
+    inputs: SearchStrategy[Any]
+    read: Callable[[Any], object]  # reads one input; a BenchError in one line is a good answer
     share: float = 1.0  # of the inputs, relative to the other targets
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An input that was not answered as it should be."""
-
-    target: str
-    index: int
-    what: str
 
 
 @dataclass
@@ -58,53 +49,63 @@ class Tried:
     inputs: int = 0
     accepted: int = 0  # read without an error; the rest was refused in one line
     seconds: float = 0.0
-    slowest_s: float = 0.0  # processor time of one input
+    slowest_s: float = 0.0  # of the processor, for one input
     peak_mib: float = 0.0  # growth of the process's largest resident memory while this target was fuzzed
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+
+class _Found(Exception):
+    """An input was not answered as it should be."""
 
 
 class _Hang(Exception):
     pass
 
 
-def fuzz(targets: Sequence[Target], inputs: int, seed: int) -> Iterator[Tried]:
+def fuzz(targets: Sequence[Target], inputs: int, run_seed: int) -> Iterator[Tried]:
     """Give every target its share of the inputs, at least one, and yield what came of it."""
     whole = sum(target.share for target in targets)
     for target in targets:
         with _bounded_memory(), _quiet():
-            tried = _fuzz_one(target, math.ceil(inputs * target.share / whole), seed)
+            tried = _fuzz_one(target, math.ceil(inputs * target.share / whole), run_seed)
         yield tried
 
 
-def made(target: Target, index: int, seed: int) -> tuple[bytes, random.Random]:
-    """Return input number `index` of a target, and the generator for what its reader draws."""
-    rng = random.Random(f"{seed}/{target.name}/{index}")
-    start = target.corpus[index % len(target.corpus)]
-    return (start if index < len(target.corpus) else mutated(start, rng, target.corpus, target.tokens)), rng
-
-
-def _fuzz_one(target: Target, inputs: int, seed: int) -> Tried:
+def _fuzz_one(target: Target, inputs: int, run_seed: int) -> Tried:
     tried = Tried(target.name)
-    before, begin = memory_mib(), time.perf_counter()
-    for index in range(inputs):
-        data, rng = made(target, index, seed)
+    before, begin = peak_mib(), time.perf_counter()
+
+    def one(data: Any) -> None:
         start = time.process_time()
-        what = _answer(target, data, rng)
+        what = _answer(target, data)
         tried.slowest_s = max(tried.slowest_s, time.process_time() - start)
         tried.inputs += 1
         tried.accepted += what is None
         if what:
-            tried.findings.append(Finding(target.name, index, what))
+            raise _Found(f"{what}; input {data!r:.{SHOWN}}")
+
+    for first in range(0, inputs, BATCH):
+        batch = settings(
+            max_examples=min(BATCH, inputs - first),
+            deadline=None,
+            database=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )(seed(f"{run_seed}/{target.name}/{first}")(given(target.inputs)(one)))
+        try:
+            batch()
+        except (_Found, Flaky) as error:
+            tried.findings.append(str(error))
     tried.seconds = time.perf_counter() - begin
-    tried.peak_mib = memory_mib() - before
+    tried.peak_mib = peak_mib() - before
     return tried
 
 
-def _answer(target: Target, data: bytes, rng: random.Random) -> str | None:
+def _answer(target: Target, data: object) -> str | None:
     """Return None for an accepted input, '' for one refused as it should be, and otherwise what is wrong."""
     try:
         with _time_limit():
-            target.read(data, rng)
+            target.read(data)
     except BenchError as error:
         text = str(error)
         if not text or "\n" in text or len(text) > LONGEST_LINE:
@@ -122,7 +123,7 @@ def _answer(target: Target, data: bytes, rng: random.Random) -> str | None:
 def _time_limit() -> Iterator[None]:
     """Raise _Hang when the block has used the processor for `HANG_S`; other load on the machine does not count."""
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         raise _Hang
 
     old = signal.signal(signal.SIGVTALRM, stop)
@@ -138,8 +139,7 @@ def _time_limit() -> Iterator[None]:
 def _bounded_memory() -> Iterator[None]:
     """Let the block have `ROOM_MIB` more: an input that asks for gigabytes meets a MemoryError, which is a finding."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = int((memory_mib("VmSize") + ROOM_MIB) * 2**20)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (int((addresses_mib() + ROOM_MIB) * 2**20), hard))
     try:
         yield
     finally:

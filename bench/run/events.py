@@ -1,0 +1,140 @@
+"""What a worker tells the run, and the run its watcher: one type an event, one line of JSON each between processes.
+
+The field `kind` names the event in JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from bench.plan.cells import Cell
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """What all events have in common: their `kind`."""
+
+
+class Started(_Event, frozen=True, tag="start"):
+    """A worker begins with a cell."""
+
+    key: str
+
+
+class EpochEnded(_Event, frozen=True, tag="epoch"):
+    """A fit has ended an epoch."""
+
+    epoch: int
+    of: int
+    trace: dict[str, float | None]  # None: not finite
+    seeds: int  # trained together
+
+
+class Measuring(_Event, frozen=True, tag="measure"):
+    """A worker measures a cell; its fit is done."""
+
+    key: str
+
+
+class Recorded(_Event, frozen=True, tag="record"):
+    """The record of a cell is written."""
+
+    key: str
+    outcome: str
+    reason: str
+    was_there: bool = False
+
+
+class Warned(_Event, frozen=True, tag="warning"):
+    """Something went wrong that does not end the fit."""
+
+    message: str
+
+
+class Placed(_Event, frozen=True, tag="place"):
+    """A worker runs under an interpreter of its own or on another machine."""
+
+    host: str
+    pid: int
+    parent: int
+    gpu: str  # CUDA_VISIBLE_DEVICES
+
+
+class Replaced(_Event, frozen=True, tag="again"):
+    """A fit begins anew on another worker, as its worker died."""
+
+    attempt: int
+    host: str
+
+
+class Waiting(_Event, frozen=True, tag="waiting"):
+    """Another process works on the fit."""
+
+
+class Tick(_Event, frozen=True, tag="tick"):
+    """A worker is silent, but alive."""
+
+
+class AtWork(_Event, frozen=True, tag="fleet"):
+    """So many fits are at work or wait for a worker."""
+
+    fits: int
+
+
+class Planned(_Event, frozen=True, tag="cells"):
+    """The cells that another interpreter plans."""
+
+    cells: list[Cell]
+
+
+class Ended(_Event, frozen=True, tag="end"):
+    """The job is done; nothing more comes."""
+
+
+class Refused(_Event, frozen=True, tag="refused"):
+    """The worker cannot do the job; nothing more comes."""
+
+    reason: str
+
+
+Event: TypeAlias = (
+    Started
+    | EpochEnded
+    | Measuring
+    | Recorded
+    | Warned
+    | Placed
+    | Replaced
+    | Waiting
+    | Tick
+    | AtWork
+    | Planned
+    | Ended
+    | Refused
+)
+Send: TypeAlias = Callable[[Event], object]
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def losses(trace: Mapping[str, float]) -> dict[str, float | None]:
+    """Return the numbers of an epoch as an event has them: None for those that are not finite."""
+    return {name: float(value) if math.isfinite(value) else None for name, value in trace.items()}
+
+
+def encode(event: Event) -> bytes:
+    """Return an event as JSON, without the end of the line."""
+    try:
+        return msgspec.json.encode(event)
+    except UnicodeEncodeError:  # the name of a file that is not UTF-8
+        texts = {name: value for name, value in msgspec.structs.asdict(event).items() if isinstance(value, str)}
+        readable = {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
+        return msgspec.json.encode(msgspec.structs.replace(event, **readable))
+
+
+def decode(line: bytes) -> Event:
+    """Return the event of a line; raises msgspec.DecodeError if the line is none."""
+    return _decoder.decode(line)

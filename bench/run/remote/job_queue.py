@@ -1,0 +1,129 @@
+"""Workers as jobs of Slurm, PBS, SGE, LSF or HTCondor: dask-jobqueue submits them for the time of a run.
+
+Where jobs run and what they may use is said in Dask's own configuration (jobqueue.yaml); a few options of it can be
+given with a command. One job does one fit at a time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import shlex
+import shutil
+from collections.abc import Iterable
+
+from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.run.remote.dask_pool import CONNECT_S, RESOURCE, DaskPool, configure
+
+try:
+    import dask
+    import dask_jobqueue
+    from dask.utils import parse_bytes
+    from dask_jobqueue.core import Job
+    from distributed import Client, Status
+    from distributed.security import Security
+except ImportError as error:
+    raise ConfigError("this executor needs dask-jobqueue: pip install 'bnn-uncertainty-bench[cluster]'") from error
+
+CLUSTERS = {
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "lsf": "LSFCluster",
+    "htcondor": "HTCondorCluster",
+}
+OPTIONS = ("account", "disk", "interface", "log_directory", "memory", "project", "queue", "walltime")
+WIDTH = 64  # jobs at a time, unless asked for otherwise
+MEMORY = "4GiB"  # of a job, where Dask's configuration says nothing
+GPU_DIRECTIVES = {"slurm": ["--gpus-per-node=1"]}  # the other systems' differ from site to site
+
+
+def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options: Iterable[str]) -> DaskPool:
+    """Start a scheduler here that submits a job for each fit, `workers` or WIDTH at a time at most.
+
+    Args:
+        name: one of CLUSTERS.
+        gpu: a job has a GPU of its own.
+        threads: cores of a job.
+        workers: jobs at a time.
+        options: of the jobs, NAME=VALUE, before those of Dask's configuration.
+
+    Raises:
+        ConfigError: there is no such queue on this machine, or it takes no such options.
+    """
+    configure()
+    cluster_class = getattr(dask_jobqueue, CLUSTERS[name])
+    program = shlex.split(cluster_class.job_cls.submit_command)[0]
+    if shutil.which(program) is None:
+        raise ConfigError(
+            f"executor '{name}' needs the program {program}, which is not on PATH; run where jobs can be submitted"
+        )
+    failures: list[str] = []
+    settings = dask.config.get(f"jobqueue.{name}")
+    given = _given(name, cluster_class.job_cls, options)
+    try:
+        cluster = cluster_class(
+            job_cls=_noting(cluster_class.job_cls, program, failures),
+            **{"memory": settings["memory"] or MEMORY, **given},
+            cores=threads,
+            processes=1,
+            worker_extra_args=[
+                *settings["worker-extra-args"],
+                *("--nthreads", "1"),  # fits at a time; a fit's own threads are in its environment
+                *(("--resources", f"{RESOURCE}=1") if gpu else ()),
+            ],
+            job_extra_directives=[
+                *(settings.get("job-extra-directives") or []),
+                *(GPU_DIRECTIVES.get(name, []) if gpu else []),
+            ],
+            scheduler_options={"dashboard": False, "dashboard_address": ":0", **settings["scheduler-options"]},
+            security=Security() if dask.config.get("distributed.comm.require-encryption") else None,
+            silence_logs=logging.CRITICAL,
+        )
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise ConfigError(f"executor '{name}' cannot be used: {error}".splitlines()[0]) from error
+
+    def ask_for(tasks: int) -> None:
+        if failures:
+            raise BenchError(failures[0])
+        cluster.scale(jobs=max(1, min(tasks, workers or WIDTH)))  # also replaces jobs that have ended
+
+    client = Client(cluster, timeout=CONNECT_S, set_as_default=False)
+    return DaskPool(client, gpu, workers or WIDTH, ask_for, cluster.close)
+
+
+def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str, str]:
+    """Return the options of jobs from texts such as walltime=04:00:00; raises ConfigError."""
+    known: set[str] = set()
+    for made in job_class.__mro__:
+        if "__init__" in vars(made):
+            known.update(inspect.signature(made).parameters)
+    found = {}
+    for text in options:
+        option, separator, value = text.partition("=")
+        if not separator or not value:
+            raise ConfigError(f"job option '{text}' has no name and value; give one such as walltime=04:00:00")
+        if option not in OPTIONS or option not in known:
+            raise unknown_name(f"option of {name} jobs", option, known & {*OPTIONS})
+        found[option] = value
+    try:
+        parse_bytes(found.get("memory", MEMORY))
+    except ValueError as error:
+        raise ConfigError(f"memory '{found['memory']}' of {name} jobs is no size; give one such as 8GB") from error
+    return found
+
+
+def _noting(job_class: type[Job], program: str, failures: list[str]) -> type[Job]:
+    """Return a class of jobs that notes why one could not be submitted, which Dask only logs."""
+
+    class NotingJob(job_class):  # type: ignore[misc]  # untyped
+        async def _submit_job(self, script: str) -> str:
+            try:
+                return str(await super()._submit_job(script))
+            except (OSError, RuntimeError) as error:
+                last = str(error).strip().splitlines()[-1]
+                failures.append(f"{program} took no job: {last}; see docs/cluster.md for the options of jobs")
+                self.status = Status.failed  # so that the cluster can be closed
+                raise
+
+    return NotingJob

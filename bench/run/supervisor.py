@@ -1,0 +1,226 @@
+"""Starts a worker's process, listens to it and ends it: a crash or a time limit harms the cells of one fit alone.
+
+A worker of this interpreter comes from a fork server that has imported torch, which saves it seconds. One of another
+interpreter, or on a machine of a cluster, is `python -m bench.run.remote`. Both tell of their work in lines of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from multiprocessing import connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import IO, TypeAlias
+
+import msgspec
+import psutil
+
+from bench.core.environment import thread_variables
+from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.run.child import forked
+from bench.run.events import Ended, Event, Refused, Tick, decode
+from bench.run.output import tail
+from bench.run.remote.jobs import Job, WorkJob
+
+POLL_S = 0.5
+GRACE_S = 10.0
+CHUNK_BYTES = 1 << 16  # what a pipe holds
+INSTALLED = ("site-packages", "dist-packages")
+NOT_HANDED_ON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+
+Events: TypeAlias = Generator[Event, None, None]
+
+# Starting a process asks after all others, and of two threads that ask after one that has ended, one is told wrongly.
+_ASKING = threading.Lock()
+
+
+class _Forked:
+    """A process of the fork server, with what `subprocess.Popen` offers."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        self.pid = process.pid or 0
+        self.terminate, self.kill = process.terminate, process.kill
+
+    def poll(self) -> int | None:
+        """Return its exit code, the negative number of the signal that ended it, or None while it runs."""
+        with _ASKING:
+            return self._process.exitcode
+
+    def wait(self, timeout: float) -> None:
+        """Wait for its end, for `timeout` seconds at most."""
+        connection.wait([self._process.sentinel], timeout)
+
+
+_Process: TypeAlias = subprocess.Popen[bytes] | _Forked
+
+
+def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> Events:
+    """Have a worker do a job, yielding what it tells, and Tick while it is silent. Closed early, ends the worker.
+
+    Args:
+        job: what to do.
+        python: path of an interpreter, which needs the dependencies of this package, not those of any approach; "" for
+            a process of this one's fork server.
+        time_limit_s: most seconds, the start included.
+
+    Raises:
+        WorkerCrashed: the worker does not start, refuses the job, cannot write to the store, or ends without a word.
+        OutOfTime: it took longer than the limit.
+    """
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    with tempfile.NamedTemporaryFile(prefix="bnn-bench-") as said:
+        if isinstance(job, WorkJob) and not python:
+            process, pipe = _fork(job, said.name)
+        else:
+            process, pipe = _start(python or sys.executable, job, said)
+        try:
+            for event in _listen(process, pipe, deadline):
+                if isinstance(event, Ended):
+                    return
+                if isinstance(event, Refused):
+                    raise WorkerCrashed(event.reason, tail(said.fileno()))
+                yield event
+            raise WorkerCrashed(_how_it_ended(process, said), tail(said.fileno()))
+        except TimeoutError:
+            text = f"not finished within {time_limit_s:.0f} s; raise --time-limit or resume by running again"
+            raise OutOfTime(text, tail(said.fileno())) from None
+        finally:
+            os.close(pipe)
+            _end(process)
+
+
+def process_context() -> ForkServerContext | SpawnContext:
+    """Return what starts fresh processes quickly, with torch imported and never used."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo is
+    # what torch.optim imports at its first use, which takes as long as the rest of torch.
+    context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
+    return context
+
+
+def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
+    """Start a worker of the fork server; return it and the end of the pipe that brings its events."""
+    context = process_context()
+    receiver, sender = context.Pipe(duplex=False)
+    with receiver, sender:
+        process = context.Process(target=forked, args=(job, sender, kept, os.getpid()), daemon=True)
+        with _ASKING:
+            process.start()
+        return _Forked(process), os.dup(receiver.fileno())
+
+
+def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
+    """Start a worker under an interpreter; see `_fork`."""
+    command = [python, "-m", "bench.run.remote", str(os.getpid())]
+    environ = thread_variables(job.options.threads) if isinstance(job, WorkJob) else {}
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=_environment(python, environ)
+        )
+    except OSError as error:
+        raise WorkerCrashed(f"interpreter {python} does not start: {error.strerror}") from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout:
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended already, and what it said tells why
+            process.stdin.write(msgspec.json.encode(job) + b"\n")
+        return process, os.dup(process.stdout.fileno())
+
+
+def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the worker's variables: ours, without those that lead another interpreter to our packages."""
+    same = python == sys.executable
+    found = {name: value for name, value in os.environ.items() if same or name not in NOT_HANDED_ON}
+    root = Path(__file__).resolve().parents[2]
+    if root.name not in INSTALLED:  # a checkout: the worker shall import the same one, installed there or not
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), found.get("PYTHONPATH", "")]))
+    return {**found, **more}
+
+
+def _listen(process: _Process, pipe: int, deadline: float | None) -> Iterator[Event]:
+    """Yield events until the pipe or the process ends, whoever else holds the pipe.
+
+    Raises TimeoutError at the deadline if the process still runs then.
+    """
+    kept = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            has_ended = process.poll() is not None  # asked first: what it wrote before its end is in the pipe
+            left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
+            if left < 0 and not has_ended:
+                raise TimeoutError
+            if selector.select(0 if has_ended else left):
+                chunk = os.read(pipe, CHUNK_BYTES)
+                *lines, kept = (kept + chunk).split(b"\n")
+                yield from map(_parsed, lines)
+                has_ended = has_ended or not chunk
+            else:
+                yield Tick()
+            if has_ended:
+                return
+
+
+def _parsed(line: bytes) -> Event:
+    try:
+        return decode(line)
+    except msgspec.DecodeError:
+        raise WorkerCrashed(f"its process said what is no event: {line[:80]!r}") from None
+
+
+def _how_it_ended(process: _Process, said: IO[bytes]) -> str:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    code = process.poll()
+    if code is None:
+        return "its process closed its output and went on"
+    if code < 0:
+        hint = "; the system does so when memory runs out" if -code == signal.SIGKILL else ""
+        return f"its process was ended by {_signal_name(-code)}{hint}"
+    last = tail(said.fileno()).splitlines()[-1:]
+    return ": ".join([f"its process ended with exit code {code}", *(line[:200] for line in last)])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
+
+
+def _end(process: _Process) -> None:
+    """End a process, and those that it has started if it does not end by itself."""
+    _wait(process, 1.0)
+    if process.poll() is not None:
+        return
+    started: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    _wait(process, GRACE_S)
+    if process.poll() is None:
+        process.kill()
+        _wait(process, GRACE_S)
+    for other in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            other.kill()
+    psutil.wait_procs(started, GRACE_S)
+
+
+def _wait(process: _Process, seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)

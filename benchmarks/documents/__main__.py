@@ -1,0 +1,78 @@
+"""Which mistakes of the documents running shows: python -m benchmarks.documents [CHECK ...] [--write].
+
+Runs each check and prints what it showed. `--write` keeps the outcomes in bench/judge/audit/shown.json, which
+`python -m bench audit documents` reads. Exit code 1 if a check shows no mistake, 3 if a framework is missing: what the
+file says of its checks then stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+import msgspec
+
+from bench.cli import FAILED, INCOMPLETE
+from bench.cli.main import Parser, guarded
+from bench.core.errors import unknown_name
+from bench.core.store import write_atomically
+from bench.judge.audit.shown import FILE, ShownMistake, shown_mistakes
+from benchmarks.documents import shown
+from benchmarks.documents.shown import Check
+
+
+def checks() -> tuple[dict[str, Check], list[str]]:
+    """Return the checks that can run here by name, and the frameworks that others lack."""
+    found, missing = dict(shown.CHECKS), []
+    if find_spec("pyro") is None:
+        missing.append("pyro")
+    else:
+        from benchmarks.documents import shown_pyro
+
+        found |= shown_pyro.CHECKS
+    if find_spec("mxnet") is None:
+        missing.append("mxnet")
+    else:
+        from benchmarks.documents import shown_mxnet
+
+        found |= shown_mxnet.CHECKS
+    return found, missing
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the checks, print and keep what they show; return the exit code."""
+    parser = Parser(prog="python -m benchmarks.documents", description="Which mistakes running shows.")
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help="default: all that can run here")
+    parser.add_argument("--write", action="store_true", help=f"keep what was shown in {FILE.name}")
+    return guarded(lambda: _main(parser.parse_args(argv)))
+
+
+def _main(given: argparse.Namespace) -> int:
+    known, missing = checks()
+    for name in given.checks:
+        if name not in known:
+            raise unknown_name("check", name, known)
+    found = {}
+    for name in given.checks or known:
+        found[name] = shown.run(name, known[name])
+        sys.stdout.write(f"{found[name].outcome:<10} {name}: {found[name].detail}\n")
+    if given.write:
+        write(found)
+    for framework in missing:
+        sys.stderr.write(f"warning: {framework} is not installed; its checks did not run\n")
+    if any(each.outcome != "found" for each in found.values()):
+        return FAILED
+    return INCOMPLETE if missing and not given.checks else 0
+
+
+def write(found: Mapping[str, ShownMistake]) -> None:
+    """Put outcomes in the place of older ones of the same checks."""
+    kept = {**(shown_mistakes() if FILE.exists() else {}), **found}
+    content = msgspec.json.encode(kept, order="sorted")
+    write_atomically(FILE, msgspec.json.format(content, indent=1) + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

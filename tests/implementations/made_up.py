@@ -1,0 +1,26 @@
+"""Made-up rows and contexts for tests of single approaches."""
+
+import torch
+
+from bench.interface import Split
+from bench.judge.contract import CheckContext
+
+
+def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10):
+    """Return n rows of numbers in [0, 1) with labels that have nothing to do with them."""
+    source = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, n_inputs, generator=source)
+    return Split(split, x, torch.randint(n_outputs, (n,), generator=source), torch.arange(n))
+
+
+def six_points(dtype=torch.float32):
+    """Return feldman2018's toy."""
+    x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2], dtype=dtype).reshape(-1, 1)
+    return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
+
+
+def whole_epochs(seed, **changes):
+    """Return a context that cuts no epoch short."""
+    context = CheckContext(seed, **changes)
+    context.steps_per_epoch = None
+    return context

@@ -1,0 +1,72 @@
+"""What approaches refuse, and that all of them can cut an epoch short."""
+
+import math
+
+import pytest
+import torch
+
+from bench.core.errors import ConfigError, ContractViolation, MissingFramework
+from bench.interface import Task
+from bench.judge.contract import CheckContext
+from bench.plan.registry import load_class, manifests
+from tests.implementations.made_up import rows, six_points
+
+MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
+TOY = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
+TRAINED = [name for name in manifests() if name != "uniform"]
+
+
+def class_of(name):
+    try:
+        return load_class(name)
+    except MissingFramework as error:
+        pytest.skip(str(error))
+
+
+def rows_and_task(name):
+    is_toy = manifests()[name].task == "toy"
+    return (six_points(), TOY) if is_toy else (rows(300, 784), MNIST)  # three batches of 128, the last one short
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_epoch_stops_after_its_steps(name):
+    train, task = rows_and_task(name)
+    ends = []
+    for steps in (1, 2):
+        context = CheckContext(0)
+        context.steps_per_epoch = steps
+        arrays = class_of(name)(epochs=1).fit(train, task, context).arrays()
+        ends.append(torch.cat([value.flatten() for value in arrays.values()]))
+    assert not torch.equal(*ends)
+
+
+@pytest.mark.parametrize("name", ["dropout_fcn", "mlp", "toy_mlp", "uniform"])
+def test_a_task_of_the_other_kind_is_refused(name):
+    train, task = rows_and_task(name)
+    with pytest.raises(ConfigError, match=f"{name} learns a {task.kind} task and was given a"):
+        load_class(name)().fit(train, TOY if task is MNIST else MNIST, CheckContext(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "words"),
+    [
+        ("mlp", {"activation": "sigmoids"}, "did you mean 'sigmoid'"),
+        ("dropout_fcn", {"loss": "crossentropy"}, "did you mean 'cross_entropy'"),
+        ("mxnet_bbb", {"prior": "scale-mixture"}, "did you mean 'scale_mixture'"),
+        *(("dropout_fcn", {"hidden_dropout": rate}, r"must be in \[0, 1\)") for rate in (-0.1, 1.0, math.nan)),
+    ],
+)
+def test_an_option_that_is_none_is_refused(name, option, words):
+    with pytest.raises(ConfigError, match=words):
+        class_of(name)(**option)
+
+
+@pytest.mark.parametrize("name", ["linear_bbb", "mxnet_bbb", "pyro_hidden_layer", "pyro_random_module", "dropout_fcn"])
+def test_a_mask_that_does_not_fit_is_refused(name):
+    posterior = class_of(name)(epochs=0).fit(*rows_and_task(name), CheckContext(0))
+    right = next(iter(posterior.weights()))
+    with pytest.raises((ConfigError, ContractViolation), match=right):  # named, so that it can be found
+        posterior.masked({f"{right}s": torch.ones(3, dtype=torch.bool)})
+    if name != "dropout_fcn":
+        with pytest.raises(ContractViolation, match="shape"):
+            posterior.masked({right: torch.ones(3, dtype=torch.bool)})

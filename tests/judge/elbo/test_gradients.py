@@ -1,0 +1,141 @@
+"""Is autograd's gradient the slope of the loss, do the data reach every parameter, and can sigma move?"""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+from torch.nn import functional
+
+from bench.judge.audit import elbo
+from bench.judge.audit.elbo.gradients import slopes
+from bench.judge.audit.elbo.objective import AuditedObjective
+from tests.judge.elbo.models import N_TRAIN, STEPS, Linear, Single, audit, batches, elbo_of, sampled_loss
+
+
+def test_a_detached_mean_is_seen_by_its_slope(model):
+    # d log q / d mu = 0 in all, -eps / sigma where the centre is a constant
+    finding = audit(model, sampled_loss(model, detach=True)).of("detached-gradient")
+    assert finding.outcome == "fails"
+    assert "first.weight_mu" in finding.detail
+    assert "weight_rho" not in finding.detail
+
+
+def spike(w):
+    """log of N(0, 1) / 2 + N(0, .0005^2) / 2: straight over steps of .01, and steep within its spike."""
+    parts = [Normal(0.0, std).log_prob(w) for std in (1.0, 0.0005)]
+    return torch.stack(parts).logsumexp(0) - math.log(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_slope_within_a_spike_is_no_detached_gradient(dtype):
+    # The spike is crossed by steps of .1 and .01 of the parameters' size, which agree on what is beyond it.
+    values = torch.tensor([0.7, 0.0002, -0.5, 0.0003], dtype=dtype, requires_grad=True)
+    three = [(torch.full((2, 1), float(i)),) for i in range(3)]
+    (slope,) = slopes(AuditedObjective(lambda x: -spike(values).sum(), [("w", values)], three))
+    assert not slope.differs
+    # What does detach is still seen: the parabola's slope is 2 w, and autograd's half of it.
+    (slope,) = slopes(AuditedObjective(lambda x: (values * values.detach()).sum(), [("w", values)], three))
+    assert slope.differs
+
+
+def test_a_layer_that_data_never_reach(model):
+    model.spare = Linear(5, 5, 3)
+    report = audit(model, lambda x, y: model.nll(x, y) + (model.kl() + model.spare.kl()) / STEPS)
+    assert report.of("unused-layer").outcome == "fails"
+    assert "spare.weight_mu" in report.of("unused-layer").detail
+    assert "first" not in report.of("unused-layer").detail
+    assert report.of("kl-scale").outcome == "passes"
+
+
+def test_parameters_of_the_prior_are_not_unused():
+    # Their gradient is the same whatever the batch: they reach the loss through the prior of weights that data reach.
+    learned = Single(lambda net, w: Normal(0.0, net.prior_log_sigma.exp()).log_prob(w), prior_log_sigma=torch.zeros(()))
+    finding = audit(learned, elbo_of(learned), nll=learned.nll).of("unused-layer")
+    assert finding.outcome == "passes"
+    assert "prior_log_sigma, whose gradient other parameters move" in finding.detail
+    own = {"prior_mu": torch.zeros(5, 7), "prior_rho": torch.zeros(5, 7)}
+    learned = Single(lambda net, w: Normal(net.prior_mu, functional.softplus(net.prior_rho)).log_prob(w), **own)
+    report = audit(learned, elbo_of(learned), nll=learned.nll)
+    assert report.of("unused-layer").outcome == "passes"
+    assert report.of("kl-scale").outcome == "passes"  # where they are no posterior of their own
+
+
+def test_a_sigma_that_the_network_never_uses_is_not_excused_by_its_mean():
+    class Mean(Single):
+        def _nll(self, x, y, w, **options):
+            return super()._nll(x, y, self.weight_mu, **options)
+
+    net = Mean()
+    finding = audit(net, elbo_of(net), nll=net.nll).of("unused-layer")
+    assert finding.outcome == "fails"
+    assert finding.detail.endswith("weight_rho")
+
+
+def test_a_sigma_that_cannot_be_trained(model):
+    def loss(x, y):
+        return model.nll(x, y) + model.kl() / STEPS
+
+    model.first.weight_rho.requires_grad_(False)
+    report = audit(model, loss)
+    assert report.of("sigma-frozen").outcome == "fails"
+    assert "first.weight_rho" in report.of("sigma-frozen").detail
+    assert "second" not in report.of("sigma-frozen").detail
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.01)  # by the layer that can be trained
+    model.second.weight_rho.requires_grad_(False)
+    report = audit(model, loss)
+    assert report.of("sigma-frozen").outcome == "fails"
+    assert report.of("kl-scale").outcome == "not measured"
+
+
+def test_a_sigma_that_is_a_buffer(model):
+    for layer in (model.first, model.second):
+        raw = layer.weight_rho.detach()
+        del layer.weight_rho
+        layer.register_buffer("weight_rho", raw)
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS)
+    for rule in ("sigma-frozen", "kl-scale"):  # not "not applicable": a mean without a sigma is half of a Gaussian
+        assert report.of(rule).outcome == "not measured"
+        assert "first.weight_mu" in report.of(rule).detail
+    named = [*model.named_parameters(), *model.named_buffers()]
+    assert elbo.audit_torch(model.nll, named, batches(), N_TRAIN).of("sigma-frozen").outcome == "fails"
+
+
+def test_sigma_without_gradient(model):
+    draw = Linear.draw
+    try:
+        Linear.draw = lambda self: self.weight_mu + self.sigma().detach() * torch.randn(self.weight_mu.shape)
+        report = audit(model, model.nll)
+    finally:
+        Linear.draw = draw
+    assert report.of("sigma-frozen").outcome == "fails"
+    assert report.of("detached-gradient").outcome == "fails"  # sigma decides the draws, autograd does not know
+
+
+@pytest.mark.parametrize(("rate", "outcome"), [(1e-9, "fails"), (1e-1, "passes")])
+def test_sigma_that_the_rate_holds(model, rate, outcome):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS, optimizer=optimizer, epochs=10)
+    assert report.of("sigma-frozen").outcome == outcome
+
+
+def test_adam_moves_by_its_rate(model):
+    # sigma = softplus(-2) = 0.127, d log sigma / d rho = sigmoid(-2) / 0.127 = 0.939; 469 steps of 1e-5: 0.44 %
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)
+    finding = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS, optimizer=optimizer).of("sigma-frozen")
+    assert finding.measured["relative change"] == pytest.approx(469 * 1e-5 * 0.939, rel=1e-3)
+    assert finding.outcome == "fails"
+
+
+def test_pruned_weights_that_keep_their_noise(model):
+    def loss(x, y):
+        return model.nll(x, y) + model.kl() / STEPS
+
+    assert audit(model, loss).of("pruned-noise").outcome == "not applicable"
+    with torch.no_grad():
+        model.first.weight_mu[:, 0] = 0.0
+        model.first.weight_rho[:, 0] = 0.0  # softplus(0) = log 2
+    finding = audit(model, loss).of("pruned-noise")
+    assert finding.outcome == "fails"
+    assert finding.measured["noisy"] == 7
+    assert "0.693" in finding.detail

@@ -1,0 +1,195 @@
+"""How often does the KL count, with which sign, and how wide is the prior?"""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from bench.core.errors import ConfigError
+from bench.judge.audit import elbo
+from bench.judge.audit.elbo import prior as prior_rule
+from bench.judge.audit.elbo.least_squares import MeanOfDraws
+from bench.judge.audit.elbo.objective import Factor
+from tests.judge.elbo.models import BATCH, N_TRAIN, PRIOR, STEPS, Single, audit, batches, elbo_of, sampled_loss
+
+
+def test_the_right_objective_is_clean(model):
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    generator = torch.get_rng_state()
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS, prior_std=PRIOR)
+    assert report.ok
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
+    assert report.numbers["prior_std"] == pytest.approx(PRIOR, rel=1e-3)
+    assert report.numbers["data_weight"] == pytest.approx(1, rel=1e-4)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("weight", "factor"),
+    [(1.0, STEPS), (1 / N_TRAIN, 1 / BATCH), (0.1 / STEPS, 0.1)],
+    ids=["whole KL a batch", "1/N beside a sum", "tempered"],
+)
+def test_a_wrong_scale_is_measured(model, weight, factor):
+    report = audit(model, lambda x, y: model.nll(x, y) + weight * model.kl())
+    assert report.of("kl-scale").outcome == "fails"
+    assert report.numbers["kl_per_epoch"] == pytest.approx(factor, rel=0.01)
+    assert report.of("kl-sign").outcome == "passes"
+
+
+def test_a_mean_over_rows_needs_the_nll_and_then_is_measured(model):
+    # mean NLL + KL / N: a = 1/B, b = 1/N, so M b / a = (N/B)(1/N) B = 1
+    def mean_loss(x, y):
+        return model.nll(x, y) / len(x) + model.kl() / N_TRAIN
+
+    report = audit(model, mean_loss)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.01)
+    assert report.numbers["data_weight"] == pytest.approx(1 / BATCH, rel=1e-3)
+    blind = audit(model, mean_loss, nll=None)
+    assert blind.of("kl-scale").outcome == "not measured"
+    assert "give nll=" in blind.of("kl-scale").detail
+
+
+def test_a_sum_is_measured_without_the_nll(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl(), nll=None)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(STEPS, rel=0.02)
+
+
+def test_the_wrong_sign(model):
+    report = audit(model, lambda x, y: model.nll(x, y) - model.kl() / STEPS)
+    assert report.of("kl-sign").outcome == "fails"
+    assert report.of("kl-scale").outcome == "passes"
+    assert report.numbers["kl_per_epoch"] == pytest.approx(-1, rel=0.01)
+
+
+def test_a_missing_kl_is_called_missing(model):
+    report = audit(model, model.nll, prior_std=PRIOR)
+    assert report.of("kl-scale").outcome == "fails"
+    assert "missing" in report.of("kl-scale").detail
+    assert report.of("kl-sign").outcome == "not measured"  # none has no sign, and pulls to no prior
+    assert report.of("variance-as-std").outcome == "not measured"
+
+
+def test_a_sampled_kl_is_measured_within_its_noise(model):
+    report = audit(model, sampled_loss(model, detach=False), draws=64)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, abs=0.1)
+    assert report.of("detached-gradient").outcome == "passes"
+
+
+def test_a_layer_whose_kl_is_left_out(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + model.first.kl() / STEPS)
+    assert report.of("kl-scale").outcome == "fails"
+    assert "second.weight_mu" in report.of("kl-scale").detail
+
+
+def test_library_kl(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + 5 * model.kl() / STEPS, kl=model.kl, factors=[])
+    assert report.numbers["kl_per_epoch"] == pytest.approx(5, rel=1e-3)
+    with pytest.raises(ConfigError, match=r"kl\(\) returned float"):
+        audit(model, model.nll, kl=lambda: 3.0)
+
+
+NOT_GAUSSIAN = {
+    "scale mixture": (lambda net, w: torch.stack([Normal(0, s).log_prob(w) for s in (1.0, 0.05)]).logsumexp(0), {}),
+    "Laplace": (lambda net, w: torch.distributions.Laplace(0.0, 1.0).log_prob(w), {"start": 1.0}),
+    "Student's t": (lambda net, w: torch.distributions.StudentT(2.0, 0.0, 0.1).log_prob(w), {"start": 0.0}),
+    "another mean": (lambda net, w: Normal(0.5, 1.0).log_prob(w), {}),
+    "another transform": (None, {"scale": "weight_sigma", "start": 0.1}),
+}
+
+
+@pytest.mark.parametrize("name", NOT_GAUSSIAN)
+def test_a_kl_that_is_not_of_gaussians_around_zero_is_not_judged(name):
+    # All are right objectives. Fitted as if they were of Gaussians, they counted .3 to 1.2 times, surely.
+    prior, options = NOT_GAUSSIAN[name]
+    net = Single(prior, **options)
+    report = audit(net, elbo_of(net), nll=net.nll, draws=32)
+    assert report.ok
+    for rule in ("kl-scale", "kl-sign", "variance-as-std"):
+        assert report.of(rule).outcome == "not measured", report.of(rule).detail
+    assert "give kl=, or factors=" in report.of("kl-scale").detail
+    assert "kl_per_epoch" not in report.numbers
+
+
+@pytest.mark.parametrize(("decay", "smoothing"), [(1.0, 0.0), (0.0, 0.2)], ids=["weight decay", "label smoothing"])
+def test_what_is_no_kl_is_not_taken_for_one(decay, smoothing):
+    # Beside a right KL: a pull on the means alone, and a part of the likelihood that is not proportional to it.
+    net = Single()
+    labels = {"label_smoothing": smoothing}
+
+    def loss(x, y):
+        w = net.draw()
+        return net._nll(x, y, w, **labels) + net.analytic() / STEPS + decay * (net.weight_mu**2).sum()
+
+    report = audit(net, loss, nll=net.nll)
+    for rule in ("kl-scale", "kl-sign", "variance-as-std"):
+        assert report.of(rule).outcome == "not measured"
+        assert "a further term" in report.of(rule).detail  # not "too noisy"
+
+
+def test_a_sigma_that_is_a_parameter_is_moved_within_what_it_may_be():
+    # A shift that suits a softplus's argument would make .05 negative, and its logarithm no number.
+    net = Single(scale="weight_sigma", start=0.05, transform=lambda raw: raw)
+    report = audit(net, lambda x, y: net.nll(x, y) + net.analytic() / STEPS, nll=net.nll)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
+    assert report.numbers["prior_std"] == pytest.approx(1, rel=0.01)
+
+
+def test_weights_that_share_a_sigma_have_an_entropy_each():
+    net = Single()
+    net.weight_rho = nn.Parameter(torch.tensor(-2.0))
+
+    def loss(x, y):
+        sigma = functional.softplus(net.weight_rho)
+        whole = (sigma**2 + net.weight_mu**2).sum() / 2 - sigma.log() * net.weight_mu.numel()
+        return net.nll(x, y) + whole / STEPS
+
+    both = [Factor("w", lambda: net.weight_mu, lambda: functional.softplus(net.weight_rho))]
+    assert audit(net, loss, nll=net.nll, factors=both).numbers["kl_per_epoch"] == pytest.approx(1, rel=0.01)
+    wrong = [Factor("w", lambda: net.weight_mu, lambda: functional.softplus(net.weight_rho) * torch.ones(3))]
+    with pytest.raises(ConfigError, match="give a std for each mean"):
+        audit(net, loss, nll=net.nll, factors=wrong)
+
+
+def test_a_variance_in_the_place_of_a_standard_deviation(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl(prior=6.0) / STEPS, prior_std=math.sqrt(6))
+    finding = report.of("variance-as-std")
+    assert finding.outcome == "fails"
+    assert "whose square it is" in finding.detail
+    assert report.numbers["prior_std"] == pytest.approx(6, rel=0.02)
+
+
+def test_a_prior_that_the_error_covers_is_no_other_prior():
+    # 1.089 +- .04 is 2.2 errors off: within 5 % + 2 errors of 1; with an error of .005 it is not
+    def prior(error, meant):  # d precision = 2 d std / std^3
+        return prior_rule.judge(MeanOfDraws(1.089**-2, 2 * error * 1.089**-3), 0.1, meant)
+
+    assert prior(0.04, 1.0).outcome == "passes"
+    assert prior(0.005, 1.0).outcome == "fails"
+    assert prior(0.04, 2.0).outcome == "fails"
+
+
+def test_a_prior_that_pulls_nothing_is_named(model):
+    # The means are constants of the KL: 1 / prior variance is 0 in all that they get, a "standard deviation" of 1e8.
+    # In float32 the loss's slope does not tell (its part is below rounding).
+    def loss(x, y):
+        whole = 0.0
+        for layer in (model.first, model.second):
+            sigma = layer.sigma()
+            whole = whole + (-sigma.log() + (sigma**2 + layer.weight_mu.detach() ** 2) / (2 * PRIOR**2)).sum()
+        return model.nll(x, y) + whole / STEPS
+
+    report = audit(model, loss, prior_std=PRIOR)
+    assert report.of("variance-as-std").outcome == "fails"
+    assert "meant is 2" in report.of("variance-as-std").detail
+    report = audit(model, loss)
+    assert "above 1" in report.of("variance-as-std").detail  # 17, as far as rounding lets it be seen
+    assert "prior_std" not in report.numbers
+    model.double()
+    three = [(x.double(), y.double()) for x, y in batches()]
+    report = elbo.audit_torch(loss, model.named_parameters(), three, N_TRAIN, nll=model.nll)
+    assert "to no prior" in report.of("variance-as-std").detail
+    assert not report.ok

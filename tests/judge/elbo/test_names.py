@@ -1,0 +1,86 @@
+"""Which parameters are mean and sigma, and which arguments cannot be audited."""
+
+import math
+
+import pytest
+import torch
+
+from bench.core.errors import ConfigError
+from bench.judge.audit import elbo
+from bench.judge.audit.elbo.names import factors_by_name
+from tests.judge.elbo.models import N_TRAIN, audit, batches
+
+
+def test_names_that_are_pairs():
+    names = ("fc.weight_mu", "fc.weight_rho", "mu_kernel", "rho_kernel", "a.mean", "a.log_std", "Auto.locs.w")
+    values = {name: torch.full((3,), -1.0) for name in (*names, "loc", "scale", "lonely_mu", "formula")}
+    values |= {
+        name: torch.zeros(3) for name in ("prior_mu", "prior_rho", "fc.prior.mu", "fc.prior.rho")
+    }  # no posterior
+    values["Auto.scales.w"] = torch.full((3,), 0.2)
+    found = {factor.name: factor for factor in factors_by_name(lambda: values)}
+    assert set(found) == {
+        "fc.weight_mu, fc.weight_rho",
+        "mu_kernel, rho_kernel",
+        "a.mean, a.log_std",
+        "Auto.locs.w, Auto.scales.w",
+        "loc, scale",
+    }
+    # softplus(-1) = log(1 + 1/e) = 0.3133; a scale below zero can only be a softplus's argument
+    for name, std in (("mu_kernel, rho_kernel", 0.3133), ("a.mean, a.log_std", math.exp(-1)), ("loc, scale", 0.3133)):
+        assert float(found[name].std()[0]) == pytest.approx(std, abs=1e-4)
+    assert float(found["Auto.locs.w, Auto.scales.w"].std()[0]) == pytest.approx(0.2)
+
+
+def test_a_layer_that_makes_means_or_variances_of_outputs_is_no_posterior():
+    names = ("fc_mu.weight", "fc_logvar.weight", "mean.bias", "log_std.bias", "mu", "rho")
+    known = {name: torch.ones(3) for name in names}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == ["mu, rho"]
+    guide = {"AutoNormal.locs.weight": torch.ones(3), "AutoNormal.scales.weight": torch.ones(3)}
+    assert len(factors_by_name(lambda: guide)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batches": batches(1)}, "three"),
+        ({"batches": [*batches(2), tuple(part[:5] for part in batches(1)[0])]}, "one size"),
+        ({"parameters": []}, "named_parameters"),
+        ({"n_train": 3}, "n_train is 3"),
+        ({"loss": lambda x, y: x}, "one number"),
+        ({"loss": lambda x, y: x.sum().long()}, r"returned a tensor of torch\.int64; it must return one of floats"),
+        ({"loss": lambda x, y: x.sum() * math.nan}, "nan"),
+        ({"parameters": [torch.zeros(3, requires_grad=True)]}, r"hold a Tensor; .*named_parameters"),
+        ({"parameters": {"w": torch.zeros(3, requires_grad=True)}}, "hold a str"),
+        ({"batches": [{"x": x, "y": y} for x, y in batches()]}, "begins with dict; give tuples"),
+        ({"batches": [batches()[0]] * 3}, "all the same"),
+        ({"n_train": "60000"}, "n_train is '60000'"),
+        ({"draws": 0}, "draws is 0"),
+        ({"prior_std": 0.0}, r"prior_std is 0\.0"),
+        ({"prior_std": -1.0}, r"prior_std is -1\.0"),
+        ({"factors": [("w", 1, 2)]}, "hold a tuple; give Factor"),
+        ({"optimizer": "adam"}, "optimizer is a str"),
+        ({"predict": lambda: torch.full((3,), math.nan), "deterministic": True}, "NaN"),
+        ({"predict": lambda: torch.ones(3).numpy(), "deterministic": True}, "ndarray was given"),
+        ({"predict": lambda: torch.ones(0), "deterministic": True}, "no numbers"),
+    ],
+)
+def test_what_cannot_be_audited_is_said(model, change, message):
+    given = {
+        "loss": model.nll,
+        "parameters": model.named_parameters(),
+        "batches": batches(),
+        "n_train": N_TRAIN,
+        **change,
+    }
+    with pytest.raises(ConfigError, match=message) as raised:
+        elbo.audit_torch(**given)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_rule_that_was_not_applied_has_no_finding(model):
+    report = audit(model, model.nll)
+    with pytest.raises(ConfigError, match="did you mean 'kl-scale'"):
+        report.of("kl-scael")
+    with pytest.raises(ConfigError, match="unknown rule of this audit 'overlap'"):
+        report.of("overlap")

@@ -1,0 +1,213 @@
+"""Workers of Dask: the numbers of one process over TLS though one is killed; who is refused; a scheduler that dies."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import dask
+import psutil
+import pytest
+
+from bench.core.errors import BenchError, ConfigError, WorkerCrashed
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.run.events import AtWork, EpochEnded, Measuring, Placed, Recorded, Replaced, Started
+from bench.run.options import Options
+from bench.run.remote import dask_pool
+from bench.run.remote.jobs import work_job
+from bench.run.remote.opening import open_executor
+from bench.run.remote.task import FitAnswer, FitTask, do_task
+from bench.run.runner import run
+from tests.run.watching import Recorder, assert_equal, interpreter, results
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ("--host", "127.0.0.1", "--no-dashboard")
+CHOSEN = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
+
+
+@contextlib.contextmanager
+def processes():
+    """Start programs of Python, and kill what is left of them at the end."""
+    started = []
+
+    def start(*arguments):
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
+        started.append(subprocess.Popen([sys.executable, "-m", *arguments], **silent))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def scheduler(start, folder, *arguments):
+    """Start a scheduler that does not outlive a test that is killed; return its process and HOST:PORT."""
+    contact = folder / "scheduler.json"
+    more = ("--port", "0", "--idle-timeout", "300s", "--scheduler-file", str(contact))
+    process = start("distributed.cli.dask_scheduler", *LOCAL, *more, *arguments)
+    deadline = time.monotonic() + 60
+    while not contact.exists() or not contact.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process, json.loads(contact.read_text())["address"].partition("://")[2]
+
+
+def certificates(folder):
+    """Write throw-away certificates of an authority of their own; return options of programs and Dask's setting."""
+    pytest.importorskip("cryptography")
+    from distributed.security import Security
+
+    made = Security.temporary()
+    folder.mkdir()
+    paths = {}
+    for name in (
+        "ca_file",
+        "client_cert",
+        "client_key",
+        "worker_cert",
+        "worker_key",
+        "scheduler_cert",
+        "scheduler_key",
+    ):
+        paths[name] = folder / name
+        paths[name].write_text(getattr(made, f"tls_{name}"))
+    roles = {
+        role: {"cert": str(paths[f"{role}_cert"]), "key": str(paths[f"{role}_key"])}
+        for role in ("client", "worker", "scheduler")
+    }
+    tls = "distributed.comm.tls"
+    setting = {"distributed.comm.require-encryption": True, f"{tls}.ca-file": str(paths["ca_file"])}
+    setting |= {f"{tls}.{role}.{kind}": path for role, files in roles.items() for kind, path in files.items()}
+    options = {
+        role: ("--tls-ca-file", str(paths["ca_file"]), "--tls-cert", files["cert"], "--tls-key", files["key"])
+        for role, files in roles.items()
+    }
+    return options, setting
+
+
+def test_over_tls_two_workers_give_the_numbers_of_one_process_though_one_is_killed(tmp_path):
+    """Real processes on the loopback; the worker of the first fit is killed while its child trains or imports."""
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    run(CHOSEN, here, Options(str(here.root), threads=1), Recorder(), "inline")
+    options, setting = certificates(tmp_path / "ours")
+    _, of_others = certificates(tmp_path / "others")
+    killed = []
+
+    def kill(event):
+        if isinstance(event, Placed) and not killed:
+            killed.append(event.parent)
+            os.kill(event.parent, signal.SIGKILL)
+
+    with processes() as start:
+        _, address = scheduler(start, tmp_path, *options["scheduler"], "--protocol", "tls")
+        for _ in range(2):
+            worker = (f"tls://{address}", *LOCAL, "--nthreads", "1", "--no-nanny", "--memory-limit", "0")
+            folder = ("--local-directory", str(tmp_path / "scratch"), "--death-timeout", "60")
+            start("distributed.cli.dask_worker", *worker, *folder, *options["worker"])
+        assert_refused(address, setting, of_others)
+        watcher = Recorder(kill)
+        with dask.config.set(setting), contextlib.closing(open_executor(f"tls://{address}")) as pool:
+            ended = run(CHOSEN, there, Options(str(there.root)), watcher, pool)
+            assert pool.width() == 1  # the other is gone
+    assert {result.outcome for result in ended} == {"done"}
+    assert len(watcher.of(Replaced)) == 1
+    assert len(watcher.of(Recorded)) == len(CHOSEN)
+    assert all(watcher.of(kind) for kind in (Started, EpochEnded, Measuring, AtWork))
+    assert_equal(results(here), results(there))
+
+
+def assert_refused(address, setting, of_others):
+    """Nobody comes in without encryption, without a certificate, or with that of another authority."""
+    for name, given, seconds, words in (
+        ("dask", {}, 1, "no Dask scheduler answers"),  # which it tries until the end of its patience
+        ("dask", setting, 15, "encryption required"),
+        ("tls", {}, 15, "needs a certificate"),
+        ("tls", of_others, 15, "certificate"),
+    ):
+        with pytest.MonkeyPatch.context() as patch, dask.config.set(given):
+            patch.setattr(dask_pool, "CONNECT_S", seconds)
+            with pytest.raises(ConfigError, match=words) as caught:
+                open_executor(f"{name}://{address}")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_scheduler_that_dies_ends_the_run_in_one_line(tmp_path):
+    """Its fits wait for a worker; nothing of asyncio's or Dask's own reaches the terminal."""
+    with processes() as start:
+        process, address = scheduler(start, tmp_path)
+        command = [sys.executable, "-m", "bench", "run", "uniform", "--profile", "smoke", "--json", "--results"]
+        given = [str(tmp_path / "results"), "--executor", f"dask://{address}"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+        with subprocess.Popen([*command, *given], **pipes) as run_of_it:
+            assert any("fleet" in line for line in run_of_it.stdout)
+            process.kill()
+            _, said = run_of_it.communicate(timeout=120)
+    assert run_of_it.returncode == 2
+    assert said == "error: the Dask scheduler does not answer any more; the same command goes on where it stopped\n"
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """A cluster of this machine whose two workers have a GPU each, as far as they know."""
+    with contextlib.closing(dask_pool.start_local(0, devices=("3", "GPU-7"))) as made:
+        yield made
+
+
+def fit_task(python, threads=2):
+    return FitTask(work_job(CHOSEN[:1], Options("elsewhere", threads=threads)), {}, python)
+
+
+def done(pool, python):
+    """Return the events of a task, done by a program in place of Python, and the answer or the error."""
+    events, generator = [], pool.do(fit_task(python))
+    try:
+        while True:
+            events.append(next(generator))
+    except StopIteration as end:
+        return events, end.value
+    except BenchError as error:
+        return events, error
+
+
+def test_a_worker_has_one_gpu_and_a_fit_as_many_threads_as_asked_for(pool, tmp_path):
+    assert pool.width() == 2
+    place = '{\\"kind\\":\\"place\\",\\"host\\":\\"h\\",\\"pid\\":$OMP_NUM_THREADS,\\"parent\\":0'
+    text = f'echo "{place},\\"gpu\\":\\"$CUDA_VISIBLE_DEVICES\\"}}"; sleep 1; echo \'{{"kind":"end"}}\''
+    python, seen = interpreter(tmp_path, text), []
+    threads = [threading.Thread(target=lambda: seen.append(done(pool, python))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = [event for events, _ in seen for event in events if isinstance(event, Placed)]
+    assert {event.gpu for event in told} == {"3", "GPU-7"}
+    assert {event.pid for event in told} == {2}  # its place says here how many threads there are
+    assert [answer.failure for _, answer in seen] == ["", ""]
+
+
+def test_a_task_that_kills_every_worker_is_given_up(pool, tmp_path):
+    _, error = done(pool, interpreter(tmp_path, f"echo x >> {tmp_path}/deaths; kill -9 $PPID; sleep 60"))
+    assert isinstance(error, WorkerCrashed)
+    assert "3 workers died in turn" in str(error)
+    assert (tmp_path / "deaths").read_text() == "x\n" * 3
+
+
+def test_a_child_that_crashes_does_not_harm_its_worker_and_its_words_come_back(tmp_path):
+    answer = do_task(fit_task(interpreter(tmp_path, "echo why >&2; kill -SEGV $$")), lambda event: None)
+    assert answer == FitAnswer({}, "its process was ended by SIGSEGV", printed="why")
+
+
+def test_a_task_that_nobody_waits_for_ends_its_child(tmp_path):
+    program = interpreter(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    answer = do_task(fit_task(program), lambda event: None, wanted=lambda: (tmp_path / "pid").exists() is False)
+    assert "nobody waits" in answer.failure
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))

@@ -1,0 +1,34 @@
+"""Events as lines of JSON: what is written is read again, whatever a message holds."""
+
+import msgspec
+import pytest
+
+from bench.run.events import EpochEnded, Placed, Recorded, Tick, decode, encode, losses
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (Tick(), b'{"kind":"tick"}'),
+        (
+            EpochEnded(1, 9, losses({"loss": float("nan")}), 2),
+            b'{"kind":"epoch","epoch":1,"of":9,"trace":{"loss":null}',
+        ),
+        (Recorded("k", "failed", "two\nlines\x1b[2J"), b'"reason":"two\\nlines\\u001b[2J"'),
+        (Placed("here", 3, 2, "GPU-7"), b'"gpu":"GPU-7"'),
+    ],
+)
+def test_an_event_is_one_line_and_comes_back(event, line):
+    assert line in encode(event)
+    assert b"\n" not in encode(event)
+    assert decode(encode(event)) == event
+
+
+def test_a_file_name_that_is_no_text_does_not_stop_an_event():
+    assert decode(encode(Recorded("k", "failed", "no file a\udc80"))).reason == r"no file a\udc80"
+
+
+@pytest.mark.parametrize("line", [b"hello", b"[1]", b'{"kind":"other"}', b'{"kind":"start"}', b""])
+def test_what_is_no_event_is_refused(line):
+    with pytest.raises(msgspec.DecodeError):
+        decode(line)

@@ -1,0 +1,58 @@
+"""Names of executors and what they stand for; what cannot be opened is said in one line."""
+
+import pytest
+import torch
+
+from bench.cli.main import main
+from bench.core.errors import ConfigError
+from bench.run.remote import opening
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--executor", "dusk"], "did you mean 'dask'"),
+        (["--executor", "dask://nowhere"], "unknown executor"),
+        (["--executor", "dask://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
+        (["--executor", "tls://127.0.0.1:1"], "tls://127.0.0.1:1 needs a certificate"),
+        (["--executor", "inline", "--workers", "2"], "--workers is not for executor 'inline'"),
+        (["--job", "walltime=1:00"], "--job is for the executors slurm, pbs, sge, lsf, htcondor, not for 'process'"),
+        (["--workers", "0"], "is not a count"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bench.run.remote.dask_pool.CONNECT_S", 0.5)
+    assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_one_gpu_is_not_shared():
+    with pytest.raises(ConfigError, match="--executor dask gives each fit its own GPU"):
+        opening.open_executor("process", "cuda", workers=2)
+
+
+def test_gpus_are_those_that_this_process_may_see(monkeypatch):
+    assert opening.gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-5f"}) == ("2", "GPU-5f")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert opening.gpus({}) == ("0", "1")
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        opening.gpus({"CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "workers", "expected"),
+    [
+        ("process", None, None, None),  # one fit at a time has all cores
+        ("process", None, 1, None),
+        ("process", None, 2, 4),
+        ("process", None, 3, 2),
+        ("process", None, 99, 1),
+        ("process", 3, 2, 3),
+        ("dask", None, 2, None),  # its workers say how many
+    ],
+)
+def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
+    assert opening.threads_of_a_fit(name, threads, workers) == expected

@@ -1,0 +1,178 @@
+"""How a worker's process is heard, ended and remembered, with programs in place of Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.core.store import Store
+from bench.plan import plugins, registry
+from bench.plan.cells import Selection, cells
+from bench.run import child, process
+from bench.run.events import Recorded, Tick, Waiting
+from bench.run.options import Options
+from bench.run.output import KEPT_BYTES
+from bench.run.remote.jobs import WorkJob, plan_job, work_job
+from bench.run.runner import run
+from bench.run.supervisor import supervise
+from tests.run.watching import Recorder, interpreter
+from tests.stress.processes import is_alive
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = plan_job(Selection(approaches=("uniform",)))
+TOY = cells(Selection(approaches=("toy_mlp",), protocols=("common",), profile="smoke"))
+
+
+def listen(python, **options):
+    return [event for event in supervise(JOB, python, **options) if not isinstance(event, Tick)]
+
+
+def test_a_worker_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
+    said = 'echo $$ > pid; read job; printf \'{"kind":"waiting"}\\n{"ki\'; sleep 0.1; printf \'nd":"waiting"}\\n\'; '
+    program = interpreter(tmp_path, f'cd {tmp_path}; {said} echo \'{{"kind":"end"}}\'; sleep 600')
+    assert listen(program) == [Waiting(), Waiting()]
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "printed"),
+    [
+        ("kill -SEGV $$", "ended by SIGSEGV", ""),
+        ("kill -KILL $$", "SIGKILL; the system does so when memory runs out", ""),
+        ("echo 'no module named bench' >&2; exit 3", "exit code 3: no module named bench", "no module named bench"),
+        ("echo hello", "what is no event: b'hello'", ""),
+        ('echo why >&2; echo \'{"kind":"refused","reason":"other code"}\'', "other code", "why"),
+        ("echo noise >&2; exec >&-; sleep 600", "closed its output and went on", "noise"),
+    ],
+)
+def test_how_a_worker_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, words, printed, monkeypatch):
+    monkeypatch.setattr("bench.run.supervisor.GRACE_S", 0.2)
+    with pytest.raises(WorkerCrashed, match=words) as caught:
+        listen(interpreter(tmp_path, text))
+    assert caught.value.printed == printed
+
+
+def test_only_the_end_of_what_a_worker_prints_is_kept(tmp_path):
+    with pytest.raises(WorkerCrashed) as caught:
+        listen(interpreter(tmp_path, f"head -c {2 * KEPT_BYTES} /dev/zero | tr '\\0' x >&2; echo end >&2; exit 1"))
+    assert len(caught.value.printed) == KEPT_BYTES - 1  # less the last newline
+    assert caught.value.printed.endswith("xend")
+
+
+def test_an_interpreter_that_is_not_there():
+    with pytest.raises(WorkerCrashed, match="/no/python does not start"):
+        listen("/no/python")
+
+
+def test_a_worker_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
+    program = interpreter(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; echo busy >&2; wait")
+    with pytest.raises(OutOfTime, match="--time-limit") as caught:
+        listen(program, time_limit_s=1)
+    assert caught.value.printed == "busy"
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_crash_is_no_lack_of_time_though_a_grandchild_holds_the_pipe(tmp_path):
+    program = interpreter(
+        tmp_path, f'sleep 600 & echo $! > {tmp_path}/pid; echo \'{{"kind":"waiting"}}\'; kill -SEGV $$'
+    )
+    try:
+        with pytest.raises(WorkerCrashed, match="SIGSEGV"):
+            listen(program, time_limit_s=30)
+    finally:
+        psutil.Process(int((tmp_path / "pid").read_text())).kill()
+
+
+WAITS = (
+    "import os, subprocess as s, sys;"
+    "child = s.Popen([sys.executable, '-m', 'bench.run.remote', str(os.getpid())], stdout=s.DEVNULL);"
+    "print(child.pid, flush=True); child.wait()"
+)
+
+
+def test_a_worker_ends_with_the_process_that_started_it():
+    """Its input stays open, here, so that only the end of its parent can tell it."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    with parent:
+        started = psutil.Process(int(parent.stdout.readline()))
+        assert is_alive(started.pid)
+        parent.kill()
+        parent.wait()
+        started.wait(20)
+
+
+def test_what_a_framework_prints_does_not_get_between_the_lines():
+    text = (
+        "import os; from bench.run import output; lines = os.dup(1); output.keep(2);"
+        "print('noise', flush=True); os.system('echo noise'); os.write(lines, b'event')"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert (found.stdout, found.stderr) == ("event", "noise\nnoise\n")
+
+
+def outside(folder, monkeypatch, name, text=None):
+    """Put an approach from outside on the path of approaches."""
+    for suffix in (".py", ".toml"):
+        shutil.copy(ROOT / "examples" / f"mc_dropout{suffix}", folder / f"{name}{suffix}")
+    if text is not None:
+        path = folder / f"{name}.py"
+        path.write_text(path.read_text() + text)
+    monkeypatch.setenv(plugins.VARIABLE, str(folder))
+    registry._look.cache_clear()
+    return cells(Selection(approaches=(name,), recipes=("published",), protocols=("common",), profile="smoke"))
+
+
+@pytest.fixture
+def look_again():
+    yield
+    registry._look.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [("raise ZeroDivisionError", "ZeroDivisionError"), ("os.abort()", "ended by SIGABRT")]
+)
+def test_a_failed_cells_record_has_what_its_worker_printed(end, reason, tmp_path, monkeypatch, look_again):
+    text = f"\ndef _fit(*_):\n    import os\n    print('the last word', flush=True)\n    {end}\nMcDropout.fit = _fit\n"
+    chosen = outside(tmp_path, monkeypatch, "noisy", text)
+    store = Store(tmp_path / "results")
+    watcher = Recorder()
+    run(chosen, store, Options(str(store.root), threads=1), watcher, "process")
+    (event,) = watcher.of(Recorded)
+    (record,) = store.all_records()[0]
+    assert reason in event.reason
+    assert record.detail.endswith("the last word")
+
+
+def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
+    (cell,) = outside(tmp_path, monkeypatch, "mine")
+    options = Options(str(tmp_path / "results"), memory_mib=123.0)
+    bounds, done = [], []
+    monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
+    monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
+    for job in (work_job([cell], options), WorkJob([cell], options, expected=None)):
+        monkeypatch.setenv(plugins.VARIABLE, "")
+        registry._look.cache_clear()
+        child.do(job, lambda event: None)
+    assert (bounds, done) == ([123.0] * 2, [cell] * 2)
+
+
+def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
+    """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
+    heard = []
+    monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append(os.environ["OMP_NUM_THREADS"]))
+    monkeypatch.setattr(child, "end_with", lambda *processes: None)
+    monkeypatch.setattr(child.output, "keep", os.close)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+    (tmp_path / "kept").touch()
+    job = WorkJob(TOY, Options(str(tmp_path), threads=3), expected=None)
+    with open(os.devnull, "wb") as pipe:
+        child.forked(job, pipe, str(tmp_path / "kept"), os.getpid())
+    assert heard == ["3"]
