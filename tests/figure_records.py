@@ -12,9 +12,10 @@ import torch
 from bench.core.canonical import digest
 from bench.core.store import Store
 from bench.judge.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
-from bench.show.figures.catalogue import render
+from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import WIDTH
+from bench.show.material import Material
 from tests.synthetic import record
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
@@ -158,3 +159,13 @@ def add_fit(root: Path, approach: str = "mxnet_bbb", seed: int = 0) -> None:
     store = Store(root)
     tensors = {"mu": torch.linspace(-0.2, 0.2, 800), "sigma": torch.full((800,), 0.05)}
     store.write_tensors(store.fit_path(_fit_key(approach, "published", seed), "posterior"), tensors, {})
+
+
+def figures(root: Path) -> list[Figure]:
+    """Return the figures that a results folder makes."""
+    return survey(Material(root))[0]
+
+
+def missing(root: Path, profile: str = "full") -> dict[str, str]:
+    """Return why other figures cannot be made, by name."""
+    return {item.name: item.reason for item in survey(Material(root, profile))[1]}

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from bench.core.files import write_atomically
 from bench.show.predict import Predictor, show
@@ -38,9 +39,10 @@ def pictures(folder: Path) -> list[Path]:
     ]
 
 
-def printed(images: list[dict]) -> str:
+def printed(images: list[show.PictureFields]) -> str:
     """Return what the command prints for images as its JSON has them."""
-    return "\n\n".join([*map(show.text, images), show.rules(images[0]["answers"])])
+    console = Console(width=80, markup=False, highlight=False)
+    return "\n\n".join([*(show.text(image, console) for image in images), show.rules(images[0]["answers"], console)])
 
 
 def main(results: str) -> None:

@@ -18,16 +18,13 @@ if TYPE_CHECKING:
     from bench.run.runner import Result
 
 MOST_REASONS = 2
-WIDTH, LEAST_WIDTH = 100, 60  # of what is written where nobody says how wide it is; below the other, text is cut
-PROMPT = 1  # line of the screen that the shell needs
+LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 
-def screen() -> tuple[int, int | None]:
-    """Return the columns and the rows that there are for what a command prints; no rows where it is no terminal."""
+def reason_width() -> int | None:
+    """Return the columns that a reason may take; None where the output is no terminal."""
     console = console_of(sys.stdout)
-    if not is_screen(console):
-        return WIDTH, None
-    return max(min(console.size.width, WIDTH), LEAST_WIDTH), console.size.height - PROMPT
+    return max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
 
 
 def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:

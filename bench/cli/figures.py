@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names, warn
+from bench.cli import options
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
-from bench.show.figures.source import Source
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +34,9 @@ def _figures(arguments: argparse.Namespace) -> int:
     for form in arguments.format:
         if form not in FORMATS:
             raise unknown_name("format", form, FORMATS)
-    source = Source(arguments.results, arguments.profile, arguments.device, arguments.precision)
-    for problem in source.problems:
-        warn(problem)
-    found, absent = survey(source)
+    material = material_of(arguments)
+    warn(material)
+    found, absent = survey(material)
     wanted = dict.fromkeys(arguments.name)
     reasons = {item.name: item.reason for item in absent}
     for name in wanted:
@@ -57,5 +57,5 @@ def _figures(arguments: argparse.Namespace) -> int:
         print(path)
     if not wanted:
         for item in absent:
-            warn(f"no {item.name}: {item.reason}")
+            options.warn(f"no {item.name}: {item.reason}")
     return INCOMPLETE if absent and not wanted else 0

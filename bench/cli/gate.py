@@ -22,7 +22,8 @@ from bench.judge.gate.power import EFFECTS, power_table, read_effects
 from bench.judge.gate.samples import Folder
 from bench.run.progress import Progress
 from bench.show import gate as render
-from bench.show import gate_power as power_text
+from bench.show import gate_power
+from bench.show.terminal import shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -126,5 +127,6 @@ def _power(arguments: argparse.Namespace, gate: Gate) -> int:
     if arguments.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     else:
-        print("\n".join([power_text.grid(rows), *power_text.notes(rows)]))
-    return INCOMPLETE if power_text.unmeasured(rows) else 0
+        table = gate_power.caught_table(rows)
+        print(shown(table, *table.notes))
+    return INCOMPLETE if gate_power.unmeasured(rows) else 0

@@ -7,23 +7,21 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, seeds, warn
+from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, folder, seeds
+from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.files import write_atomically
 from bench.core.store import Store
-from bench.judge.claims import Claim, load_claims
 from bench.judge.ladder.answer import find
-from bench.judge.ladder.effects import Numbers, effects
-from bench.judge.ladder.readings import read_all
+from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import Ladder
 from bench.judge.ladder.selection import cells_of, chosen
-from bench.judge.results import Results, select
 from bench.plan.cells import Selection
-from bench.plan.registry import manifests
+from bench.show.material import Material
 from bench.show.tables.answer_words import sentences
-from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
-from bench.show.tables.render import markdown, text
+from bench.show.tables.files import write_tables
+from bench.show.tables.ladder import as_lines, ladder_table
+from bench.show.tables.render import render
 
 ALL = "all"
 
@@ -50,11 +48,10 @@ def _ladder(arguments: argparse.Namespace) -> int:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
     code = _make(ladders, arguments) if arguments.run else 0
-    numbers, problems = _numbers(arguments)
-    for problem in problems:
-        warn(problem)
-    _show(ladders, numbers, load_claims(), arguments)
-    return INCOMPLETE if problems else code
+    material = material_of(arguments)
+    warn(material)
+    _show(ladders, material, arguments)
+    return INCOMPLETE if material.problems else code
 
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
@@ -66,8 +63,7 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     code = train_on_request(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
-    numbers, _ = _numbers(arguments)
-    records = [record for record in numbers.results.records if record.seed in arguments.seeds]
+    records = [record for record in material_of(arguments).results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
     def tell(text: str) -> None:
@@ -80,31 +76,19 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     return INCOMPLETE if reasons else code
 
 
-def _numbers(arguments: argparse.Namespace) -> tuple[Numbers, list[str]]:
-    store = Store(arguments.results)
-    records, problems = store.all_records()
-    readings, untrusted = read_all(store)
-    device = arguments.device.split(":")[0]
-    chosen = select(records, arguments.profile, device, arguments.precision, problems)
-    results = Results(chosen, manifests())
-    return Numbers(results, readings), [*(problem.reason for problem in problems), *untrusted]
-
-
-def _show(ladders: Sequence[Ladder], numbers: Numbers, claims: Sequence[Claim], arguments: argparse.Namespace) -> None:
+def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Namespace) -> None:
+    numbers = material.numbers
     lines = []
     for one in ladders:
         found = effects(one, numbers)
-        said = sentences(find(one.question, numbers, claims)) if one.question else ""
+        said = sentences(find(one.question, numbers, material.claims)) if one.question else ""
         if arguments.write:
-            stem = arguments.results / "tables" / f"ladder_{one.approach}"
-            whole = ladder_table(one, found, numbers, one.ood, said)
-            write_atomically(stem.with_suffix(".md"), markdown(whole).encode())
-            write_atomically(stem.with_suffix(".csv"), comma_separated(one, found).encode())
+            write_tables([ladder_table(one, found, numbers, one.ood)], folder(arguments, "tables"))
         if arguments.json:
             lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
             continue
         shown = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
-        print(text(ladder_table(one, found, numbers, shown)))
+        print(render(ladder_table(one, found, numbers, shown)))
         print(f"\n{said}\n" if said else "")
     if arguments.json:
         print(json.dumps(lines, indent=1))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, names, warn
+from bench.cli.options import INCOMPLETE, add_place, check_records, names
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
 from bench.show.page.build import FORMS, write_report
@@ -36,12 +37,11 @@ def _report(arguments: argparse.Namespace) -> int:
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
     check_writable(page.parent)  # before the work, not after it
-    place = (arguments.results, arguments.profile, arguments.device, arguments.precision)
-    content = collect(*place, with_figures="html" in arguments.format and not arguments.no_figures)
+    material = material_of(arguments)
+    content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format)
-    for problem in content.problems:
-        warn(problem)
+    warn(material)
     if "html" in arguments.format:
         print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
     print(f"{len(written)} files in {page.parent}")
-    return INCOMPLETE if content.problems else 0
+    return INCOMPLETE if material.problems else 0

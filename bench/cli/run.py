@@ -11,9 +11,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bench.cli.ending import ending, screen
+from bench.cli.ending import ending, reason_width
 from bench.cli.options import INCOMPLETE, add_selection, count, select, threads
-from bench.cli.table import print_tables
+from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core.locks import Holder
 from bench.core.reasons import in_words
@@ -58,12 +58,9 @@ def _run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     results = train(chosen, arguments, arguments.json)
     if not arguments.json:
-        width, rows = screen()
-        last = ending(results, time.monotonic() - started, arguments, None if rows is None else width)
-        store = Store(arguments.results)
-        print_tables(arguments, store, write=True, width=width, rows=None if rows is None else rows - len(last) - 1)
+        write_and_print_tables(arguments)
         console = console_of(sys.stdout)
-        for line in ["", *last]:
+        for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
             console.print(line)
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
 

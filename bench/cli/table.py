@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options, warn
-from bench.core.errors import ConfigError, unknown_name
-from bench.core.store import Store
-from bench.plan.registry import manifests
-
-if TYPE_CHECKING:
-    from bench.core.records import Record
-    from bench.show.tables.cells import Table
+from bench.cli import options
+from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options
+from bench.show.material import Material
+from bench.show.tables.files import update_readme, write_tables
+from bench.show.tables.registry import TABLES, all_tables, one_table
+from bench.show.tables.render import render
+from bench.show.tables.summary import summary
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     add_place(parser)
+    parser.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
     parser.add_argument("--readme", type=Path, help="update the generated blocks of this README")
@@ -30,79 +29,40 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    from bench.show.tables import tables
-
+    if arguments.list:
+        print("\n".join(f"{kind.name:<16} {kind.answers}" for kind in TABLES))
+        return 0
     check_records(arguments)
-    store = Store(arguments.results)
-    made, problems = _make_tables(arguments, store)
-    if arguments.name == "throughput" and arguments.name not in made:
-        raise ConfigError(f"no speeds in {arguments.results}; python -m benchmarks.throughput measures them")
-    if arguments.name == "determinism" and arguments.name not in made:
-        raise ConfigError(f"no report in {arguments.results}; python -m tests.stress determinism --write makes it")
-    if arguments.name is not None and arguments.name not in made:
-        raise unknown_name("table", arguments.name, made)
-    for problem in problems:
-        warn(problem)
+    material = material_of(arguments)
+    text = "" if arguments.name is None else render(one_table(material, arguments.name), arguments.format)
+    warn(material)
+    made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
-        tables.write_tables(made, folder(arguments, "tables"))
+        write_tables(made.values(), folder(arguments, "tables"))
     if arguments.readme is not None:
-        differs = tables.update_readme(arguments.readme, made, check=arguments.check)
+        differs = update_readme(arguments.readme, made, check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
             return 1
-    elif arguments.name is not None:
-        print(tables.render(made[arguments.name], arguments.format))
     else:
-        print(tables.terminal_summary(made))
-    return INCOMPLETE if problems else 0
+        print(text or summary(material))
+    return INCOMPLETE if material.problems else 0
 
 
-def print_tables(arguments: argparse.Namespace, store: Store, write: bool, width: int, rows: int | None) -> None:
-    """Print the summary of a results folder's tables, see `terminal_summary`; `write` also writes them all."""
-    from bench.show.tables import tables
-
-    made, problems = _make_tables(arguments, store)
-    for problem in problems:
-        warn(problem)
-    if write:
-        tables.write_tables(made, folder(arguments, "tables"))
-    print(tables.terminal_summary(made, width, rows, place_options(arguments)))
+def material_of(arguments: argparse.Namespace) -> Material:
+    """Return the records that the options of `add_place` choose."""
+    return Material(arguments.results, arguments.profile, arguments.device, arguments.precision)
 
 
-def _make_tables(arguments: argparse.Namespace, store: Store) -> tuple[dict[str, Any], list[str]]:
-    from bench.judge.claims import load_claims
-    from bench.show.determinism_files import read_all as read_determinism
-    from bench.show.tables import tables
-    from bench.show.tables.determinism import determinism_table
-    from bench.show.tables.papers import load_papers, papers_table
-    from bench.show.throughput_files import read_all as read_speeds
-
-    records, problems = store.all_records()
-    device = arguments.device.split(":")[0]
-    chosen = tables.select(records, arguments.profile, device, arguments.precision, problems)
-    speeds, untrusted = read_speeds(arguments.results)
-    made = tables.build_tables(chosen, load_claims(), speeds=speeds)
-    answers, changed = _answers(store, chosen)
-    made.update(answers)
-    untrusted += changed
-    made["papers"] = papers_table(load_papers())
-    repeatable, changed = read_determinism(arguments.results)
-    if repeatable:
-        made["determinism"] = determinism_table(repeatable, manifests())
-    made["precision"] = tables.precision_table(records, arguments.profile, device, manifests(), store.scores)
-    return made, [*(problem.reason for problem in problems), *untrusted, *changed]
+def warn(material: Material) -> None:
+    """Say on the error output which files cannot be trusted."""
+    for problem in material.problems:
+        options.warn(problem)
 
 
-def _answers(store: Store, records: Sequence[Record]) -> tuple[dict[str, Table], list[str]]:
-    """Return the answers to the ladders' questions, and what is wrong with the readings."""
-    from bench.judge.claims import load_claims
-    from bench.judge.ladder import selection
-    from bench.judge.ladder.effects import Numbers
-    from bench.judge.ladder.readings import read_all
-    from bench.judge.results import Results
-    from bench.show.tables.answer import answer_tables
-
-    readings, problems = read_all(store)
-    numbers = Numbers(Results(records, manifests()), readings)
-    found = answer_tables(selection.chosen(()), numbers, load_claims()).values()
-    return {table.name: table for table in found}, problems
+def write_and_print_tables(arguments: argparse.Namespace) -> None:
+    """Write all tables of a results folder and print their summary, with the command that shows its notes."""
+    material = material_of(arguments)
+    warn(material)
+    write_tables(all_tables(material).values(), folder(arguments, "tables"))
+    print(summary(material, shlex.join(["python", "-m", "bench", "table", "accuracy", *place_options(arguments)])))

@@ -18,14 +18,8 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
-from bench.core.records import Record as Record  # for bench.show, until it takes it from there
-from bench.judge.samples import Gap as Gap  # for bench.show, as the names below
-from bench.judge.samples import Sample as Sample
-from bench.judge.samples import gather as gather
-from bench.judge.samples import metric as metric
-from bench.judge.samples import metrics_of as metrics_of
-from bench.judge.samples import unfinished as unfinished
-from bench.judge.samples import value_of
+from bench.core.records import Record
+from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
 PUBLISHED = REFERENCE / "published.csv"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from bench.core.errors import ConfigError
@@ -129,16 +129,8 @@ class Results:
         """Return the conditions as the end of a caption; `spread`: and how a table of means shows theirs."""
         if self.conditions is None:
             return "No records."
-        profile, device, precision = self.conditions
-        seeds = sorted({record.seed for record in self.records})
-        span = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 2 and seeds == [*range(seeds[0], seeds[-1] + 1)] else ""
-        listed = span or ", ".join(map(str, seeds))
-        smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
-        word = "seed" if len(seeds) == 1 else "seeds"
-        how = ""
-        if spread and len(seeds) > 1:
-            how = "; mean +- standard deviation over seeds (their number), one seed where none is shown"
-        return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{how}."
+        seeds = {record.seed for record in self.records}
+        return described(self.conditions, seeds, "; mean +- standard deviation (number of seeds)" if spread else "")
 
     def origin(self) -> list[str]:
         """Return notes on the machine, versions and code that made the records, and on records left out."""
@@ -146,6 +138,17 @@ class Results:
         if self.n_superseded:
             notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
         return [*notes, *note(self.n_stale)]
+
+
+def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: str = "") -> str:
+    """Return profile, device, precision and seeds as the end of a caption; `spread` is said where there are several."""
+    profile, device, precision = conditions
+    smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
+    ordered = sorted(seeds)
+    is_range = len(ordered) > 2 and ordered == [*range(ordered[0], ordered[-1] + 1)]
+    listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))
+    word = "seed" if len(ordered) == 1 else "seeds"
+    return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{spread if len(ordered) > 1 else ''}."
 
 
 class Made(Protocol):

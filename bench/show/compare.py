@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from tabulate import tabulate
 
 from bench.judge.compare.differences import IDENTICAL, Difference, RowTest
 from bench.judge.compare.metrics import Lack
-from bench.show.tables.render import escape
+from bench.show.tables.cells import Table, make_table
+from bench.show.tables.render import escape, markdown_grid
+from bench.show.terminal import shown
 
 COLUMNS = ("cell", "metric", "A", "B", "B - A", "95 % interval", "seeds", "adjusted p", "result")
 ROW_COLUMNS = ("cell", "seed", "rows", "only A right", "only B right", "B - A", "95 % interval", "McNemar p")
@@ -31,19 +30,19 @@ class Comparison:
     problems: Sequence[str]
 
 
-def text(found: Comparison, form: str = "simple") -> str:
-    """Return the comparison for a terminal, or (form "pipe") its tables as Markdown."""
-    parts = [*found.made, *(f"differs: {line}" for line in found.conditions), ""]
-    parts.append(_grid([_row(one) for one in found.differences], COLUMNS, form))
+def text(found: Comparison) -> str:
+    """Return the comparison for a terminal."""
+    parts: list[str | Table] = [*found.made, *(f"differs: {line}" for line in found.conditions), ""]
+    parts.append(differences_table(found))
     if found.rows:
-        note = "One seed each: what the rows say of these two networks, not of their recipes."
-        parts += ["", note, "", _grid([_row_test(one) for one in found.rows], ROW_COLUMNS, form)]
+        rows = rows_table(found)
+        parts += ["", rows.explanation, "", rows]
     n_ties = sum(one.outcome == IDENTICAL for one in found.differences)
     parts += ["", f"{len(found.differences)} metrics, {n_ties} of them identical in every seed"]
     parts += [f"not compared: {line}" for line in _lacks(found)]
     for name, titles in (("A", found.only_a), ("B", found.only_b)):
         parts += [f"only in {name}: {title}" for title in titles]
-    return "\n".join([*parts, *(f"problem: {line}" for line in found.problems)])
+    return shown(*parts, *(f"problem: {line}" for line in found.problems))
 
 
 def markdown(found: Comparison) -> str:
@@ -56,16 +55,28 @@ def markdown(found: Comparison) -> str:
         "Only in B": found.only_b,
         "Problems": found.problems,
     }
-    body = _grid([_row(one) for one in found.differences], COLUMNS, "pipe")
+    body = markdown_grid(differences_table(found))
     if found.rows:
-        body += "\n\nOne seed each, over rows:\n\n" + _grid([_row_test(one) for one in found.rows], ROW_COLUMNS, "pipe")
+        rows = rows_table(found)
+        body += f"\n\n{rows.explanation}\n\n{markdown_grid(rows)}"
     ends = "".join(
         f"\n\n{name}:\n\n" + "\n".join(f"- {escape(line)}" for line in lines) for name, lines in lists.items() if lines
     )
     return f"# A and B\n\n{body}{ends}\n"
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def differences_table(found: Comparison) -> Table:
+    """Return a row for each metric of each cell that both folders have."""
+    return make_table("differences", "B minus A", "", COLUMNS, [_row(one) for one in found.differences])
+
+
+def rows_table(found: Comparison) -> Table:
+    """Return a row for each cell of which both folders have one seed, with the test over rows."""
+    note = "One seed each: the rows speak of these two networks, not of their recipes."
+    return make_table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
+
+
+def as_json(found: Comparison) -> dict[str, object]:
     """Return the comparison as plain values."""
     differences = [
         {**dataclasses.asdict(one), "difference": one.difference, "outcome": one.outcome} for one in found.differences
@@ -83,12 +94,6 @@ def _lacks(found: Comparison) -> list[str]:
         f"{', '.join(map(str, one.seeds))}: {one.reason}"
         for one in found.lacking
     ]
-
-
-def _grid(rows: Sequence[Sequence[str]], headers: Sequence[str], form: str) -> str:
-    if form == "pipe":
-        rows = [[escape(value) for value in row] for row in rows]
-    return tabulate(rows, headers=headers, tablefmt=form, disable_numparse=True)
 
 
 def _row(one: Difference) -> list[str]:

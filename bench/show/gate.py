@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
 from xml.etree import ElementTree
-
-from tabulate import tabulate
 
 from bench.core.text import duration
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.stats.gating import POWER
-from bench.show import gate_power as power_text
-from bench.show.tables.render import escape
-
-UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no place for, and the controls that a terminal may obey: a reason may hold anything."""
+from bench.show import gate_power
+from bench.show.gate_power import caught_table
+from bench.show.tables.cells import Table, make_table
+from bench.show.tables.render import escape, markdown_grid
+from bench.show.terminal import printable, shown
 
 COLUMNS = (
     "cell",
@@ -43,33 +39,33 @@ def verdict_line(report: GateReport) -> str:
 
 def text(report: GateReport) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
-    grid = tabulate([_row(check) for check in report.metrics], headers=COLUMNS, disable_numparse=True)
-    exact = tabulate([(check.name, check.text, check.state) for check in report.checks], headers=("check", "", ""))
-    power = [power_text.grid(report.caught), *power_text.notes(report.caught)]
-    parts = [grid, "", exact, "", *power, "", *_facts(report), "", *_troubles(report), verdict_line(report)]
-    return printable("\n".join(parts))
+    power = caught_table(report.caught)
+    end = (*power.notes, "", *_facts(report), "", *_troubles(report), verdict_line(report))
+    return shown(metrics_table(report), "", checks_table(report), "", power, *end)
 
 
 def markdown(report: GateReport) -> str:
     """Return the report as Markdown: the outcome and what went wrong first."""
-    grid = tabulate(
-        [[escape(str(value)) for value in _row(check)] for check in report.metrics],
-        headers=COLUMNS,
-        tablefmt="pipe",
-        disable_numparse=True,
-    )
-    exact = tabulate(
-        [[escape(part) for part in (check.name, check.text, check.state)] for check in report.checks],
-        headers=("check", "", ""),
-        tablefmt="pipe",
-    )
-    power = power_text.grid(report.caught, "pipe")
+    power = caught_table(report.caught)
+    grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report), power)))
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
-    facts = "".join(f"- {escape(line)}\n" for line in [*power_text.notes(report.caught), *_facts(report)])
-    return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grid}\n\n{exact}\n\n{power}\n\n{facts}")
+    facts = "".join(f"- {escape(line)}\n" for line in [*power.notes, *_facts(report)])
+    return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grids}\n\n{facts}")
 
 
-def as_json(report: GateReport) -> dict[str, Any]:
+def metrics_table(report: GateReport) -> Table:
+    """Return a row for each metric of each gated cell."""
+    rows = [_row(check) for check in report.metrics]
+    return make_table("gate_metrics", "Metrics of the fresh run against the reference", "", COLUMNS, rows)
+
+
+def checks_table(report: GateReport) -> Table:
+    """Return a row for each exact check."""
+    rows = [(check.name, check.text, check.state) for check in report.checks]
+    return make_table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
+
+
+def as_json(report: GateReport) -> dict[str, object]:
     """Return the report as plain values."""
     alarms = report.false_alarms
     return {
@@ -80,7 +76,7 @@ def as_json(report: GateReport) -> dict[str, Any]:
         "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
-        "planted_faults": power_text.as_json(report.caught),
+        "planted_faults": gate_power.as_json(report.caught),
         "notes": list(report.notes),
     }
 
@@ -104,11 +100,6 @@ def junit(report: GateReport) -> bytes:
     ElementTree.indent(suite)
     content: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return content + b"\n"
-
-
-def printable(raw: str) -> str:
-    """Return text in which every character that cannot be shown is U+FFFD."""
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", raw)
 
 
 def _row(check: MetricCheck) -> list[str]:
@@ -145,8 +136,8 @@ def _sentence(check: MetricCheck) -> str:
     )
 
 
-def _metric_json(check: MetricCheck) -> dict[str, Any]:
-    row: dict[str, Any] = {"cell": check.cell, "metric": check.key, "margin": check.margin, "state": check.state}
+def _metric_json(check: MetricCheck) -> dict[str, object]:
+    row: dict[str, object] = {"cell": check.cell, "metric": check.key, "margin": check.margin, "state": check.state}
     row["text"] = check.text
     if check.shift is not None:
         shift = check.shift

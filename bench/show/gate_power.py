@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from tabulate import tabulate
 
 from bench.judge.gate.checks import Caught
 from bench.judge.gate.faults import EXACTLY_CAUGHT, FAULTS
+from bench.show.tables.cells import Table, make_table
 
 COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
 
 
-def grid(rows: Sequence[Caught], form: str = "simple") -> str:
-    """Return a line for each fault and cell, in a form of tabulate."""
+def caught_table(rows: Sequence[Caught]) -> Table:
+    """Return a row for each planted fault and cell."""
     shown = [
         (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
     ]
-    return tabulate(shown, headers=COLUMNS, tablefmt=form, disable_numparse=True)
+    return make_table("gate_power", "How surely planted faults are caught", "", COLUMNS, shown, notes(rows))
 
 
 def unmeasured(rows: Sequence[Caught]) -> list[str]:
@@ -33,7 +31,7 @@ def notes(rows: Sequence[Caught]) -> list[str]:
     return always + [f"{name}: not measured yet; {command} {name} --save does" for name in unmeasured(rows)]
 
 
-def as_json(rows: Sequence[Caught]) -> dict[str, Any]:
+def as_json(rows: Sequence[Caught]) -> dict[str, object]:
     """Return the faults as plain values."""
     return {
         "by_metrics": [vars(row) for row in rows],

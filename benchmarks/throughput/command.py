@@ -15,8 +15,8 @@ from bench.core.canonical import plain
 from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show import throughput_files as files
+from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
-from bench.show.tables.tables import write_tables
 from bench.show.tables.throughput import throughput_table
 from benchmarks.throughput import measure
 
@@ -68,6 +68,6 @@ def _throughput(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     table = throughput_table(everything, manifests())
-    write_tables({table.name: table}, arguments.results / "tables")
+    write_tables([table], arguments.results / "tables")
     print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))
     return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE

@@ -166,7 +166,7 @@ def test_the_table_of_memory_rounds_to_mebibytes():
     found = dict(zip(memory.COLUMNS, ("mlp", "none", 512.4, 99.6), strict=True))
     table = memory.table([found], 1000, 10_000)
     assert "| mlp " in markdown(table)
-    assert [cell.value for cell in table.frame.iloc[0, 2:]] == [512.4, 99.6]
+    assert [cell.value for cell in table.rows[0][2:]] == [512.4, 99.6]
     assert table.caption.startswith("1,000 draws of 10,000 test images")
 
 
@@ -204,7 +204,7 @@ def test_a_whole_run_says_which_limits_it_is_beyond(changed, expected):
 def test_the_table_of_whole_runs_in_its_units():
     # 4500 s are 75 min, 5850 s 97.5 min, 2048 MiB 2 GiB, 125e9 operations a second 125 Gflop/s
     table = whole.table([AT_THE_LIMITS, {**AT_THE_LIMITS, "part": "published", "others_cores": 0.3}])
-    line = [cell if isinstance(cell, str) else cell.value for cell in table.frame.iloc[0]]
+    line = [cell if isinstance(cell, str) else cell.value for cell in table.rows[0]]
     assert line == ["every cell", 24, 2, 75.0, 75, 97.5, 2.0, 2.0, 0.04, 125.0, "none"]
     assert [note for note in table.notes if "does not count" in note] == [
         "The time of the published column alone, 2 at a time, does not count: other work beside it."

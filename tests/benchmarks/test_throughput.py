@@ -22,9 +22,10 @@ from bench.measure.measuring import ROW_NOISE_ROWS
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import load_class, manifest
 from bench.show import throughput_files as files
+from bench.show.material import Material
 from bench.show.tables.cells import Missing, Number
+from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown
-from bench.show.tables.tables import build_tables
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.throughput_targets import load_targets
 from benchmarks.throughput import blocks, measure, prediction, sources, training, yardsticks
@@ -34,6 +35,7 @@ from benchmarks.throughput.measure import Request
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import Yardstick
 from tests.synthetic import manifests
+from tests.tables import by_column
 
 CPU = torch.device("cpu")
 OURS_S, DOCUMENT_S, PRODUCT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 0.5, 1000.0, 50.0
@@ -451,7 +453,7 @@ def speeds(**changes):
 
 def test_medians_ranges_ratios_and_shares_of_a_row():
     table = throughput_table([speeds()], manifests())
-    (row,) = table.frame.to_dict("records")
+    (row,) = by_column(table)
     assert (row["ours"].value, row["ours, range"]) == (200.0, "100 - 400")
     assert (row["document"].value, row["document, range"]) == (1000.0, "1000 - 2000")
     # the rounds' own ratios are 5, 20 and 2.5, not the ratio of the medians, which happens to be 5 too
@@ -468,14 +470,14 @@ def test_the_ratio_is_the_median_of_ratios():
     record = speeds()
     # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
     record["rows"][0]["document"]["seconds"] = [1.0, 4.0, 4.0]
-    (row,) = throughput_table([record], manifests()).frame.to_dict("records")
+    (row,) = by_column(throughput_table([record], manifests()))
     assert row["ratio"].value == 5.0
 
 
 def test_predictions_are_rates_and_have_no_overhead():
     record = speeds(what="predict", draws=100)
     del record["rows"][0]["overhead_s"]
-    (row,) = throughput_table([record], manifests()).frame.to_dict("records")
+    (row,) = by_column(throughput_table([record], manifests()))
     assert row["ours"].value == 5.0
     assert isinstance(row["overhead"], Missing)
 
@@ -487,10 +489,11 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
         speeds(approach="dropout_fcn"),
     ]
     table = throughput_table(records, manifests())
-    assert list(table.frame["approach"]) == ["dropout_fcn", "mlp", "mxnet_bbb"]
-    assert list(table.frame["what"]) == ["training step", "training step !", "training step"]
-    assert isinstance(table.frame["ours"][2], Missing)
-    assert isinstance(table.frame["ours"][1], Number)
+    rows = by_column(table)
+    assert [row["approach"] for row in rows] == ["dropout_fcn", "mlp", "mxnet_bbb"]
+    assert [row["what"] for row in rows] == ["training step", "training step !", "training step"]
+    assert isinstance(rows[2]["ours"], Missing)
+    assert isinstance(rows[1]["ours"], Number)
     assert {"skipped: mxnet_bbb needs mxnet", "!: other load on the machine"} <= set(table.notes)
     assert markdown(table)
 
@@ -498,7 +501,7 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
 def test_rows_of_another_version_are_marked():
     def row(versions):
         table = throughput_table([speeds(versions=versions)], manifests())
-        return table.frame["what"][0], [note for note in table.notes if note.startswith("~")]
+        return by_column(table)[0]["what"], [note for note in table.notes if note.startswith("~")]
 
     assert row({"recipe": {"published": 1}}) == ("training step", [])
     for other in ({"recipe": {"published": 2}}, None):
@@ -518,7 +521,7 @@ def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
     # the ratio of `speeds` is 5
     records = [speeds(), speeds(approach="linear_bbb"), speeds(approach="dropout_fcn"), speeds(device="cuda")]
     table = throughput_table(records, manifests())
-    rows = {(row["approach"], row["device"]): row["target"] for row in table.frame.to_dict("records")}
+    rows = {(row["approach"], row["device"]): row["target"] for row in by_column(table)}
     assert rows["mlp", "cpu"].value == 7.5
     assert rows["linear_bbb", "cpu"].value == 2.0
     assert rows["dropout_fcn", "cpu"] == rows["mlp", "cuda"] == ""
@@ -537,9 +540,11 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
             load_targets(path)
 
 
-def test_the_table_is_one_of_all_where_there_are_speeds():
-    assert "throughput" not in build_tables([], [], manifests())
-    assert len(build_tables([], [], manifests(), [speeds()])["throughput"].frame) == 1
+def test_the_table_is_there_where_there_are_speeds(tmp_path):
+    with pytest.raises(ConfigError, match=r"python -m benchmarks\.throughput measures speeds"):
+        one_table(Material(tmp_path), "throughput")
+    files.write(tmp_path, speeds())
+    assert len(one_table(Material(tmp_path), "throughput").rows) == 1
 
 
 def test_files_are_sealed_and_replaced(tmp_path):
@@ -647,7 +652,7 @@ def test_load_of_others_is_marked(small, monkeypatch):
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
     assert main(["table", "throughput", "--results", str(tmp_path)]) == USAGE
-    assert "python -m benchmarks.throughput measures them" in capsys.readouterr().err
+    assert "python -m benchmarks.throughput measures speeds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.judge.samples import Gap
 from bench.plan.registry import manifests
-from bench.show.tables.ladder import as_lines, comma_separated, ladder_table
-from bench.show.tables.render import markdown
+from bench.show.tables.ladder import ladder_table
+from bench.show.tables.render import comma_separated, markdown
 from tests.synthetic import record
+from tests.tables import by_column
 
 BITS = 0.6931471805599453  # nats in a bit
 NOISE = "noise_gaussian/geometric_entropy"
@@ -228,16 +229,16 @@ def test_a_reading_counts_for_its_own_fit_only():
 def test_ties_are_shown_as_such():
     numbers = numbers_of([*cell("mlp", "published", {0: 0.5, 1: 0.7}), *cell("mlp", "corrected", {0: 0.5, 1: 0.7})])
     table = ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ())
-    (shown,) = [row["accuracy"] for _, row in table.frame.iterrows() if row["rung"] == "lr-decay"]
+    (shown,) = [row["accuracy"] for row in by_column(table) if row["rung"] == "lr-decay"]
     assert shown == "same"
 
 
 def test_csv_has_the_unrounded_numbers_of_every_rung():
     numbers = numbers_of([*cell("mlp", "published", {0: 0.1}), *cell("mlp", "corrected", {0: 0.4})])
     one = ladder("mlp")
-    found = effects(one, numbers)
-    lines = list(csv.DictReader(comma_separated(one, found).splitlines()))
-    assert len(lines) == len(as_lines(one, found)) == sum(len(rung.numbers) for rung in one.rungs)
+    table = ladder_table(one, effects(one, numbers), numbers, ())
+    lines = list(csv.DictReader(comma_separated(table).splitlines()))
+    assert len(lines) == len(table.lines) == sum(len(rung.numbers) for rung in one.rungs)
     line = next(line for line in lines if (line["rung"], line["quantity"]) == ("lr-decay", "accuracy"))
     assert float(line["difference"]) == 0.4 - 0.1
     assert (line["n"], line["low"], line["before"]) == ("1", "", "0.1")

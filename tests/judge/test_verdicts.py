@@ -317,10 +317,10 @@ def test_what_more_seeds_take_is_of_times_that_count(records, expected):
 def test_tables_name_units_and_say_no_spread_that_they_do_not_show():
     results = Results([made(0, 1.0, True), made(1, 1.0, True)], {})
     found = judge([row(FIVE, 0.978), row((), 0.977, unit="nats per batch", id="other")])
-    frame = verdicts_table(results, found).frame
-    assert [*frame.columns[:3]] == ["claim", "reported", "unit"]
-    assert [*frame["unit"]] == ["fraction", "nats per batch"]
-    assert "standard deviation over seeds" in verdicts_table(results, found).caption
+    table = verdicts_table(results, found)
+    assert table.columns[:3] == ("claim", "reported", "unit")
+    assert [row[2] for row in table.rows] == ["fraction", "nats per batch"]
+    assert "standard deviation (number of seeds)" in table.caption
     caption = summary_table(results, found).caption
     assert caption.endswith("Profile full, cpu, float32, seeds 0, 1.")
 

@@ -22,7 +22,8 @@ from bench.show.figures.style import COLOURS, look
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import Example
-from bench.show.figures.waterfall import Rung, waterfall
+from bench.show.figures.waterfall import WaterfallBar, waterfall
+from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=30).map(np.array)
@@ -105,11 +106,11 @@ def test_wilson_interval_is_scipys(count, data):
 
 
 def test_seeds_are_pooled_by_their_images():
-    def record(accuracy, count):
+    def pooled(accuracy, count):
         bins = {"accuracy": [accuracy, None], "confidence": [0.5, None], "count": [count, 0]}
-        return {"arrays": {"mnist/reliability": {**bins, "lower": [0, 0.5], "upper": [0.5, 1]}}}
+        return record("mlp", arrays={"mnist/reliability": {**bins, "lower": [0, 0.5], "upper": [0.5, 1]}})
 
-    confidence, accuracy, count, edges = _pooled([record(1.0, 30), record(0.5, 10)])
+    confidence, accuracy, count, edges = _pooled([pooled(1.0, 30), pooled(0.5, 10)])
     assert accuracy[0] == pytest.approx(0.875)  # (30 x 1 + 10 x .5) / 40
     assert count.tolist() == [40, 0]
     assert confidence[0] == 0.5
@@ -181,10 +182,10 @@ def test_looks_are_fixed_and_newcomers_change_no_other():
 
 def test_the_waterfall_ends_where_the_effects_add_up_to():
     rungs = [
-        Rung("up", 0.3, 0.1, 0.5, 5),
-        Rung("down", -0.1, -0.2, 0.0, 5),
-        Rung("once", 0.05, None, None, 1),
-        Rung("other", -0.2, -0.3, -0.1, 5, 1.1),
+        WaterfallBar("up", 0.3, 0.1, 0.5, 5),
+        WaterfallBar("down", -0.1, -0.2, 0.0, 5),
+        WaterfallBar("once", 0.05, None, None, 1),
+        WaterfallBar("other", -0.2, -0.3, -0.1, 5, 1.1),
     ]
     drawing = waterfall(rungs, start=1.0, unit="fraction", first="published", last="corrected")
     (axes,) = drawing.axes

@@ -17,9 +17,9 @@ from bench.core.store import Store
 from bench.judge.ladder.readings import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
-from bench.show.figures.source import Source
 from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
-from tests.figure_records import fill, filled
+from bench.show.material import Material
+from tests.figure_records import figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 GUIDE = Path(__file__).parents[2] / "docs" / "figures.md"
@@ -33,11 +33,11 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(root):
-    return catalogue.figures(root)
+    return figures(root)
 
 
 def test_full_records_make_every_figure(root, found):
-    assert catalogue.missing(root) == {}
+    assert missing(root) == {}
     assert len({figure.name for figure in found}) == len(found)
     for figure in found:
         assert figure.group in (*DOCUMENTS, FIELD)
@@ -52,7 +52,7 @@ def test_equal_records_make_equal_files(root, found, tmp_path, name, form):
     again = tmp_path / "copy"
     shutil.copytree(root, again)
     first = next(figure for figure in found if figure.name == name)
-    second = next(figure for figure in catalogue.figures(again) if figure.name == name)
+    second = next(figure for figure in figures(again) if figure.name == name)
     assert catalogue.render(first, form) == catalogue.render(second, form)
 
 
@@ -88,8 +88,8 @@ def test_png_has_the_resolution_of_print(found):
 
 
 def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, tmp_path):
-    reasons = catalogue.missing(tmp_path)
-    assert {figure.name for figure in catalogue.figures(tmp_path)} == {"alsibahi2019-digits"}
+    reasons = missing(tmp_path)
+    assert {figure.name for figure in figures(tmp_path)} == {"alsibahi2019-digits"}
     assert {*reasons, "alsibahi2019-digits"} == {figure.name for figure in found}
     assert all(re.search("no finished record|no change is measured", reason) for reason in reasons.values())
 
@@ -98,7 +98,7 @@ def test_without_data_the_pictures_have_a_reason(root, tmp_path, monkeypatch):
     for manifest in (GUIDE.parent.parent / "datasets").glob("*.toml"):
         shutil.copy(manifest, tmp_path)
     monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
-    reasons = catalogue.missing(root)
+    reasons = missing(root)
     pictures = {"alsibahi2019-digits", "alsibahi2019-uncertain-dropout_fcn", "chopra2018-votes"}
     assert pictures <= set(reasons)
     assert all("is not there" in reasons[name] for name in pictures)
@@ -109,44 +109,44 @@ def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
     for path in tmp_path.glob("records/*/*.npz"):
         path.unlink()
     expected = {"roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "rabanser2017-weight-density"}
-    assert set(catalogue.missing(tmp_path)) == expected
+    assert set(missing(tmp_path)) == expected
 
 
 def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
     fill(tmp_path, profile="smoke")
-    reasons = catalogue.missing(tmp_path, profile="smoke")
+    reasons = missing(tmp_path, profile="smoke")
     assert "cuts every epoch short" in reasons["feldman2018-training-mlp"]
-    assert catalogue.missing(tmp_path)["accuracy"].startswith("there is no finished record")
+    assert missing(tmp_path)["accuracy"].startswith("there is no finished record")
 
 
 def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root, tmp_path):
     fill(tmp_path)
     store, name = Store(tmp_path), "rabanser2017-weight-density"
-    assert "git keeps no fits" in catalogue.missing(tmp_path)[name]
+    assert "git keeps no fits" in missing(tmp_path)[name]
     cell = ("mxnet_bbb", "published", "common")
     record = next(one for one in store.all_records()[0] if (one.approach, one.recipe, one.protocol) == cell)
     metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
     fields = {**structs.asdict(record), "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
     folder(store).write(Reading(**fields))
-    figure = next(one for one in catalogue.figures(tmp_path) if one.name == name)
+    figure = next(one for one in figures(tmp_path) if one.name == name)
     assert figure.draw.mu.tolist() == [-0.1, 0.2]
     assert figure.draw.sigma.tolist() == [0.05, 0.04]
 
 
 def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
-    def with_others(self, record, scores=Source.scores):
+    def with_others(self, record, scores=Material.scores):
         found = scores(self, record)
         return {**found, **{f"notmnist459/{what}": found[f"letters/{what}"] for what in ("draws", "label")}}
 
     def pictures(name, seed, images=votes.images):
         return "there are none" if name == "notmnist459" else images(name, seed)
 
-    monkeypatch.setattr(Source, "scores", with_others)
+    monkeypatch.setattr(Material, "scores", with_others)
     monkeypatch.setattr(votes, "images", pictures)
-    (figure,) = votes.make(Source(root, "full", "cpu", "float32"))
+    (figure,) = votes.make(Material(root))
     assert [example.kind for example in figure.draw.examples].count("letter") == votes.COLUMNS
     monkeypatch.setattr(votes, "images", lambda name, seed: "there are none")
-    (absent,) = votes.make(Source(root, "full", "cpu", "float32"))
+    (absent,) = votes.make(Material(root))
     assert absent.reason == "there are none"
 
 

@@ -18,7 +18,7 @@ CLAIMS = {claim.id: claim for claim in load_claims()}
 def lines(claim, values):
     """Return the table of one claim with these seeds, as lists of text."""
     table = headline_table(Results([], {}), judge([ClaimRow(claim, Sample(tuple(values), None))]))
-    return [list(row) for row in table.frame.itertuples(index=False, name=None)]
+    return table.texts()
 
 
 def test_every_quoted_number_is_a_claim_and_named_once():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.samples import Gap, Sample
-from bench.show.tables.cells import Cell, Missing, Number, Table, make_table
+from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render
 
@@ -20,7 +20,8 @@ PLAIN = set(string.ascii_letters + string.digits + " .,;:!?()+-*/=@'")
 
 
 def table(rows: int = 1) -> Table:
-    row = ["a_b & 5 % {x}", Cell(Sample((0.97, 0.98))), Number(-0.0018, FRACTION_DIFFERENCE), Missing(Gap("n/a", "no"))]
+    mean, gap = Measured(Sample((0.97, 0.98))), Missing(Gap("n/a", "no"))
+    row = ["a_b & 5 % {x}", mean, Number(-0.0018, FRACTION_DIFFERENCE), gap]
     return make_table(
         "my_table", "Title #1", "Caption $", ["name", "mean", "difference", "gap"], [row] * rows, ["last"]
     )
@@ -54,7 +55,7 @@ def test_no_character_with_a_meaning_is_left(raw):
 def test_latex_accepts_every_character(tmp_path):
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
-    row = [string.punctuation, "[x] first", Cell(Sample((-0.5, 0.5))), "\\end{tabular}"]
+    row = [string.punctuation, "[x] first", Measured(Sample((-0.5, 0.5))), "\\end{tabular}"]
     made = [
         make_table(f"t{n}", string.punctuation, "c", ["a_1", "[", "%", "~"], [row] * n, ["%\n\\x"]) for n in (2, 60)
     ]

@@ -5,6 +5,7 @@ import pytest
 from bench.core.errors import ConfigError
 from bench.show.tables.papers import COLUMNS, OBTAINED, load_papers, papers_table
 from bench.show.tables.render import markdown
+from tests.tables import by_column
 
 GOOD = ["p.one", "A paper", "SGD", "784-10", "error", "mnist", "fraction", "0.02", "", "read", "a note"]
 
@@ -23,7 +24,7 @@ def test_the_file_is_read_and_every_number_says_how_it_was_obtained():
 def test_unchecked_numbers_are_marked_and_the_others_are_not():
     papers = load_papers()
     table = papers_table(papers)
-    marked = [row["obtained"] == "UNCHECKED" for _, row in table.frame.iterrows()]
+    marked = [row["obtained"] == "UNCHECKED" for row in by_column(table)]
     assert marked == [paper.obtained == "unchecked" for paper in papers]
     assert f"not checked against the source ({sum(marked)})" in markdown(table)
 

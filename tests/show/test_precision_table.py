@@ -7,8 +7,9 @@ import pytest
 from msgspec import structs
 
 from bench.show.tables.precision import MIN_SEEDS, auroc_error, noise_of, precision_table
-from bench.show.tables.render import comma_separated, markdown
+from bench.show.tables.render import comma_separated
 from tests.synthetic import changed, manifests, record
+from tests.tables import by_column
 
 TIMED = {"valid": True, "reason": "", "epoch_s_median": 2.0, "predict_draw_images_per_s": 100.0}
 
@@ -23,7 +24,7 @@ def table(*records, rows=None):
 
 
 def line(found, metric):
-    (row,) = [row for row in found.frame.to_dict("records") if row["metric"] == metric]
+    (row,) = [row for row in by_column(found) if row["metric"] == metric]
     return row
 
 
@@ -80,20 +81,20 @@ def test_a_mean_over_rows():
 
 def test_accuracy_of_the_accepted_counts_the_accepted():
     """0.9 of the 25 that a rate of 0.75 leaves of 100: sqrt(0.09 / 25) = 0.06."""
-    noise = noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 0.75}}, labels(mnist=100))
+    noise = noise_of("mnist/selective_accuracy", [0.9], made(metrics={"mnist/refusal_rate": 0.75}), labels(mnist=100))
     assert (noise.value, noise.n) == (pytest.approx(0.06), 25)
     assert (
-        noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 1.0}}, labels(mnist=9)) is None
+        noise_of("mnist/selective_accuracy", [0.9], made(metrics={"mnist/refusal_rate": 1.0}), labels(mnist=9)) is None
     )
 
 
 def test_a_proportion_of_none_is_known_to_one_row():
-    assert noise_of("mnist/refusal_rate", [0.0], {}, labels(mnist=200)).value == 1 / 200
+    assert noise_of("mnist/refusal_rate", [0.0], made(), labels(mnist=200)).value == 1 / 200
 
 
 def test_false_alarms_are_of_the_images_inside():
     """0.5 of 25 digits: sqrt(0.25 / 25) = 0.1, however many foreign images there are."""
-    assert noise_of("letters/fpr95_max_probability", [0.5], {}, labels(letters=900, mnist=25)).value == 0.1
+    assert noise_of("letters/fpr95_max_probability", [0.5], made(), labels(letters=900, mnist=25)).value == 0.1
 
 
 @pytest.mark.parametrize(("m", "n"), [(100, 100), (3, 50), (1000, 10_000)])
@@ -106,7 +107,7 @@ def test_the_error_of_chance_is_that_of_the_rank_sum_test(m, n):
 def test_the_error_of_an_area():
     """A = 0.8, m = n = 2: Q1 = 2/3, Q2 = 32/45, A^2 = 0.64; (0.16 + 2/75 + 16/225) / 4 = 0.064444."""
     assert auroc_error(0.8, 2, 2) == pytest.approx(math.sqrt((0.16 + 2 / 75 + 16 / 225) / 4))
-    noise = noise_of("letters/auroc_max_probability", [0.8], {}, labels(letters=2, mnist=2))
+    noise = noise_of("letters/auroc_max_probability", [0.8], made(), labels(letters=2, mnist=2))
     assert (noise.kind, noise.n) == ("ROC", 2)
 
 
@@ -145,10 +146,10 @@ def test_only_equal_seeds_profiles_and_devices_are_compared():
     metrics = {"mnist/accuracy": 0.9}
     other = made(precision="bf16", seed=1, metrics=metrics)
     found = table(made(metrics=metrics), other)
-    assert found.frame.empty
+    assert not found.rows
     assert found.notes == ("mlp, bf16, full: no float32 record of seed 1 to compare with.",)
     for name, value in (("profile", "smoke"), ("device", "cuda")):
-        assert table(made(seed=1, metrics=metrics), changed(other, **{name: value})).brief.startswith("No records")
+        assert table(made(seed=1, metrics=metrics), changed(other, **{name: value})).notes[0].startswith("No records")
 
 
 def test_a_precision_that_could_not_be_had_says_why():
@@ -159,13 +160,13 @@ def test_a_precision_that_could_not_be_had_says_why():
 def test_the_test_set_comes_first():
     metrics = {"letters/refusal_rate": 0.5, "mnist/nll": 0.1, "mnist/accuracy": 0.9}
     found = table(made(metrics=metrics), made(precision="bf16", metrics=metrics))
-    assert list(found.frame["metric"])[:3] == ["accuracy", "nll", "refusal_rate"]
+    assert [row["metric"] for row in by_column(found)][:3] == ["accuracy", "nll", "refusal_rate"]
 
 
 def test_two_precisions_have_lines_of_their_own():
     metrics = {"mnist/accuracy": 0.9}
     found = table(*(made(precision=name, metrics=metrics) for name in ("float32", "bf16", "tf32")))
-    assert set(found.frame["precision"]) == {"bf16", "tf32"}
+    assert {row["precision"] for row in by_column(found)} == {"bf16", "tf32"}
 
 
 def test_one_epoch_stands_in_where_there_is_no_full_run():
@@ -176,7 +177,7 @@ def test_one_epoch_stands_in_where_there_is_no_full_run():
         for precision in ("float32", "bf16")
     ]
     full_run_without_partner = made("linear_bbb", metrics={"mnist/accuracy": 0.99})
-    rows = table(*pairs, full_run_without_partner).frame.to_dict("records")
+    rows = by_column(table(*pairs, full_run_without_partner))
     shown = [(r["approach"], r["profile"], r["float32"].sample.mean) for r in rows if r["metric"] == "accuracy"]
     assert shown == [("mlp", "full", 0.9), ("linear_bbb", "epoch1", 0.7)]
 
@@ -184,18 +185,19 @@ def test_one_epoch_stands_in_where_there_is_no_full_run():
 def test_a_full_run_without_numbers_does_not_hide_one_epoch():
     ended = made(precision="bf16", outcome="out-of-time", reason="not finished")
     pair = [made(precision=name, profile="epoch1", metrics={"mnist/accuracy": 0.5}) for name in ("float32", "bf16")]
-    assert list(table(made(), ended, *pair).frame["profile"]) == ["epoch1"] * 3  # accuracy and two times
+    assert [row["profile"] for row in by_column(table(made(), ended, *pair))] == [
+        "epoch1"
+    ] * 3  # accuracy and two times
     assert table(made(), ended).notes == ("mlp, bf16, full: out-of-time, not finished.",)
 
 
 def test_a_shorter_profile_is_not_shown_by_a_longer_one():
     pair = [made(precision=name, profile="epoch1", metrics={"mnist/accuracy": 0.5}) for name in ("float32", "bf16")]
-    assert precision_table(pair, "smoke", "cpu", manifests(), lambda _: {}).frame.empty
+    assert not precision_table(pair, "smoke", "cpu", manifests(), lambda _: {}).rows
 
 
 def test_without_records_it_says_how_to_make_them():
     found = table(made(metrics={"mnist/accuracy": 0.9}))
-    assert found.frame.empty
-    assert "--precision bf16" in found.brief
-    assert found.brief in markdown(found)
+    assert not found.rows
+    assert "--precision bf16" in found.notes[0]
     assert comma_separated(found).startswith("approach,precision,profile,data set,metric")

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +15,12 @@ from bench.cli.options import USAGE
 from bench.core.canonical import digest
 from bench.core.errors import ConfigError, StoreError
 from bench.core.store import Store
-from bench.measure.metrics.draws import reduce_draws
-from bench.show.predict import Predictor, fits, rules, show
+from bench.show.predict import Predictor, fits
 from bench.show.predict.drawing import draw
 from bench.show.predict.normalise import normalise
 from tests import synthetic
 from tests.drawings import THREE, save, strokes
 
-DOCS = Path(__file__).parents[2] / "docs"
 MLP = {
     "hidden1.weight": (400, 784),
     "hidden1.bias": (400,),
@@ -125,33 +122,6 @@ def test_an_answer_does_not_depend_on_the_company(store, three, four):
 # rules
 
 
-def summary_of(*draws):
-    return reduce_draws(torch.tensor(draws, dtype=torch.float64)[:, None].log())
-
-
-def test_worked_rules():
-    # Two draws sure of 0 and three of 1, one-hot but for 1e-9: the medians are 0 and 1; the 10 % quantiles, at rank
-    # 0.4 of 0..4, are 0 for both, since the two lowest of either are 0.
-    low = 1e-9
-    torn = summary_of(*[(1 - low, low)] * 2, *[(low, 1 - low)] * 3)
-    median, known = rules.rule_among_all("median", {})
-    assert [rule.name for rule in known] == ["median", "strict"]
-    assert median.judge(torn, 0) == rules.Verdict(1, "")
-    strict = rules.rule_among_all("strict", {})[0].judge(torn, 0)
-    assert strict.refused == "no digit's 10% quantile over the draws is above 0.5: the highest is 0.000"
-    # Entropy of (0.4, 0.6): 0.673 nats, all of it disagreement.
-    for name, title in (("entropy", "predictive entropy"), ("mutual-information", "mutual information")):
-        # Of 21 test digits with entropies 0, 0.05, ..., 1, of which the draws account for half: 95 % have at most 0.95,
-        # and 0.475 of mutual information.
-        steps = np.arange(21) / 20
-        scores = {"mnist/predictive_entropy": steps, "mnist/expected_entropy": steps / 2}
-        made = rules.rule_among_all(name, scores)[0]
-        assert made.threshold == pytest.approx(0.95 if name == "entropy" else 0.475)
-        verdict = made.judge(torn, 0)
-        assert verdict.digit == 1
-        assert verdict.refused == ("" if name == "entropy" else f"{title} 0.673 nats is above 0.475")
-
-
 def test_rules_that_need_scores_say_so(store, three):
     put(store, "mlp", mlp())
     with pytest.raises(ConfigError, match="--rule median"):
@@ -246,17 +216,14 @@ def test_text(store, three, capsys):
     assert (code, err) == (0, "")
     assert out.replace(str(three), "three.png").splitlines() == [
         "three.png: 400 x 480, dark on light",
-        "approach    answer        probabilities                entropy    mutual",
-        "                                                                    inf.",
-        "----------  ------------  -------------------------  ---------  --------",
-        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19      2.035     0.000",
-        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01      0.541     0.000",
-        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest",
-        "  is 0.190",
+        "approach    answer        probabilities              entropy  mutual inf",
+        "────────────────────────────────────────────────────────────────────────",
+        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    0.000",
+        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
+        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest is 0.190",
         "other rules that refuse: mlp (strict)",
         "",
-        "rule median: answers if the median over the draws of a digit's probability is",
-        "  above 0.2",
+        "rule median: answers if the median over the draws of a digit's probability is above 0.2",
     ]
 
 
@@ -351,42 +318,6 @@ def test_what_a_run_trains_answers(three, capsys, tmp_path):
     # The uniform answer is refused by the median rule, since 1/10 is not above 0.2, and has entropy log 10.
     assert answers[-1]["digit"] is None
     assert answers[-1]["predictive_entropy"] == pytest.approx(math.log(10))
-
-
-def test_likely_digits_are_those_that_round_to_something():
-    assert show.likely([0.004, 0, 0.996, *[0] * 7]) == "2: 1.00"
-    assert show.likely(TORN) == "0: 0.19, 1: 0.19, 2: 0.19"
-
-
-# the worked example of the documentation
-
-
-def test_the_example_of_the_documentation_is_what_the_command_prints():
-    images = json.loads((DOCS / "predict.json").read_text())
-    (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
-    assert block == "\n\n".join([*map(show.text, images), show.rules(images[0]["answers"])])
-    assert max(map(len, block.splitlines())) <= show.WIDTH
-
-
-def test_the_answers_of_the_example_are_consistent():
-    for image in json.loads((DOCS / "predict.json").read_text()):
-        for answer in image["answers"]:
-            probabilities = np.array(answer["probabilities"])
-            assert probabilities.sum() == pytest.approx(1, abs=1e-6)
-            entropy = -(probabilities * np.log(probabilities.clip(1e-300))).sum()
-            assert answer["predictive_entropy"] == pytest.approx(entropy, abs=1e-6)
-            assert 0 <= answer["mutual_information"] <= answer["predictive_entropy"]
-            assert (answer["digit"] is None) == ("median" in answer["refusing_rules"])
-
-
-def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
-    from tools.make_predict_example import pictures
-
-    images = [normalise(path) for path in pictures(tmp_path)]
-    known = json.loads((DOCS / "predict.json").read_text())
-    assert [(show.ink(image), *image.size) for image in images] == [
-        (image["ink"], image["width"], image["height"]) for image in known
-    ]
 
 
 @pytest.mark.parametrize(

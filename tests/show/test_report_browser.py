@@ -16,6 +16,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
 
+from bench.show.material import Material  # noqa: E402
 from bench.show.page.build import write_report  # noqa: E402
 from bench.show.page.content import collect  # noqa: E402
 
@@ -31,7 +32,7 @@ def page(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("results")
     write_records(root, reason=HOSTILE)
     path = root / "report" / "index.html"
-    write_report(collect(root, with_figures=False), path)
+    write_report(collect(Material(root), with_figures=False), path)
     return path
 
 

@@ -21,14 +21,15 @@ from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, Verdict
 from bench.show.figures.figure import Figure
-from bench.show.page.answer import Strip, strip
-from bench.show.page.build import all_tables, render_page, write_report
-from bench.show.page.content import Content, collect, load_documents
-from bench.show.page.grid import HUES, breakable, tone, typeset
+from bench.show.material import Material
+from bench.show.page.answer import strip
+from bench.show.page.build import render_page, write_report
+from bench.show.page.content import ReportContent, collect, load_documents
+from bench.show.page.grid import HUES, Strip, breakable, typeset
 from bench.show.page.images import embed
 from bench.show.page.links import anchor, web_address
-from bench.show.page.parts import audit_tables, fault_tables, ladder_tables
-from bench.show.tables.cells import make_table
+from bench.show.tables.registry import TABLES
+from bench.show.tables.tones import tone
 from tests.report_folder import HOSTILE, write_records
 
 MOST_BYTES = 5_000_000
@@ -71,11 +72,11 @@ def drawn(name: str = "made-up", group: str = "feldman2018") -> Figure:
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory) -> Content:
+def content(tmp_path_factory) -> ReportContent:
     root = tmp_path_factory.mktemp("results")
     write_records(root, reason=HOSTILE)
     (root / "records" / "mlp" / "broken.json").write_text("{")
-    return dataclasses.replace(collect(root, with_figures=False), figures=[drawn(), drawn("other", "field")])
+    return dataclasses.replace(collect(Material(root), with_figures=False), figures=[drawn(), drawn("other", "field")])
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_every_verdict_has_its_reasoning(page):
 
 def test_records_of_other_places_are_facts_beside_links(content, written, page):
     files = [address for address in page.addresses if address.endswith(".json")]
-    assert len(files) == len(content.results.records)
+    assert len(files) == len(content.material.results.records)
     assert all((written[0].parent / unquote(file)).is_file() for file in files)
 
 
@@ -148,8 +149,8 @@ def test_a_file_that_cannot_be_trusted_is_named(page):
 
 
 def test_sections_come_in_the_order_of_the_questions(page):
-    order = "question answer main documents calibration ood refusal pruning speed further faults definitions"
-    wanted = [*order.split(), "provenance", "evidence"]
+    order = "question answer main documents calibration ood refusal pruning speed determinism papers further faults"
+    wanted = [*order.split(), "definitions", "provenance", "evidence"]
     assert [name for name in page.ids if name in wanted] == wanted
 
 
@@ -171,7 +172,7 @@ def test_the_page_is_small(written):
 
 
 def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
-    empty = collect(tmp_path / "nothing", with_figures=False)
+    empty = collect(Material(tmp_path / "nothing"), with_figures=False)
     found = Page(render_page(empty, tmp_path, ()))
     assert "No records." in found.said
     assert all(address[1:] in found.ids for address in found.addresses if address.startswith("#"))
@@ -260,28 +261,22 @@ def test_a_list_of_documents_that_cannot_be_read_is_one_line(tmp_path):
         load_documents(path)
 
 
-def test_what_other_commands_found_is_shown_with_its_document(content, tmp_path):
-    finding = {"rule": "kl-scale", "severity": "major", "title": "Title", "subject": "feldman2018", "outcome": "fails"}
-    finding |= {"detail": HOSTILE, "effect": "", "remedy": "mend it"}
-    ladder = make_table("ladder_mlp", "Ladder of mlp", "Caption", ["rung"], [["first"]], [])
-    more = dataclasses.replace(
-        content,
-        figures=(),
-        audits=audit_tables([finding, {**finding, "outcome": "not applicable", "rule": "rule-not-shown"}]),
-        ladders=ladder_tables({"mlp": [ladder]}, content.results.manifests),
-        faults=fault_tables({"kills": ["kills: 50 of 50 survived"], "soak": []}),
-    )
-    text = render_page(more, tmp_path)
-    found = Page(text)
-    assert HOSTILE in found.said
-    assert "rule-not-shown" not in found.said
-    assert "50 of 50 survived" in found.said
-    places = [text.index(f'id="{name}"') for name in ("document-feldman2018", "table-audit_feldman2018")]
-    places += [
-        text.index(f'id="{name}"') for name in ("table-ladder_mlp", "document-rabanser2017", "table-fault_tests")
-    ]
+def test_every_table_is_on_the_page(content, page):
+    for name in content.tables:
+        assert any(place == f"table-{name}" or place.startswith(f"table-{name}-") for place in page.ids), name
+    by_hand = {"throughput", "determinism", "fault_tests"}  # of measurements that this folder does not have
+    assert {kind.name for kind in TABLES if "*" not in kind.name} - by_hand <= set(content.tables)
+
+
+def test_mistakes_and_ladders_stand_with_their_document(written):
+    text = written[0].read_text(encoding="utf-8")
+    names = ("document-feldman2018", "table-audit_feldman2018", "table-ladder_mlp", "document-rabanser2017")
+    places = [text.index(f'id="{name}"') for name in names]
     assert places == sorted(places)
-    assert {"audit_feldman2018", "ladder_mlp", "fault_tests"} <= set(all_tables(more))
+
+
+def test_the_page_says_once_what_holds_for_all_its_tables(written, page):
+    assert page.said.count("Profile full, cpu, float32, seeds 0-4") == 1
 
 
 @pytest.mark.parametrize(

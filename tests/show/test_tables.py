@@ -1,128 +1,29 @@
-"""Tables: numbers with spread, reasons for gaps, Markdown, CSV, terminal text, files and the README's blocks."""
+"""Every table: its rows, reasons for gaps, and the conditions that its caption names."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
-from bench.core.errors import ConfigError, StoreError
-from bench.core.text import FRACTION, SIX, THREE, Digits
-from bench.judge.claims import Claim, load_claims
-from bench.judge.samples import Gap, Sample
-from bench.show.tables.cells import Cell, Missing, Number, gap_labels, make_table
-from bench.show.tables.render import escape, markdown
-from bench.show.tables.tables import (
-    Table,
-    build_tables,
-    readme_block,
-    render,
-    select,
-    terminal_summary,
-    update_readme,
-    write_tables,
-)
-from tests.synthetic import manifest, manifests, record
+from bench.core.errors import ConfigError
+from bench.core.records import Record
+from bench.judge.claims import load_claims
+from bench.judge.results import Results, select
+from bench.show.tables.registry import TABLES, all_tables
+from tests.synthetic import manifests, record
+from tests.tables import Tables, line, material, shown_rows
 
 CLAIMS = load_claims()
-NAMES = [
-    "headline",
-    "accuracy",
-    "ood",
-    "detection",
-    "refusal",
-    "pruning",
-    "calibration",
-    "speed",
-    "curves",
-    "toys",
-    "claims",
-]
-NAMES += ["verdicts", "verdict_summary", "definitions"]
 ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
-
-
-def tables(*records: dict[str, Any], claims: list[Claim] | None = None) -> dict[str, Table]:
-    return build_tables(records, CLAIMS if claims is None else claims, manifests())
-
-
-def line(table: Table, *start: str) -> dict[str, str]:
-    """Return the texts of the one row that begins so, by column."""
-    rows = list(shown_rows(table))
-    (found,) = [row for row in rows if tuple(row.values())[: len(start)] == start]
-    return found
-
-
-def shown_rows(table: Table) -> list[dict[str, str]]:
-    """Return the displayed texts of all rows, read back from the Markdown."""
-    body = [row for row in markdown(table).splitlines() if row.startswith("|")]
-    parsed = [[plain(cell) for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in body]
-    return [dict(zip(parsed[0], row, strict=True)) for row in parsed[2:]]
-
-
-def plain(cell: str) -> str:
-    """Undo the escapes of a Markdown cell."""
-    return cell.strip().replace("\\", "").replace("&lt;", "<")
-
-
-# numbers
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "shown"),
-    [
-        (0.97256, FRACTION, "0.9726"),
-        (-0.00001, Digits(decimals=4, signed=True), "+0.0000"),  # what rounds to zero has no minus
-        (0.0013, Digits(decimals=4, signed=True), "+0.0013"),
-        (9806.669921875, SIX, "9806.67"),
-        (0.0741234, SIX, "0.0741234"),
-        (4.190066e-05, SIX, "4.19007e-05"),
-        (1234567.0, THREE, "1234567"),  # digits before the point are never replaced by zeros
-        (0.0, THREE, "0.00"),
-        (-13.2, THREE, "-13.2"),
-    ],
-)
-def test_rounding(value, digits, shown):
-    assert digits.text(value) == shown
-
-
-@given(st.floats(1e-3, 1e6), st.integers(1, 8))
-def test_rounding_to_significant_digits_is_that_close(value, significant):
-    shown = float(Digits(significant=significant).text(value))
-    # One unit of the last of n significant digits is at most 10^(1-n) of the number.
-    assert abs(shown - value) <= 0.5001 * 10 ** (1 - significant) * value
-
-
-def test_spread_and_number_of_seeds_are_shown_where_there_are_several():
-    # Mean (0.97 + 0.98) / 2 = 0.975; sd 0.005 * sqrt(2) = 0.0071.
-    sample = Sample((0.97, 0.98))
-    assert Cell(sample).text({}, "full") == "0.9750 +- 0.0071 (2)"
-    assert Cell(sample).text({}, "spread") == "0.9750 +- 0.0071"
-    assert Cell(sample).text({}, "mean") == "0.9750"
-    assert Cell(Sample((0.97,))).text({}, "full") == "0.9700"
-
-
-def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
-    gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
-    frame = pd.DataFrame([[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]], dtype=object)
-    assert gap_labels(frame) == {gaps[0]: "n/a [1]", gaps[1]: "n/a [2]", gaps[2]: "not run"}
-    table = make_table("t", "T", "C", ["a", "b", "c"], frame.itertuples(index=False, name=None), ["last"])
-    assert table.notes == ("n/a [1]: no sigma", "n/a [2]: no draws", "not run: no record", "last")
 
 
 # all tables
 
 
-def full_records(seed: int = 0) -> list[dict[str, Any]]:
+def full_records(seed: int = 0) -> list[Record]:
     """Return records of every cell with a few numbers, as a full run leaves them."""
     shift = seed / 1000
     made = []
@@ -139,29 +40,30 @@ def full_records(seed: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("records", [[], full_records()], ids=["nothing", "a run"])
 def test_every_table_is_there_without_a_silent_blank(records):
-    built = tables(*records)
-    assert list(built) == NAMES
+    built = all_tables(material(records))
+    optional = {"throughput", "determinism", "fault_tests"}  # of files that records do not need
+    assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
+    assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
     for table in built.values():
-        assert len(table.frame)
-        for row in shown_rows(table):
-            assert all(value.strip() for value in row.values()), row
-        for gap, label in gap_labels(table.frame).items():
-            assert f"{label}: {gap.reason}" in table.notes
+        assert table.rows or table.name in ("unfinished", "precision", "brief", "provenance")
+        for row in table.texts():
+            # A paper may have no note; made-up records have no data.
+            assert all(text.strip() for text in row) or table.name in ("papers", "provenance"), row
 
 
-def diverged_record(seed: int) -> dict[str, Any]:
+def diverged_record(seed: int) -> Record:
     return record("mlp", seed=seed, outcome="diverged", reason="loss is nan")
 
 
 def test_every_claim_has_a_line_with_a_number_or_a_reason():
-    rows = shown_rows(tables(*full_records())["claims"])
+    rows = shown_rows(Tables(*full_records())["claims"])
     assert [row["claim"] for row in rows] == [claim.id for claim in CLAIMS]
     for row in rows:
         numeric = row["measured"].replace(".", "").replace("-", "").replace("e", "").isdigit()
         assert numeric != row["measured"].startswith("not measured: "), row
         assert numeric == (row["difference"] != "-") == (row["print interval"] != "-"), row
     partial = [record("mlp", seed=0, epochs=[{"epoch": 1, "mnist/test10k/accuracy": 0.9}]), diverged_record(1)]
-    table = tables(*partial)["claims"]
+    table = Tables(*partial)["claims"]
     assert line(table, "feldman2018.mlp.epoch01.test_accuracy")["measured"] == "0.9000 *"
     assert "*: mlp, 1 of 2 seeds not counted (seed 1 diverged: loss is nan)" in table.notes
     unmeasured = next(row for row in rows if row["claim"] == "chopra2018.random_module.refused")
@@ -169,7 +71,7 @@ def test_every_claim_has_a_line_with_a_number_or_a_reason():
 
 
 def test_rows_keep_the_order_of_the_approaches_and_strangers_follow():
-    built = tables(record("zeta", "published", "common"), *full_records())
+    built = Tables(record("zeta", "published", "common"), *full_records())
     order = [row["approach"] for row in shown_rows(built["accuracy"])]
     assert order == [
         "dropout_fcn",
@@ -197,73 +99,35 @@ def test_conditions_are_never_mixed():
     assert select(records, device="cuda") == records[2:3]
     for other in records[1:]:
         with pytest.raises(ConfigError, match="cannot mix records of full, cpu, float32 and "):
-            tables(records[0], other)
+            Results([records[0], other], manifests())
 
 
 def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentioned():
-    def at(time: str, value: float) -> dict[str, Any]:
+    def at(time: str, value: float) -> Record:
         made = record("mlp", "published", "common", key=time, metrics={"mnist/accuracy": value})
         return structs.replace(made, provenance=structs.replace(made.provenance, measured=time))
 
-    table = tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
+    table = Tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"
     assert "2 older record(s) of the same cell and seed are left out." in table.notes
 
 
 def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
-    built = tables(*full_records(0), *full_records(1), *full_records(2))
-    assert built.pop("definitions").notes == ()  # of no record
-    for name, table in built.items():
-        assert "Profile full, cpu, float32, seeds 0-2" in table.caption
-        has_spreads = name not in ("headline", "verdict_summary")  # those show no standard deviations
-        assert ("mean +- standard deviation over seeds" in table.caption) == has_spreads, name
-        assert table.notes[-1] == "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789."
-    assert "seeds 0, 2;" in tables(*full_records(0), *full_records(2))["accuracy"].caption
-    assert tables(*full_records(7))["speed"].caption.endswith("Profile full, cpu, float32, seed 7.")
+    records = [*full_records(0), *full_records(1), *full_records(2)]
+    table = Tables(*records)["accuracy"]
+    assert table.conditions == "Profile full, cpu, float32, seeds 0-2; mean +- standard deviation (number of seeds)."
+    assert table.origin == ("Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",)
+    # What shows no standard deviations does not explain them.
+    assert Tables(*records)["verdict_summary"].conditions == "Profile full, cpu, float32, seeds 0-2."
+    assert "seeds 0, 2;" in Tables(*full_records(0), *full_records(2))["accuracy"].conditions
+    assert Tables(*full_records(7))["speed"].conditions == "Profile full, cpu, float32, seed 7."
 
 
 # accuracy
 
 
-def small_tables() -> dict[str, Table]:
-    key = "mnist/test10k/accuracy"
-    records = [
-        record("mlp", seed=0, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.979}]),
-        record("mlp", seed=1, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.981}]),
-        record("mlp", "published", "common", seed=0, metrics={"mnist/accuracy": 0.9801}),
-        record("mlp", "corrected", "common", seed=0, outcome="failed", reason="a | b"),
-        record("mlp", "published+wide", "common", seed=0, metrics={"mnist/accuracy": 0.985}),
-    ]
-    known = {"mlp": manifest("mlp", "feldman2018"), "uniform": manifest("uniform", corrected=False)}
-    claims = [claim for claim in CLAIMS if re.fullmatch(r"feldman2018\.mlp\.epoch(09|10)\.test_accuracy", claim.id)]
-    return build_tables(records, claims, known)
-
-
-def test_the_summary_as_a_reader_sees_it():
-    # Seeds 0.979 and 0.981: mean 0.98, sd 0.001 * sqrt(2) = 0.0014. Reported 0.9800237: difference -0.00002.
-    assert terminal_summary(small_tables()).splitlines() == [
-        "Accuracy against the reported numbers",
-        "",
-        "approach      reported             published    diff.    published    corrected",
-        "                                 x published              x common     x common",
-        "----------  ----------  --------------------  -------  -----------  -----------",
-        "mlp             0.9800  0.9800 +- 0.0014 (2)  +0.0000       0.9801       failed",
-        "+ wide               -           common only        -       0.9850            -",
-        "uniform              -                     -        -      not run            -",
-        "",
-        "Profile full, cpu, float32, seeds 0, 1; mean +- standard deviation over seeds (their number), one",
-        "  seed where none is shown.",
-        "failed: a | b",
-        ABSENT,
-        "common only: changed recipes are measured by the common protocol unless asked for otherwise",
-        "not run: no record of this cell; python -m bench run makes it",
-        "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
-        "2 of 2 reported numbers are measured; 0 print as the document has them.",
-    ]
-
-
 def test_the_reported_accuracy_is_the_one_at_the_end_and_not_the_prose():
-    shown = {row["approach"]: row["reported"] for row in shown_rows(tables()["accuracy"])}
+    shown = {row["approach"]: row["reported"] for row in shown_rows(Tables()["accuracy"])}
     assert shown == {
         "dropout_fcn": "0.9714",
         "pyro_hidden_layer": "0.9692",
@@ -273,19 +137,19 @@ def test_the_reported_accuracy_is_the_one_at_the_end_and_not_the_prose():
         "mxnet_bbb": "0.9775",
         "uniform": "-",
     }
-    assert "chopra2018 truncates: 0.89 stands for 0.89 to below 0.90." in tables()["accuracy"].notes
+    assert "chopra2018 truncates: 0.89 stands for 0.89 to below 0.90." in Tables()["accuracy"].notes
 
 
 def test_a_shortened_profile_shows_its_number_but_compares_it_with_nothing():
     epochs = [{"epoch": 1, "mnist/test10k/accuracy": 0.96}]
     made = record("mlp", profile="epoch1", epochs=epochs, metrics={"mnist/test10k/accuracy": 0.96})
-    row = line(tables(made)["accuracy"], "mlp")
+    row = line(Tables(made)["accuracy"], "mlp")
     assert (row["published x published"], row["difference"]) == ("0.9600", "fewer epochs")
 
 
 def test_a_variant_measured_by_the_published_protocol_has_its_own_number():
     made = record("mxnet_bbb", "published+scale-mixture", epochs=[{"epoch": 10, "mnist/test10k/accuracy": 0.98}])
-    row = line(tables(made)["accuracy"], "mxnet_bbb + scale-mixture")
+    row = line(Tables(made)["accuracy"], "mxnet_bbb + scale-mixture")
     assert (row["reported"], row["published x published"], row["difference"]) == ("-", "0.9800", "-")
 
 
@@ -296,7 +160,7 @@ def test_entropies_are_in_nats_and_the_reported_ones_in_bits():
     published = record("mlp", metrics={"noise_gaussian/1000 images/predictive_entropy": 0.1 * math.log(2)})
     common = {"noise_gaussian/predictive_entropy": 0.25, "noise_gaussian/auroc_predictive_entropy": 0.75}
     made = record("mlp", "published", "common", metrics=common, missing={"notmnist459": "python -m bench data fetch"})
-    table = tables(published, made)["ood"]
+    table = Tables(published, made)["ood"]
     row = line(table, "mlp", "published", "noise_gaussian")
     assert row["entropy"] == "0.2500"
     assert row["AUROC predictive entropy"] == "0.7500"
@@ -312,7 +176,7 @@ def test_detection_has_a_row_for_every_set_and_score():
         "letters/aupr_max_probability": 0.8,
         "letters/fpr95_max_probability": 0.3,
     }
-    table = tables(record("uniform", "published", "common", metrics=metrics))["detection"]
+    table = Tables(record("uniform", "published", "common", metrics=metrics))["detection"]
     row = line(table, "uniform", "published", "letters", "max probability")
     assert (row["AUROC"], row["AUPR"], row["FPR95"]) == ("0.9000", "0.8000", "0.3000")
     assert len([r for r in shown_rows(table) if r["approach"] == "uniform"]) == 5 * 3
@@ -328,7 +192,7 @@ def test_refusal_sets_the_reported_numbers_beside_both_rules():
         "mnist/refusal_rate_strict": 0.4,
         "letters/refusal_rate": 0.7,
     }
-    table = tables(published, record("pyro_random_module", "published", "common", metrics=metrics))["refusal"]
+    table = Tables(published, record("pyro_random_module", "published", "common", metrics=metrics))["refusal"]
     row = line(table, "pyro_random_module", "published", "mnist")
     assert (row["refused"], row["accuracy of accepted"], row["refused, strict"]) == ("0.1300", "0.9550", "0.4000")
     assert (row["reported refused"], row["published x published refused"]) == ("0.1250", "0.1200")
@@ -342,7 +206,7 @@ def test_refusal_sets_the_reported_numbers_beside_both_rules():
 def test_calibration_gives_the_reason_where_a_metric_does_not_apply():
     missing = {"mnist/draw_accuracy_std": "noise is drawn for each row"}
     metrics = {"mnist/nll": 0.0812, "mnist/mean_network/nll": 0.07}
-    table = tables(record("dropout_fcn", "published", "common", metrics=metrics, missing=missing))["calibration"]
+    table = Tables(record("dropout_fcn", "published", "common", metrics=metrics, missing=missing))["calibration"]
     row = line(table, "dropout_fcn", "published")
     assert (row["NLL"], row["mean network NLL"]) == ("0.0812", "0.0700")
     label = row["its sd over draws"]
@@ -378,7 +242,7 @@ def test_pruning_levels_beside_the_reported_ones():
         for s in (0, 1)
     ]
     records += [record("mlp", "published", "common", missing={"pruning": "it cannot be pruned"})]
-    table = tables(*records)["pruning"]
+    table = Tables(*records)["pruning"]
     own = [row for row in shown_rows(table) if (row["approach"], row["recipe"]) == ("mxnet_bbb", "published")]
     assert [(row["network"], row["removed"]) for row in own] == [("mean", "0"), ("mean", "0.5"), ("30 draws", "0.5")]
     _, mean, draws = own
@@ -391,7 +255,7 @@ def test_pruning_levels_beside_the_reported_ones():
     assert f"{label}: it cannot be pruned" in table.notes
 
 
-def timed(seed: int, latency: float, **timings: Any) -> dict[str, Any]:
+def timed(seed: int, latency: float, **timings: Any) -> Record:
     return record(
         "mlp", "published", "common", seed=seed, timings={"fit_s": 20.0, "latency_s": latency, "valid": True, **timings}
     )
@@ -399,9 +263,9 @@ def timed(seed: int, latency: float, **timings: Any) -> dict[str, Any]:
 
 def test_times_that_do_not_count_are_marked_or_left_out():
     busy = {"valid": False, "reason": "other load"}
-    row = line(tables(timed(0, 0.0021), timed(1, 0.5, **busy))["speed"], "mlp", "published")
+    row = line(Tables(timed(0, 0.0021), timed(1, 0.5, **busy))["speed"], "mlp", "published")
     assert row["one image, ms"] == "2.10 *"  # seed 0 alone, in milliseconds
-    table = tables(timed(0, 0.5, **busy))["speed"]
+    table = Tables(timed(0, 0.5, **busy))["speed"]
     row = line(table, "mlp", "published")
     assert (row["one image, ms"], row["training, s"]) == ("500 !", "20.0 !")
     assert "!: times do not count: other load" in table.notes
@@ -410,7 +274,7 @@ def test_times_that_do_not_count_are_marked_or_left_out():
 
 def test_speed_of_an_approach_measured_by_the_published_protocol_alone():
     made = record("toy_mlp", timings={"fit_s": 1.5, "valid": True}, model={"n_parameters": 321, "n_weights": 321})
-    row = line(tables(made)["speed"], "toy_mlp", "published")
+    row = line(Tables(made)["speed"], "toy_mlp", "published")
     assert (row["parameters"], row["training, s"]) == ("321", "1.50")
     assert row["one image, ms"].startswith("n/a")
 
@@ -422,7 +286,7 @@ def test_curves_set_every_printed_line_beside_the_measured_one():
         "mnist/train60k/accuracy": 0.9446,
         "mnist/test10k/accuracy": 0.9443,
     }
-    table = tables(record("mxnet_bbb", epochs=[epoch]))["curves"]
+    table = Tables(record("mxnet_bbb", epochs=[epoch]))["curves"]
     row = line(table, "mxnet_bbb", "rabanser2017", "epoch 1")
     assert row["loss is"] == "train_loss_ema, nats per batch"
     # 2627.2 - 2626.47417991 = 0.7258; 0.9446 - 0.945617 = -0.0010; 0.9443 - 0.9455 = -0.0012.
@@ -442,159 +306,6 @@ def test_curves_set_every_printed_line_beside_the_measured_one():
 def test_toys():
     published = record("toy_mlp", metrics={"toy/x=100/prediction": -12.0})
     common = record("toy_mlp", "published", "common", metrics={"toy/rmse": 0.00647}, missing={"toy/nll": "no noise"})
-    row = line(tables(published, common)["toys"], "toy_mlp", "published")
+    row = line(Tables(published, common)["toys"], "toy_mlp", "published")
     assert row["RMSE at the points"] == "0.00647"
     assert (row["reported at x = 100"], row["published x published"], row["difference"]) == ("-13", "-12.0", "+1.00")
-
-
-# rendering
-
-
-def test_markdown_shows_every_character_as_it_is():
-    assert escape("|mu|/sigma <!-- x --> `a` *b*\nc") == r"\|mu\|/sigma &lt;!-- x --> \`a\` \*b\* c"
-    table = make_table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
-    assert markdown(table) == (
-        "# T\\|\n\na &lt; b\n\n|   c\\|d |\n|-------:|\n| failed |\n|   p\\|q |\n\n- failed: x \\| y\n"
-    )
-
-
-def test_csv_has_unrounded_numbers_and_reasons_in_words():
-    content = render(small_tables()["accuracy"], "csv")
-    rows = list(csv.DictReader(io.StringIO(content)))
-    assert list(rows[0])[4:9] == [
-        "published x published",
-        "published x published sd",
-        "published x published n",
-        "difference",
-        "published x common",
-    ]
-    assert float(rows[0]["published x published"]) == pytest.approx(0.98, abs=1e-15)
-    assert float(rows[0]["published x published sd"]) == pytest.approx(0.001 * math.sqrt(2), rel=1e-12)
-    assert rows[0]["published x published n"] == "2"
-    assert float(rows[0]["reported"]) == 0.9800237341772152
-    assert (rows[0]["corrected x common"], rows[0]["corrected x common n"]) == ("failed: a | b", "0")
-    assert rows[1]["reported"] == "-"
-
-
-def test_the_terminal_text_of_a_table():
-    rows = [["a", Cell(Sample((0.5, 0.5))), Number(1.0, THREE)], ["b", Cell(Sample(gap=Gap("failed", "why"))), "text"]]
-    table = make_table("t", "Title", "Caption.", ["name", "x", "y"], rows, ["a remark"])
-    assert render(table).splitlines() == [
-        "Title",
-        "Caption.",
-        "",
-        "name                       x     y",
-        "------  --------------------  ----",
-        "a       0.5000 +- 0.0000 (2)  1.00",
-        "b                     failed  text",
-        "",
-        "failed: why",
-        "a remark",
-    ]
-
-
-def test_an_unknown_format_is_refused():
-    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, tex, text; did you mean 'md'"):
-        render(small_tables()["accuracy"], "mdx")
-
-
-@pytest.mark.parametrize("n_seeds", [1, 5])
-def test_the_summary_fits_the_screen(n_seeds):
-    shown = terminal_summary(tables(*(made for seed in range(n_seeds) for made in full_records(seed))), width=100)
-    assert max(map(len, shown.splitlines())) <= 100
-    assert "\n+ scale-mixture " in shown
-    # Worked example 9; at the end alsibahi2019 2 and chopra2018 2; by epoch mlp 10, linear_bbb 20, mxnet_bbb 12.
-    assert "55 of 303 reported numbers are measured" in shown
-    assert ("0.9720 +- 0.0016" in shown) == (n_seeds == 5)  # seeds 0.970 ... 0.974: sd sqrt(2.5) / 1000
-
-
-def test_a_narrow_screen_loses_the_spread_and_not_the_numbers():
-    records = [made for seed in range(3) for made in full_records(seed)]
-    shown = terminal_summary(tables(*records), width=80)
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "+-" not in shown.split("\n\n")[1]
-    assert "0.9710" in shown
-    assert "diff." in shown
-    narrower = terminal_summary(tables(*records), width=72)
-    assert max(map(len, narrower.splitlines())) <= 72
-    assert "diff." not in narrower
-
-
-@pytest.mark.parametrize("rows", [17, 19, 40])
-def test_a_low_screen_loses_notes_and_says_so(rows):
-    everything = tables(*full_records(0))
-    shown = terminal_summary(everything, width=80, rows=rows).splitlines()
-    whole = terminal_summary(everything, width=80).splitlines()
-    assert len(shown) <= rows
-    assert shown[:14] == whole[:14]  # title, and a table of three lines of heading and eight rows
-    assert whole[-1] in shown  # how much is measured
-    assert (shown == whole) == (rows == 40)
-    assert ("more notes: python -m bench table accuracy" in shown) == (rows != 40)
-
-
-# files
-
-
-def test_tables_are_written_as_markdown_and_csv(tmp_path):
-    written = write_tables(small_tables(), tmp_path / "tables")
-    assert sorted(path.name for path in written) == sorted(f"{n}.{s}" for n in NAMES for s in ("csv", "md"))
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == sorted(path.name for path in written)
-    assert (tmp_path / "tables" / "accuracy.md").read_text() == markdown(small_tables()["accuracy"])
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "tables").write_text("a file is in the way")
-    with pytest.raises(StoreError, match="cannot write ") as caught:
-        write_tables(small_tables(), tmp_path / "tables")
-    assert "\n" not in str(caught.value)
-
-
-def test_the_readme_is_brought_up_to_date_once(tmp_path):
-    path = tmp_path / "README.md"
-    old = (
-        "# Title\n\n<!-- table:accuracy -->\nold\n<!-- /table -->\n\ntext\n\n<!-- table:toys --><!-- /table -->\nend\n"
-    )
-    path.write_text(old)
-    assert update_readme(path, small_tables(), check=True)
-    assert path.read_text() == old
-    assert update_readme(path, small_tables())
-    new = path.read_text()
-    assert new.startswith("# Title\n\n" + readme_block(small_tables()) + "\n\ntext\n")
-    assert new.endswith("<!-- /table -->\nend\n")
-    assert "old" not in new
-    assert not update_readme(path, small_tables(), check=True)
-    assert not update_readme(path, small_tables())
-    assert path.read_text() == new
-
-
-def test_a_reason_cannot_break_the_readmes_markers(tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text("<!-- table:accuracy -->\n<!-- /table -->\n")
-    built = tables(
-        record("mlp", "published", "common", outcome="failed", reason="<!-- /table --> and <!-- table:x -->")
-    )
-    assert update_readme(path, built)
-    assert not update_readme(path, built)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("no markers", "has no block"),
-        ("<!-- table:accuracy -->\n", "has no block"),
-        ("<!-- table:accuracy --> <!-- table:ood --> <!-- /table -->", "without its other end"),
-        ("<!-- table:accuracy --> <!-- /table --> <!-- /table -->", "without its other end"),
-        ("<!-- table:accurcy --> <!-- /table -->", "unknown table in .* 'accurcy'; known: .*did you mean 'accuracy'"),
-    ],
-)
-def test_a_readme_with_bad_markers_is_left_alone(tmp_path, content, message):
-    path = tmp_path / "README.md"
-    path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
-        update_readme(path, small_tables())
-    assert path.read_text() == content
-
-
-def test_a_readme_that_is_not_there(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        update_readme(Path(tmp_path / "README.md"), small_tables())

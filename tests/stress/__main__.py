@@ -17,12 +17,12 @@ import torch
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import names, seconds
-from bench.core import environment
 from bench.core.canonical import plain
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show import determinism_files, faults_files, faults_summary
+from bench.show import determinism_files, faults_files
+from bench.show.tables import faults as faults_table
 from bench.show.tables.determinism import determinism_table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
@@ -104,15 +104,9 @@ def _main(given: argparse.Namespace) -> int:
 def _told(name: str, figures: Figures, given: argparse.Namespace) -> list[str]:
     """Keep and print the figures of a campaign and return its faults."""
     if given.write is not None:
-        made = faults_files.FaultFigures(
-            schema=faults_files.SCHEMA,
-            name=name,
-            seed=given.seed,
-            figures=figures,
-            provenance=msgspec.structs.replace(environment.describe(torch.get_num_threads()), made=environment.now()),
-        )
-        faults_files.folder(given.write).write(made)
-    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(faults_summary.lines(name, figures)))
+        faults_files.write(given.write, name, figures, given.seed, torch.get_num_threads())
+    tested = msgspec.convert(figures, faults_files.KINDS[name])
+    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(faults_table.lines(tested)))
     return list(figures["faults"])
 
 
@@ -166,7 +160,7 @@ def _determinism(given: argparse.Namespace) -> list[str]:
         for problem in problems:
             say(f"warning: {problem}")
         table = determinism_table(kept, manifests())
-        write_tables({table.name: table}, given.write / "tables")
+        write_tables([table], given.write / "tables")
     print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found, manifests())))
     return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bench.judge.claims import Claim, Record, metrics_of, print_interval
+from bench.core.records import Record
+from bench.judge.claims import Claim, print_interval
+from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
+from bench.show.material import Material
 from bench.show.tables.accuracy import headline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
@@ -29,32 +35,32 @@ class Value(NamedTuple):
     high: float
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
     lines: dict[str, dict[str, Value]] = {}
     records: list[Record] = []
-    found = {name: headline(source.claims, name, "accuracy", "mnist") for name in source.results.classifiers()}
+    found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
     reported = {name: claim for name, claim in found.items() if claim is not None}
     for approach, claim in reported.items():
         places = {"published": f"mnist/{claim.split}/accuracy", "common": "mnist/accuracy"}
         for name, (recipe, protocol, _) in CELLS.items():
-            cell = source.cell(approach, recipe, protocol)
+            cell = material.finished(approach, recipe, protocol)
             values = [100 * value for value in metrics_of(cell, places[protocol]).values]
             if values:
                 lines.setdefault(approach, {})[name] = Value(sum(values) / len(values), min(values), max(values))
                 records += cell
     if not lines:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach with a reported accuracy"))
+        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
         return
-    bars = "; lines: range of the seeds" if len({record["seed"] for record in records}) > 1 else ""
+    bars = "; lines: range of the seeds" if len({record.seed for record in records}) > 1 else ""
     caption = (
         "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
         "published recipe measured as the document did; square: the same fit on the official test set with the mean "
         f"probability of 100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -63,26 +69,25 @@ class _Draw:
     reported: Mapping[str, Claim]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach."""
-        with style():
-            drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
-            axes = drawing.subplots()
-            for row, (approach, values) in enumerate(self.lines.items()):
-                self._row(axes, row, approach, values)
-            for name, (_, _, marker) in CELLS.items():
-                axes.plot([], [], marker, color=INK, label=name)
-            axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
-            axes.set_yticks(range(len(self.lines)), self.lines)
-            for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
-                text.set_color(look(approach, self.names).colour)
-            axes.set_ylim(len(self.lines) - 0.4, -0.6)
-            axes.grid(visible=False, axis="y")
-            axes.set_xlabel("accuracy [% of images]")
-            return drawing
+        drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
+        axes = drawing.subplots()
+        for row, (approach, values) in enumerate(self.lines.items()):
+            self._row(axes, row, approach, values)
+        for name, (_, _, marker) in CELLS.items():
+            axes.plot([], [], marker, color=INK, label=name)
+        axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
+        axes.set_yticks(range(len(self.lines)), self.lines)
+        for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
+            text.set_color(look(approach, self.names).colour)
+        axes.set_ylim(len(self.lines) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("accuracy [% of images]")
+        return drawing
 
-    def _row(self, axes: Any, row: int, approach: str, values: Mapping[str, Value]) -> None:
+    def _row(self, axes: Axes, row: int, approach: str, values: Mapping[str, Value]) -> None:
         colour = look(approach, self.names).colour
         interval = print_interval(self.reported[approach])
         low, high = 100 * interval.low, 100 * interval.high

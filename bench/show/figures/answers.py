@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import show_image
-from bench.show.figures.source import Source, images
-from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.layout import Pixels, show_image
+from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look
+from bench.show.material import Material, images
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-ood"
 TITLE = "Predicted probabilities on images that are no digits: the plain network beside the Bayesian one"
@@ -23,38 +23,44 @@ SETS = (
     ("fashion_mnist", "clothes", 2),
     ("noise_gaussian", "Gaussian noise", 2),
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 """Data set, what it shows, and how many images of it."""
 
 
-class Answer(NamedTuple):
+class DrawnImage(NamedTuple):
     """One image and the draws of both approaches."""
 
     title: str
-    image: NDArray[Any]  # [28, 28]
-    draws: tuple[NDArray[Any], ...]  # of each approach, probabilities [S, K]
+    image: Pixels  # [28, 28]
+    draws: tuple[FloatArray, ...]  # of each approach, probabilities [S, K]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    records = [source.scored(name) for name in PAIR]
+    records = [material.scored(name) for name in PAIR]
     absent = [name for name, record in zip(PAIR, records, strict=True) if record is None]
     if absent:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{' and '.join(absent)} published x common with raw draws"))
+        yield Absent(
+            NAME, TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common with raw draws")
+        )
         return
     kept = [record for record in records if record is not None]
-    shared = {int(record["seed"]) for record in kept}
+    shared = {int(record.seed) for record in kept}
     if len(shared) > 1:  # the noise of another seed is another image
         yield Absent(NAME, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
         return
-    found: list[Answer] = []
+    found: list[DrawnImage] = []
     for name, title, count in SETS:
-        scores = [source.scores(record) for record in kept]
+        scores = [material.scores(record) for record in kept]
         pixels = images(name, int(kept[0]["seed"]))
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
         for row in range(count):
             draws = tuple(np.exp(score[f"{name}/draws"][:, row].astype(np.float64)) for score in scores)
-            found.append(Answer(title, pixels[row], draws))
+            found.append(DrawnImage(title, pixels[row], draws))
     if not found:
         yield Absent(NAME, TITLE, DOCUMENT, "the records keep no raw draws of images that are no digits")
         return
@@ -63,35 +69,32 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "The first images of each set that the records keep. Bars: mean probability of a class over draws "
         f"({', '.join(f'{name}: {n}' for name, n in zip(PAIR, n_draws, strict=True))}); lines: the middle 95 % of the "
         "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost; "
-        f"noise is drawn as it draws it. {source.conditions(kept)}"
+        f"noise is drawn as it draws it. {material.conditions(kept)}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
 
 @dataclass(frozen=True)
 class _Draw:
-    answers: Sequence[Answer]
+    answers: Sequence[DrawnImage]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a column for each image, a row for each approach."""
-        with style():
-            drawing = canvas(WIDTH, 4.0)
-            axes = drawing.subplots(
-                1 + len(PAIR), len(self.answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR))
-            )
-            for column, answer in enumerate(self.answers):
-                show_image(axes[0, column], answer.image)
-                axes[0, column].set_title(answer.title, loc="center")
-                for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
-                    _bars(axes[row, column], name, draws)
-                    axes[row, column].tick_params(labelleft=column == 0)
-            for row, name in enumerate(PAIR, start=1):
-                axes[row, 0].set_ylabel(f"{name}\nprobability")
-            drawing.supxlabel("class", fontsize=8)
-            return drawing
+        drawing = canvas(WIDTH, 4.0)
+        axes = drawing.subplots(1 + len(PAIR), len(self.answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR)))
+        for column, answer in enumerate(self.answers):
+            show_image(axes[0, column], answer.image)
+            axes[0, column].set_title(answer.title, loc="center")
+            for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
+                _bars(axes[row, column], name, draws)
+                axes[row, column].tick_params(labelleft=column == 0)
+        for row, name in enumerate(PAIR, start=1):
+            axes[row, 0].set_ylabel(f"{name}\nprobability")
+        drawing.supxlabel("class", fontsize=8)
+        return drawing
 
 
-def _bars(axes: Any, name: str, draws: NDArray[Any]) -> None:
+def _bars(axes: Axes, name: str, draws: FloatArray) -> None:
     mean = draws.mean(axis=0)
     classes = np.arange(len(mean))
     axes.bar(classes, mean, color=look(name).colour, width=0.8)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.core.files import write_atomically
-from bench.judge.claims import Record
 from bench.show.figures import (
     accuracy,
     answers,
@@ -24,11 +23,11 @@ from bench.show.figures import (
     votes,
 )
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
 from bench.show.figures.style import printed, style
+from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
+MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
     accuracy.make,
     digits.make,
     votes.make,
@@ -46,31 +45,15 @@ MAKERS: tuple[Callable[[Source], Iterator[Figure | Absent]], ...] = (
 )
 
 
-def survey(source: Source) -> tuple[list[Figure], list[Absent]]:
+def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     """Return the figures that can be made, and those that cannot, with the reasons.
 
     Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
     the data sets.
     """
-    found = [item for maker in MAKERS for item in maker(source)]
+    found = [item for maker in MAKERS for item in maker(material)]
     drawable = [item for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
-
-
-def figures(
-    root: Path,
-    profile: str = "full",
-    device: str = "cpu",
-    precision: str = "float32",
-    records: Sequence[Record] | None = None,
-) -> list[Figure]:
-    """Return the figures that the records of a folder can make, read where they are not given; see `survey`."""
-    return survey(Source(root, profile, device, precision, records))[0]
-
-
-def missing(root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Return the figures that the records cannot make: from name to why; see `survey`."""
-    return {item.name: item.reason for item in survey(Source(root, profile, device, precision))[1]}
 
 
 def render(figure: Figure, form: str) -> bytes:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bench.judge.claims import Record, metrics_of
+from bench.core.records import Record
+from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
@@ -26,37 +31,36 @@ class Point(NamedTuple):
     counts: bool  # were the times measured on a quiet machine?
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
     points, records = [], []
     for recipe in ("published", "corrected"):
-        for approach in source.classifiers(recipe):
-            cell = source.cell(approach, recipe)
+        for approach in material.classifiers(recipe):
+            cell = material.finished(approach, recipe)
             accuracy = metrics_of(cell, "mnist/accuracy").mean
             if accuracy is not None:
                 points.append(_point(approach, recipe, 100 * (1 - accuracy), cell))
                 records += cell
     if not points:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach measured by protocol common"))
         return
-    draws = max((record["timings"].get("predict_draws") or 0 for record in records), default=0)
+    draws = max((record.timings.predict_draws or 0 for record in records), default=0)
     caption = (
         "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
         f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
-        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine or seeds "
-        f"trained together spoilt the times, which then only show the order of magnitude. {source.conditions(records)}"
+        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine, or "
+        "seeds trained together, spoilt the times; they then show the order of magnitude alone. "
+        f"{material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, material.approaches))
 
 
 def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:
-    valid = [record for record in cell if record["timings"].get("valid")]
-    times = [record["timings"] for record in valid or cell]
-    training = [time["fit_s"] for time in times if time.get("fit_s")]
+    valid = [record for record in cell if record.timings.valid]
+    times = [record.timings for record in valid or cell]
+    training = [time.fit_s for time in times if time.fit_s]
     answering = [
-        1000 * time["predict_s"] / time["predict_images"]
-        for time in times
-        if time.get("predict_s") and time.get("predict_images")
+        1000 * time.predict_s / time.predict_images for time in times if time.predict_s and time.predict_images
     ]
     return Point(
         approach,
@@ -73,19 +77,18 @@ class _Draw:
     points: Sequence[Point]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
-        with style():
-            drawing = canvas(WIDTH, 3.4)
-            left, right = drawing.subplots(1, 2, sharey=True)
-            self._panel(left, "training", "training [s]")
-            self._panel(right, "answering", "answering, all draws [ms an image]")
-            left.set_ylabel("test error [% of images]")
-            handles, names = right.get_legend_handles_labels()
-            drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
-            return drawing
+        drawing = canvas(WIDTH, 3.4)
+        left, right = drawing.subplots(1, 2, sharey=True)
+        self._panel(left, "training", "training [s]")
+        self._panel(right, "answering", "answering, all draws [ms an image]")
+        left.set_ylabel("test error [% of images]")
+        handles, names = right.get_legend_handles_labels()
+        drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
+        return drawing
 
-    def _panel(self, axes: Any, field: str, axis: str) -> None:
+    def _panel(self, axes: Axes, field: str, axis: str) -> None:
         from matplotlib.ticker import LogLocator
 
         for approach in dict.fromkeys(point.approach for point in self.points):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 ROC, ROC_TITLE = "roc", "Finding images that are no digits by their predictive entropy"
 ENTROPY, ENTROPY_TITLE = "entropy", "Predictive entropy on digits and on images that are no digits"
@@ -31,18 +34,18 @@ BINS = 20
 EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
-Scores = Mapping[str, Mapping[str, NDArray[Any]]]  # approach -> data set -> entropy of each row, nats
+Scores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures, of the published recipes."""
     records: dict[str, Record] = {}
-    for name in source.classifiers():
-        record = source.scored(name)
+    for name in material.classifiers():
+        record = material.scored(name)
         if record is not None:
             records[name] = record
     if not records:
-        reason = source.not_run("an approach measured by protocol common with per-row scores (.npz)")
+        reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")
         yield Absent(ROC, ROC_TITLE, FIELD, reason)
         yield Absent(ENTROPY, ENTROPY_TITLE, FIELD, reason)
         return
@@ -50,29 +53,29 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         name: {
             which: found[f"{which}/{SCORE}"].astype(np.float64)
             for which in ("mnist", *SETS)
-            if f"{which}/{SCORE}" in (found := source.scores(record))
+            if f"{which}/{SCORE}" in (found := material.scores(record))
         }
         for name, record in records.items()
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
     counted = ", ".join(f"{SETS[which]} {sizes[which]:,}" for which in SETS if which in sizes)
     areas = {
-        (name, which): record["metrics"].get(f"{which}/auroc_{SCORE}")
+        (name, which): record.metrics.get(f"{which}/auroc_{SCORE}")
         for name, record in records.items()
         for which in SETS
     }
-    conditions = source.conditions(list(records.values()))
+    conditions = material.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, source.names))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, material.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, source.names))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, material.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -106,18 +109,17 @@ class _Roc:
     areas: Mapping[tuple[str, str], float | None]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each data set."""
         sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        with style():
-            drawing, panels = small_multiples(len(sets), 2.0, columns=2, sharex=True, sharey=True)
-            for axes, which in zip(panels, sets, strict=True):
-                self._panel(axes, which)
-            drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
-            drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(sets), 2.0, columns=2)
+        for axes, which in zip(panels, sets, strict=True):
+            self._panel(axes, which)
+        drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
+        drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
+        return drawing
 
-    def _panel(self, axes: Any, which: str) -> None:
+    def _panel(self, axes: Axes, which: str) -> None:
         chance = np.geomspace(LOWEST_RATE, 1, 50)
         axes.plot(chance, chance, color=FAINT, linewidth=0.8)
         approaches = [name for name in self.scores if which in self.scores[name]]
@@ -150,33 +152,30 @@ class _Entropy:
     scores: Scores
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach, a column for each data set."""
         sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        with style():
-            drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
-            axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
-            _share_scales(axes[0, 0])
-            for row, (name, found) in enumerate(self.scores.items()):
-                for column, which in enumerate(sets):
-                    self._panel(axes[row, column], name, found, which)
-                axes[row, 0].set_ylabel(
-                    name.replace("_", "_\n", 1), color=look(name, self.names).colour, fontsize=SMALL
-                )
+        drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
+        axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
+        _share_scales(axes[0, 0])
+        for row, (name, found) in enumerate(self.scores.items()):
             for column, which in enumerate(sets):
-                axes[0, column].set_title(SETS[which], loc="center")
-            drawing.supxlabel("predictive entropy [nats]", fontsize=8)
-            drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
-            return drawing
+                self._panel(axes[row, column], name, found, which)
+            axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, self.names).colour, fontsize=SMALL)
+        for column, which in enumerate(sets):
+            axes[0, column].set_title(SETS[which], loc="center")
+        drawing.supxlabel("predictive entropy [nats]", fontsize=8)
+        drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
+        return drawing
 
-    def _panel(self, axes: Any, name: str, found: Mapping[str, NDArray[Any]], which: str) -> None:
+    def _panel(self, axes: Axes, name: str, found: Mapping[str, FloatArray], which: str) -> None:
         axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)
         if which in found:
             colour = look(name, self.names).colour
             axes.stairs(_shares(found[which], EDGES), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
 
 
-def _share_scales(axes: Any) -> None:
+def _share_scales(axes: Axes) -> None:
     """Set the scales of all panels through one: to set them in one sets them in all."""
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1)
@@ -185,7 +184,7 @@ def _share_scales(axes: Any) -> None:
     axes.set_xlim(0, EDGES[-1])
 
 
-def _shares(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any]:
+def _shares(values: FloatArray, edges: FloatArray) -> FloatArray:
     """Return the share of values in each bin; an empty bin is below every axis."""
     counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
     return np.maximum(counts, 1e-5)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError
 from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import mosaic
-from bench.show.figures.source import Source
-from bench.show.figures.style import INK, WIDTH, canvas, style
+from bench.show.figures.layout import Pixels, mosaic
+from bench.show.figures.style import INK, WIDTH, canvas
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT = "alsibahi2019"
 SHOWN, COLUMNS = 64, 8
 APPROACHES = ("pyro_hidden_layer", "dropout_fcn")  # the document shows the first alone
-ARRAY = "mnist/heldout10k-of-train/first_uncertain"
 MOST_LINES = 3  # classes below an image
 TRUE = "#0072B2"
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the labelled digits, and the uncertain ones of each approach of the document."""
     title = "The first 64 training images with their labels"
     try:
@@ -38,40 +41,39 @@ def make(source: Source) -> Iterator[Figure | Absent]:
     )
     yield Figure(f"{DOCUMENT}-digits", title, caption, DOCUMENT, _labelled)
     for approach in APPROACHES:
-        yield _uncertain(source, approach)
+        yield _uncertain(material, approach)
 
 
 def _title(approach: str) -> str:
     return f"Digits of which {VOTE_DRAWS} draws of {approach} are not of one mind"
 
 
-def _uncertain(source: Source, approach: str) -> Figure | Absent:
-    name, records = f"{DOCUMENT}-uncertain-{approach}", source.cell(approach, "published", "published")
-    record = next((record for record in records if record["arrays"].get(ARRAY, {}).get("rows")), None)
-    if record is None:
-        reason = source.not_run(f"{approach} published x published with uncertain images")
+def _uncertain(material: Material, approach: str) -> Figure | Absent:
+    name, records = f"{DOCUMENT}-uncertain-{approach}", material.finished(approach, "published", "published")
+    kept = [(record, found) for record in records if (found := record.arrays.first_uncertain) and found.rows]
+    if not kept:
+        reason = material.not_run(f"{approach} published x published with uncertain images")
         return Absent(name, _title(approach), DOCUMENT, reason)
-    found = record["arrays"][ARRAY]
-    rate = record["metrics"].get("mnist/heldout10k-of-train/disagreement_rate")
+    record, found = kept[0]
+    rate = record.metrics.get("mnist/heldout10k-of-train/disagreement_rate")
     share = "" if rate is None else f"; of all 10,000 it is {rate:.1%}"
     caption = (
-        f"The first {len(found['rows'])} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their "
-        f"largest probability in the same class ({found['scanned']:,} images were looked at{share}). Below each image: "
+        f"The first {len(found.rows)} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their "
+        f"largest probability in the same class ({found.scanned:,} images were looked at{share}). Below each image: "
         f"classes with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The "
-        f"document shows such images of the Bayesian network and states no number. {source.conditions([record])}"
+        f"document shows such images of the Bayesian network and states no number. {material.conditions([record])}"
     )
-    return Figure(name, _title(approach), caption, DOCUMENT, _Uncertain(found["rows"], found["votes"]))
+    return Figure(name, _title(approach), caption, DOCUMENT, _Uncertain(found.rows, found.votes))
 
 
-def _labelled() -> Any:
+def _labelled() -> Drawing:
     train = load_split("train50k", 0)
     paper, places = mosaic(train.x[:SHOWN].reshape(-1, 28, 28).numpy(), COLUMNS, (14, 8))
-    with style():
-        drawing, axes = _paper(paper)
-        for (x, y), label in zip(places, train.y[:SHOWN].tolist(), strict=True):
-            axes.text(x, y - 29, str(label), ha="center", va="bottom", fontsize=8.5)
-        axes.set_ylim(paper.shape[0] - 12, -13)  # labels are on top, so that the space below the last row goes there
-        return drawing
+    drawing, axes = _paper(paper)
+    for (x, y), label in zip(places, train.y[:SHOWN].tolist(), strict=True):
+        axes.text(x, y - 29, str(label), ha="center", va="bottom", fontsize=8.5)
+    axes.set_ylim(paper.shape[0] - 12, -13)  # labels are on top, so that the space below the last row goes there
+    return drawing
 
 
 @dataclass(frozen=True)
@@ -79,24 +81,24 @@ class _Uncertain:
     rows: Sequence[int]  # in the training file
     votes: Sequence[Sequence[int]]  # [n, K]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         split = load_split("train60k", 0)
         images, labels = split.x[list(self.rows)].reshape(-1, 28, 28).numpy(), split.y[list(self.rows)].tolist()
         paper, places = mosaic(images, COLUMNS, (33, 14))
-        with style():
-            drawing, axes = _paper(paper)
-            for (x, y), votes, label in zip(places, self.votes, labels, strict=True):
-                ranked = sorted((-count, digit) for digit, count in enumerate(votes) if count)
-                for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
-                    more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
-                    text = f"{digit}: {-count / sum(votes):.2f}{more}"
-                    bold = {"color": TRUE, "fontweight": "bold"} if digit == label else {"color": INK}
-                    axes.text(x, y + 2 + 9.5 * line, text, ha="center", va="top", fontsize=7, **bold)
-            return drawing
+        drawing, axes = _paper(paper)
+        for (x, y), votes, label in zip(places, self.votes, labels, strict=True):
+            ranked = sorted((-count, digit) for digit, count in enumerate(votes) if count)
+            for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
+                more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
+                text = f"{digit}: {-count / sum(votes):.2f}{more}"
+                colour, weight = (TRUE, "bold") if digit == label else (INK, "normal")
+                place = (x, y + 2 + 9.5 * line)
+                axes.text(*place, text, ha="center", va="top", fontsize=7, color=colour, fontweight=weight)
+        return drawing
 
 
-def _paper(paper: Any) -> tuple[Any, Any]:
+def _paper(paper: Pixels) -> tuple[Drawing, Axes]:
     height, width = paper.shape
     inches = WIDTH * 0.85
     drawing = canvas(inches, inches * height / width)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.judge.claims import Record
+from bench.core.records import Record
+from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.detection import SETS
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "draws", "What more draws change on images that are no digits"
 COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
@@ -26,20 +30,20 @@ PANELS = {
 }
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure, of the published recipes that draw."""
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, FloatArray] = {}
     records: list[Record] = []
-    for approach in source.classifiers():
-        record = source.scored(approach)
-        scores = {} if record is None else source.scores(record)
+    for approach in material.classifiers():
+        record = material.scored(approach)
+        scores = {} if record is None else material.scores(record)
         kept = [scores[f"{which}/draws"] for which in SETS if f"{which}/draws" in scores]
         if record is not None and kept and len(kept[0]) > 1:
             found[approach] = np.concatenate(kept, axis=1).astype(np.float64)
             records.append(record)
     if not found:
         yield Absent(
-            NAME, TITLE, FIELD, source.not_run("an approach that draws, with the raw draws of some rows (.npz)")
+            NAME, TITLE, FIELD, material.not_run("an approach that draws, with the raw draws of some rows (.npz)")
         )
         return
     first = next(iter(found.values()))
@@ -48,14 +52,18 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         f"many blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss "
         "the disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no "
         f"class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so "
-        f"that accuracy against draws is not to be had from them. Published recipes. {source.conditions(records)}"
+        f"that accuracy against draws is not to be had from them. Published recipes. {material.conditions(records)}"
     )
     yield Figure(
-        NAME, TITLE, caption, FIELD, _Draw({name: numbers(draws) for name, draws in found.items()}, source.names)
+        NAME,
+        TITLE,
+        caption,
+        FIELD,
+        _Draw({name: numbers(draws) for name, draws in found.items()}, material.approaches),
     )
 
 
-def numbers(log_probs: NDArray[Any]) -> dict[str, list[tuple[int, float]]]:
+def numbers(log_probs: FloatArray) -> dict[str, list[tuple[int, float]]]:
     """Return for each panel the number of draws and the mean over blocks and rows.
 
     Args:
@@ -75,7 +83,7 @@ def numbers(log_probs: NDArray[Any]) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def _entropy(probs: NDArray[Any]) -> NDArray[Any]:
+def _entropy(probs: FloatArray) -> FloatArray:
     return np.asarray(-(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=-1))
 
 
@@ -84,27 +92,24 @@ class _Draw:
     found: Mapping[str, Mapping[str, list[tuple[int, float]]]]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each number."""
-        with style():
-            drawing = canvas(WIDTH, 3.0)
-            panels = drawing.subplots(1, len(PANELS))
-            for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
-                for name, lines in self.found.items():
-                    mine = look(name, self.names)
-                    axes.plot(
-                        *zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3
-                    )
-                axes.set_xscale("log")
-                axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
-                axes.minorticks_off()
-                axes.set_ylim(bottom=0)
-                axes.set_title(label)
-                axes.set_xlabel("draws")
-            self._labels(panels[-1])
-            return drawing
+        drawing = canvas(WIDTH, 3.0)
+        panels = drawing.subplots(1, len(PANELS))
+        for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
+            for name, lines in self.found.items():
+                mine = look(name, self.names)
+                axes.plot(*zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3)
+            axes.set_xscale("log")
+            axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+            axes.minorticks_off()
+            axes.set_ylim(bottom=0)
+            axes.set_title(label)
+            axes.set_xlabel("draws")
+        self._labels(panels[-1])
+        return drawing
 
-    def _labels(self, axes: Any) -> None:
+    def _labels(self, axes: Axes) -> None:
         ends = {name: lines["refused"][-1] for name, lines in self.found.items()}
         axes.set_ylim(0, 1.02)
         for (name, (x, y)), place in zip(ends.items(), spread([y for _, y in ends.values()], 0.075), strict=True):

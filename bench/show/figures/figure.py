@@ -15,7 +15,7 @@ FIELD = "field"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that the records can make; `draw` costs time, the rest does not."""
+    """A figure that the records can make; `draw` costs time, the rest does not. Call it inside `style.style()`."""
 
     name: str  # of its file, without ending
     title: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
 from bench.judge.stats.verdicts import (
     CONSISTENT,
@@ -20,9 +21,13 @@ from bench.judge.stats.verdicts import (
     Verdict,
 )
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas, style
+from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas
 from bench.show.figures.training import quantity
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES = 0.165  # of a claim
@@ -36,7 +41,7 @@ LOOKS = {
 }
 
 
-class Line(NamedTuple):
+class ClaimMark(NamedTuple):
     """A claim in units of its margin."""
 
     outcome: str
@@ -48,13 +53,13 @@ class Block(NamedTuple):
     """A claim by itself, or the claims of one curve."""
 
     label: str
-    lines: Sequence[Line]
+    lines: Sequence[ClaimMark]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give one figure for each document."""
     documents: dict[str, list[Verdict]] = {}
-    for verdict in source.verdicts:
+    for verdict in material.verdicts:
         documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
     for document, verdicts in documents.items():
         name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"
@@ -63,15 +68,17 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         records = [
             record
             for approach in dict.fromkeys(verdict.claim.approach for verdict in trained)
-            for record in source.cell(approach, "published", "published")
+            for record in material.finished(approach, "published", "published")
         ]
         if not trained:
-            yield Absent(name, title, document, source.not_run(f"an approach of {document} published x published"))
+            yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
-        yield Figure(name, title, _caption(source, verdicts, seen, records), document, _Draw(blocks(seen)))
+        yield Figure(name, title, _caption(material, verdicts, seen, records), document, _Draw(blocks(seen)))
 
 
-def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Any]) -> str:
+def _caption(
+    material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Record]
+) -> str:
     counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
     unseen = len(verdicts) - len(seen)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
@@ -81,7 +88,7 @@ def _caption(source: Source, verdicts: Sequence[Verdict], seen: Sequence[Verdict
         "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
         "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
         "for a verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic "
-        f"beyond. {source.conditions(records)}"
+        f"beyond. {material.conditions(records)}"
     )
 
 
@@ -105,22 +112,22 @@ def _label(verdicts: Sequence[Verdict]) -> str:
     return f"{claim.approach}{', ' + run if run else ''}\n{quantity(claim)}\n{first} to {last.partition(' ')[2]}"
 
 
-def _line(verdict: Verdict) -> Line:
+def _line(verdict: Verdict) -> ClaimMark:
     claim = verdict.claim
     interval = print_interval(claim)
     unit = claim.margin or (interval.high - interval.low) / 2
     assert verdict.difference is not None
     half = None if verdict.half_width is None else verdict.half_width / unit
-    return Line(verdict.outcome, verdict.difference / unit, half)
+    return ClaimMark(verdict.outcome, verdict.difference / unit, half)
 
 
 @dataclass(frozen=True)
 class _Draw:
     blocks: Sequence[Block]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a line for each claim, epochs of a curve close together."""
-        places: list[tuple[float, Line, bool]] = []
+        places: list[tuple[float, ClaimMark, bool]] = []
         ticks: list[tuple[float, str]] = []
         y = 0.0
         for block in self.blocks:
@@ -133,27 +140,26 @@ class _Draw:
             y += step * len(block.lines)
             ticks.append(((inside[0] + inside[-1]) / 2, block.label))
             y += gap
-        with style():
-            drawing = canvas(WIDTH, 1.0 + INCHES * y)
-            axes = drawing.subplots()
-            reach = self._marks(axes, places)
-            axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
-            axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
-            axes.set_xscale("symlog", linthresh=1, linscale=1.2)
-            axes.set_xlim(-reach, reach)
-            shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
-            at = sorted([0, *shown, *(-tick for tick in shown)])
-            axes.set_xticks(at, [f"{tick:g}" for tick in at])
-            axes.minorticks_off()
-            axes.set_ylim(y + 0.3, -0.3)
-            axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
-            axes.tick_params(axis="y", length=0)
-            axes.grid(visible=False, axis="y")
-            axes.set_xlabel("our mean minus the reported value [margins]")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
-            return drawing
+        drawing = canvas(WIDTH, 1.0 + INCHES * y)
+        axes = drawing.subplots()
+        reach = self._marks(axes, places)
+        axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
+        axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
+        axes.set_xscale("symlog", linthresh=1, linscale=1.2)
+        axes.set_xlim(-reach, reach)
+        shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
+        at = sorted([0, *shown, *(-tick for tick in shown)])
+        axes.set_xticks(at, [f"{tick:g}" for tick in at])
+        axes.minorticks_off()
+        axes.set_ylim(y + 0.3, -0.3)
+        axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("our mean minus the reported value [margins]")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        return drawing
 
-    def _marks(self, axes: Any, places: Sequence[tuple[float, Line, bool]]) -> float:
+    def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
         """Draw the lines; return how far from 0 they reach."""
         reach = 2.0
         for outcome, (marker, colour, fill) in LOOKS.items():

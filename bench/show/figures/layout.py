@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.show.figures.style import WIDTH, canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+Pixels = NDArray[np.float32]
 SIDE = 28  # pixels of an image's side
 
 
-def small_multiples(count: int, height: float, columns: int = 3, **shared: Any) -> tuple[Any, list[Any]]:
-    """Return a drawing and `count` panels in rows of `columns`, each `height` inches; call it inside `style()`."""
+def small_multiples(count: int, height: float, columns: int = 3) -> tuple[Drawing, list[Axes]]:
+    """Return a drawing and `count` panels with common axes in rows of `columns`, each `height` inches."""
     rows = -(-count // columns)
     drawing = canvas(WIDTH, 0.4 + height * rows)
-    panels = drawing.subplots(rows, columns, squeeze=False, **shared).reshape(-1)
+    panels = drawing.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).reshape(-1)
     for axes in panels[count:]:
         axes.set_axis_off()
     for axes in panels[max(0, count - columns) : count]:  # the lowest of each column names its axis
@@ -44,7 +49,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return placed
 
 
-def mosaic(images: NDArray[Any], columns: int, gap: tuple[int, int]) -> tuple[NDArray[Any], list[tuple[float, float]]]:
+def mosaic(images: Pixels, columns: int, gap: tuple[int, int]) -> tuple[Pixels, list[tuple[float, float]]]:
     """Put images [N, 28, 28] side by side on white paper, ink dark.
 
     Args:
@@ -66,7 +71,7 @@ def mosaic(images: NDArray[Any], columns: int, gap: tuple[int, int]) -> tuple[ND
     return paper, places
 
 
-def show_image(axes: Any, image: NDArray[Any]) -> None:
+def show_image(axes: Axes, image: Pixels) -> None:
     """Draw one image [28, 28] as ink on paper, without ticks; pixels outside [0, 1] are cut."""
     axes.imshow(1 - np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="none")
     axes.set_xticks([])

@@ -4,44 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import Claim, Record, measured_key
+from bench.core.records import Record
+from bench.judge.claims import Claim, measured_key
+from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, REPORTED, look, recipe_line, style
+from bench.show.figures.style import FAINT, REPORTED, look, recipe_line
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
 KEPT = (100, 50, 25, 10, 5, 2, 1)  # percentages on the axis
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all approaches."""
-    lines = {
-        (approach, recipe): records
-        for approach in source.classifiers()
-        for recipe in ("published", "corrected")
-        if (records := [r for r in source.cell(approach, recipe) if "pruning" in r["arrays"]])
-    }
+    lines = material.with_array("pruning")
     if not lines:
-        yield Absent(NAME, TITLE, FIELD, source.not_run("an approach that can be pruned, measured by protocol common"))
+        yield Absent(
+            NAME, TITLE, FIELD, material.not_run("an approach that can be pruned, measured by protocol common")
+        )
         return
-    claims = [claim for claim in source.claims if claim.metric == "pruned_accuracy"]
+    claims = [claim for claim in material.claims if claim.metric == "pruned_accuracy"]
     records = [record for found in lines.values() for record in found]
-    test = {record["timings"].get("predict_images") for record in records} - {None}
+    test = [record.timings.predict_images or 0 for record in records]
     seeds = " mean of the seeds, band: their range;" if max(map(len, lines.values())) > 1 else ""
     runs = ", ".join(dict.fromkeys(claim.source for claim in claims))
     caption = (
         "Networks of posterior means after the weights with the lowest score are set to zero (|mu|/sigma where there "
         f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: published recipe, mean "
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
-        f".098, where all are at 0 %, the share of zeros among the test images. {source.conditions(records)}"
+        f".098, where all are at 0 %, the share of zeros among the test images. {material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, source.names))
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,17 @@ class _Draw:
     claims: Sequence[Claim]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each approach, the others faint behind it."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
-        with style():
-            drawing, panels = small_multiples(len(approaches), 2.1, sharex=True, sharey=True)
-            for axes, approach in zip(panels, approaches, strict=True):
-                self._panel(axes, approach)
-            drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
-            drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(approaches), 2.1)
+        for axes, approach in zip(panels, approaches, strict=True):
+            self._panel(axes, approach)
+        drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
+        drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
+        return drawing
 
-    def _panel(self, axes: Any, approach: str) -> None:
+    def _panel(self, axes: Axes, approach: str) -> None:
         for (other, recipe), records in self.lines.items():
             if other != approach and recipe == "published":
                 axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)
@@ -79,8 +81,8 @@ class _Draw:
             axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
             if recipe == "published":
                 axes.plot(*_curve(records, "30 draws")[:2], "D", color=mine.colour, markersize=3, zorder=4)
-        for number, source in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
-            found = sorted((_kept(c), c.value) for c in self.claims if c.source == source and _kept(c) > 0)
+        for number, run in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
+            found = sorted((_kept(c), c.value) for c in self.claims if c.source == run and _kept(c) > 0)
             marker, label = ("o", "reported") if number == 0 else ("x", "reported, other run")
             axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
         axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")
@@ -93,23 +95,17 @@ class _Draw:
         axes.legend(loc="lower left")
 
 
-def _curve(records: Sequence[Record], network: str) -> tuple[Any, Any, Any, Any]:
+def _curve(records: Sequence[Record], network: str) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return percentages kept, above 0, and mean, smallest and largest accuracy over seeds."""
     by_share: dict[float, list[float]] = {}
     for record in records:
-        for row in record["arrays"]["pruning"]["rows"]:
-            if row["network"] == network and row["accuracy"] is not None and row["fraction"] < 1:
-                by_share.setdefault(100 * (1 - row["fraction"]), []).append(row["accuracy"])
+        for row in record.arrays.pruning.rows if record.arrays.pruning else []:
+            if row.network == network and row.accuracy is not None and row.fraction < 1:
+                by_share.setdefault(100 * (1 - row.fraction), []).append(row.accuracy)
     shares = sorted(by_share)
-    return tuple(
-        np.array(values)
-        for values in (
-            shares,
-            [np.mean(by_share[share]) for share in shares],
-            [min(by_share[share]) for share in shares],
-            [max(by_share[share]) for share in shares],
-        )
-    )  # type: ignore[return-value]
+    found = [np.array(by_share[share]) for share in shares]
+    means, lows, highs = (np.array([of(values) for values in found]) for of in (np.mean, np.min, np.max))
+    return np.array(shares), means, lows, highs
 
 
 def _kept(claim: Claim) -> float:

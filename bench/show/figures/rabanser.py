@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import Record
-from bench.judge.ladder.readings import SHOWN_WEIGHTS, read_all, weight_keys
+from bench.core.records import Record
+from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
 from bench.show.figures.training import Curve, curves
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _accuracy(source)
-    yield _density(source)
+    yield _accuracy(material)
+    yield _density(material)
 
 
-def _accuracy(source: Source) -> Figure | Absent:
-    found = [curve for curve in curves(source, APPROACH) if curve.claims[0].metric == "accuracy"]
-    records = source.cell(APPROACH, "published", "published")
-    if not found or source.profile == "smoke":
-        reason = source.not_run(f"{APPROACH} published x published with whole epochs")
+def _accuracy(material: Material) -> Figure | Absent:
+    found = [curve for curve in curves(material, APPROACH) if curve.claims[0].metric == "accuracy"]
+    records = material.finished(APPROACH, "published", "published")
+    if not found or material.profile == "smoke":
+        reason = material.not_run(f"{APPROACH} published x published with whole epochs")
         return Absent(ACCURACY, ACCURACY_TITLE, DOCUMENT, reason)
     band = "mean of the seeds, band: their range" if len(records) > 1 else "one seed"
     caption = (
         "Share of the 60,000 training and the 10,000 test images that the network of posterior means classifies right; "
         f"coloured: ours ({band}); grey: the document's numbers, crosses those of its first run. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
     return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, _Accuracy(found))
 
@@ -46,47 +49,44 @@ def _accuracy(source: Source) -> Figure | Absent:
 class _Accuracy:
     found: Sequence[Curve]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         mine = look(APPROACH)
-        with style():
-            drawing = canvas(WIDTH * 0.75, 3.2)
-            axes = drawing.subplots()
-            for curve in self.found:
-                is_test = not curve.claims[0].split.startswith("train")
-                line, name = ("-", "test") if is_test else ("--", "training")
-                axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
-                if len(curve.values) > 1:
-                    low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-                    axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-                for number, run in enumerate(curve.sources):
-                    epochs, values, _ = curve.reported(run)
-                    marker = "ox"[min(number, 1)] if is_test else "s"
-                    label = f"reported, {name}{', first run' if number else ''}"
-                    axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
-                last = float(curve.values.mean(axis=0)[-1])
-                axes.annotate(
-                    f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center"
-                )
-            axes.legend(loc="lower right")
-            axes.set_xlabel("epoch")
-            axes.set_ylabel("accuracy [fraction of images]")
-            return drawing
+        drawing = canvas(WIDTH * 0.75, 3.2)
+        axes = drawing.subplots()
+        for curve in self.found:
+            is_test = not curve.claims[0].split.startswith("train")
+            line, name = ("-", "test") if is_test else ("--", "training")
+            axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
+            if len(curve.values) > 1:
+                low, high = curve.values.min(axis=0), curve.values.max(axis=0)
+                axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+            for number, run in enumerate(curve.sources):
+                epochs, values, _ = curve.reported(run)
+                marker = "ox"[min(number, 1)] if is_test else "s"
+                label = f"reported, {name}{', first run' if number else ''}"
+                axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
+            last = float(curve.values.mean(axis=0)[-1])
+            axes.annotate(f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
+        axes.legend(loc="lower right")
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("accuracy [fraction of images]")
+        return drawing
 
 
-def _density(source: Source) -> Figure | Absent:
-    records = source.cell(APPROACH)
+def _density(material: Material) -> Figure | Absent:
+    records = material.finished(APPROACH)
     if not records:
-        return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, source.not_run(f"{APPROACH} published x common"))
+        return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
     for record in records:
-        found = _read(source, record) or _fitted(source, record)
+        found = _read(material, record) or _fitted(material, record)
         if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
                 "is blank in every image: no data ever reach this weight, whose density is the one it started with but "
                 "for the pull of the prior. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
-                f"{source.conditions([record])}"
+                f"{material.conditions([record])}"
             )
             return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
     reason = (
@@ -97,20 +97,20 @@ def _density(source: Source) -> Figure | Absent:
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 
 
-def _read(source: Source, record: Record) -> _Density | None:
+def _read(material: Material, record: Record) -> _Density | None:
     """Return the moments that a reading of the fit has."""
-    for reading in read_all(source.store)[0]:
-        if reading["fit_key"] == record["fit_key"]:
-            pairs = [[reading["metrics"].get(name) for name in names] for names in weight_keys(APPROACH)]
+    for reading in material.readings:
+        if reading.fit_key == record.fit_key:
+            pairs = [[reading.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
             if all(None not in pair for pair in pairs):
                 return _Density(*np.array(pairs, dtype=np.float64).T)
     return None
 
 
-def _fitted(source: Source, record: Record) -> _Density | None:
+def _fitted(material: Material, record: Record) -> _Density | None:
     """Return the moments of the fit itself, where it is kept."""
-    path = source.store.fit_path(record["fit_key"], "posterior")
-    tensors = source.store.read_tensors(path) if path.exists() else None
+    path = material.store.fit_path(record.fit_key, "posterior")
+    tensors = material.store.read_tensors(path) if path.exists() else None
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
     mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
@@ -123,28 +123,27 @@ class _Density:
     mu: FloatArray
     sigma: FloatArray
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing."""
         colour = look(APPROACH).colour
-        with style():
-            drawing = canvas(WIDTH * 0.75, 2.9)
-            axes = drawing.subplots()
-            reach = float((np.abs(self.mu) + 5 * self.sigma).max())
-            x = np.linspace(-reach, reach, 801)
-            names = ("first pixel", "middle pixel")
-            for mu, sigma, name, line in zip(self.mu, self.sigma, names, ("-", "--"), strict=False):
-                axes.plot(x, _normal(x, mu, sigma), line, color=colour)
-                axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
-                text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
-                place = (mu, 1.02 * _normal(mu, mu, sigma))
-                axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
-            axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
-            axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
-            axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
-            axes.set_xlabel("weight [1]")
-            axes.set_ylabel("density [1]")
-            return drawing
+        drawing = canvas(WIDTH * 0.75, 2.9)
+        axes = drawing.subplots()
+        reach = float((np.abs(self.mu) + 5 * self.sigma).max())
+        x = np.linspace(-reach, reach, 801)
+        names = ("first pixel", "middle pixel")
+        for mu, sigma, name, line in zip(self.mu, self.sigma, names, ("-", "--"), strict=False):
+            axes.plot(x, _normal(x, mu, sigma), line, color=colour)
+            axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
+            text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
+            place = (mu, 1.02 * _normal(mu, mu, sigma))
+            axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
+        axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
+        axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
+        axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
+        axes.set_xlabel("weight [1]")
+        axes.set_ylabel("density [1]")
+        return drawing
 
 
-def _normal(x: Any, mu: float, sigma: float) -> Any:
-    return np.exp(-0.5 * ((x - mu) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
+def _normal(x: FloatArray | float, mu: float, sigma: float) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * ((x - mu) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi)))

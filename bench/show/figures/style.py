@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+LineStyle = str | tuple[int, tuple[int, ...]]
+"""As matplotlib takes it: a name, or an offset and the lengths of strokes and gaps."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe & Ito 2008, "Color Universal Design"; with each goes a marker and a line style of its own."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+LINES: tuple[LineStyle, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 REPORTED = "#7F7F7F"  # what a document reports, always grey
 FAINT = "#BBBBBB"  # what is there for comparison
 INK = "#333333"
@@ -36,7 +42,7 @@ class Look(NamedTuple):
 
     colour: str
     marker: str
-    line: Any
+    line: LineStyle
 
 
 def look(approach: str, others: tuple[str, ...] = ()) -> Look:
@@ -49,7 +55,7 @@ def look(approach: str, others: tuple[str, ...] = ()) -> Look:
     return Look(COLOURS[number], MARKERS[number], LINES[number])
 
 
-def recipe_line(recipe: str) -> Any:
+def recipe_line(recipe: str) -> str:
     """Return the line style of a recipe where colours tell the approaches apart."""
     return {"published": "-", "corrected": "--"}.get(recipe, ":")
 
@@ -60,7 +66,7 @@ def style() -> Iterator[None]:
     import matplotlib as mpl
     from cycler import cycler
 
-    settings: dict[Any, Any] = {
+    settings = {
         "axes.axisbelow": True,
         "axes.edgecolor": INK,
         "axes.grid": True,
@@ -92,14 +98,14 @@ def style() -> Iterator[None]:
         yield
 
 
-def canvas(width: float = WIDTH, height: float = 3.0) -> Any:
+def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
     """Return an empty drawing of a size in inches, which no window knows of; call it inside `style()`."""
-    from matplotlib.figure import Figure as Drawing
+    from matplotlib.figure import Figure as Drawing  # takes a second, which commands without figures save
 
     return Drawing(figsize=(width, height), layout="constrained")
 
 
-def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
+def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
     The layout is made first, by the sizes that texts have in this format and, for PNG, at these dots per inch:
@@ -123,7 +129,7 @@ def printed(drawing: Any, form: str, dpi: float = 150) -> bytes:
     return buffer.getvalue()
 
 
-def place_empty_labels(drawing: Any) -> None:
+def place_empty_labels(drawing: Drawing) -> None:
     """Put the label of an axis that has none inside it: its place would be measured from all ticks, again and again."""
     for axes in drawing.axes:
         for axis in (axes.xaxis, axes.yaxis):

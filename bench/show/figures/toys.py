@@ -4,30 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.core.records import Record
 from bench.data.splits import toy_split
-from bench.judge.claims import Record
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look, style
+from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-toys"
 TITLE = "Six points, a plain network and a Bayesian one, near the data and far from it"
-PANELS = (("near", 2.0, 1.0), ("near", 5.0, 3.0), ("far", 100.0, 3.0))  # array, reach of x, room around the curves
+PANELS = (
+    ("toy_near", 2.0, 1.0),
+    ("toy_near", 5.0, 3.0),
+    ("toy_far", 100.0, 3.0),
+)  # array, reach of x, room around the curves
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    plain, bayes = source.cell("toy_mlp"), source.cell("toy_bbb")
+    plain, bayes = material.finished("toy_mlp"), material.finished("toy_bbb")
     absent = [name for name, found in (("toy_mlp", plain), ("toy_bbb", bayes)) if not found]
     if absent:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{' and '.join(absent)} published x common"))
+        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common"))
         return
     others = "; thin: the other seeds" if max(len(plain), len(bayes)) > 1 else ""
-    band = bayes[0]["metrics"]
+    band = bayes[0].metrics
     widths = ", ".join(
         f"{band[key]:.2f} on -{reach}..{reach}"
         for key, reach in (("toy/band_width_near", 5), ("toy/band_width_far", 100))
@@ -37,7 +45,7 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "Black: the six points; grey dotted: the polynomial that they lie on. Band: 2.5 to 97.5 % of the networks "
         f"drawn (the function alone, without observation noise), mean width {widths} target units{others}. The "
         "document shows the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
-        f"{source.conditions([*plain, *bayes])}"
+        f"{material.conditions([*plain, *bayes])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(plain, bayes))
 
@@ -47,20 +55,19 @@ class _Draw:
     plain: Sequence[Record]
     bayes: Sequence[Record]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each reach of x."""
-        with style():
-            drawing = canvas(WIDTH, 2.9)
-            for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
-                self._panel(axes, *panel)
-                axes.set_xlabel("x [input units]")
-                if number == 0:
-                    axes.set_ylabel("y [target units]")
-            handles, labels = axes.get_legend_handles_labels()
-            drawing.legend(handles, labels, loc="outside lower center", ncols=5)
-            return drawing
+        drawing = canvas(WIDTH, 2.9)
+        for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
+            self._panel(axes, *panel)
+            axes.set_xlabel("x [input units]")
+            if number == 0:
+                axes.set_ylabel("y [target units]")
+        handles, labels = axes.get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside lower center", ncols=5)
+        return drawing
 
-    def _panel(self, axes: Any, name: str, reach: float, room: float) -> None:
+    def _panel(self, axes: Axes, name: str, reach: float, room: float) -> None:
         shown = []
         for records, approach, label, line in (
             (self.plain, "toy_mlp", "plain network", "--"),
@@ -68,15 +75,15 @@ class _Draw:
         ):
             colour = look(approach).colour
             for number, record in reversed([*enumerate(records)]):
-                curve = {key: np.array(values) for key, values in record["arrays"][f"toy/{name}"].items()}
-                inside = np.abs(curve["x"]) <= reach * 1.001
-                x, mean = curve["x"][inside], curve["mean"][inside]
+                curve = getattr(record.arrays, name)
+                inside = np.abs(np.array(curve.x)) <= reach * 1.001
+                x, mean = np.array(curve.x)[inside], np.array(curve.mean)[inside]
                 first = number == 0
                 width, alpha = (1.6, 1.0) if first else (0.6, 0.5)
                 axes.plot(x, mean, line, color=colour, linewidth=width, alpha=alpha, label=label if first else None)
                 shown.append(mean)
                 if first and approach == "toy_bbb":
-                    low, high = curve["lower"][inside], curve["upper"][inside]
+                    low, high = np.array(curve.lower)[inside], np.array(curve.upper)[inside]
                     axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0, label="95 % of the networks")
                     shown += [low, high]
         points = toy_split()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import CLOSED_FORM, Claim, Record, in_claim_unit, measured_key
+from bench.core.records import Record
+from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.source import Source
-from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
 LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin
@@ -57,11 +62,11 @@ def epoch_of(claim: Claim) -> int:
     return int(measured_key(claim)[0].partition(":")[2])
 
 
-def curves(source: Source, approach: str) -> list[Curve]:
+def curves(material: Material, approach: str) -> list[Curve]:
     """Return the curves of an approach's training log that records have, in the order of the claims."""
-    records = source.cell(approach, "published", "published")
+    records = material.finished(approach, "published", "published")
     logs: dict[str, list[Claim]] = {}
-    for claim in source.claims:
+    for claim in material.claims:
         if claim.approach == approach and claim.stage != "final" and measured_key(claim)[0] != CLOSED_FORM:
             logs.setdefault(measured_key(claim)[1], []).append(claim)
     found = []
@@ -76,36 +81,42 @@ def curves(source: Source, approach: str) -> list[Curve]:
 
 def _line(record: Record, key: str) -> list[float]:
     """Return a record's values of epochs 1, 2, ..., as far as it has them."""
-    return [float(entry[key]) for entry in record["epochs"] if entry.get(key) is not None]
+    return [float(value) for entry in record.epochs if (value := entry.metrics.get(key)) is not None]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give one figure for each approach with a published training log."""
-    logged = {claim.approach: claim for claim in source.claims if claim.stage.startswith("epoch")}
-    for claim in source.claims:
+    logged = {claim.approach: claim for claim in material.claims if claim.stage.startswith("epoch")}
+    for claim in material.claims:
         if claim.stage.startswith("step") and measured_key(claim)[0] != CLOSED_FORM:
             logged.setdefault(claim.approach, claim)
     for approach, claim in logged.items():
         document = claim.source.partition("-")[0]
         name, title = f"{document}-training-{approach}", f"Training log of {approach}, ours and the published one"
-        records = source.cell(approach, "published", "published")
-        found = curves(source, approach) if source.profile != "smoke" else []
+        records = material.finished(approach, "published", "published")
+        found = curves(material, approach) if material.profile != "smoke" else []
         if not records:
-            yield Absent(name, title, document, source.not_run(f"{approach} published x published"))
+            yield Absent(name, title, document, material.not_run(f"{approach} published x published"))
         elif not found:
-            short = "cuts every epoch short" if source.profile == "smoke" else "has none of the printed numbers"
-            yield Absent(name, title, document, f"profile {source.profile} {short}; profile full has them all")
+            short = "cuts every epoch short" if material.profile == "smoke" else "has none of the printed numbers"
+            yield Absent(name, title, document, f"profile {material.profile} {short}; profile full has them all")
         else:
-            yield Figure(name, title, _caption(source, found, records), document, _Draw(approach, found, source.names))
+            yield Figure(
+                name,
+                title,
+                _caption(material, found, records),
+                document,
+                _Draw(approach, found, material.approaches),
+            )
 
 
-def _caption(source: Source, found: Sequence[Curve], records: Sequence[Record]) -> str:
+def _caption(material: Material, found: Sequence[Curve], records: Sequence[Record]) -> str:
     seeds = f"mean of {len(records)} seeds, band: their range" if len(records) > 1 else "one seed"
     runs = " and ".join(dict.fromkeys(run for curve in found for run in curve.sources))
     return (
         f"Above: the numbers that the document prints while training (grey, {runs}) and ours ({seeds}). Below: ours "
         "minus the document's own, in units of the margin, the difference that would matter, declared with each "
-        f"number; the grey band is one margin. Published recipe and published protocol. {source.conditions(records)}"
+        f"number; the grey band is one margin. Published recipe and published protocol. {material.conditions(records)}"
     )
 
 
@@ -115,22 +126,21 @@ class _Draw:
     found: Sequence[Curve]
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a column for each quantity."""
-        with style():
-            columns = len(self.found)
-            drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
-            axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
-            for column, curve in enumerate(self.found):
-                self._values(axes[0, column], curve, legend=column == 0)
-                self._differences(axes[1, column], curve)
-            return drawing
+        columns = len(self.found)
+        drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
+        axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
+        for column, curve in enumerate(self.found):
+            self._values(axes[0, column], curve, legend=column == 0)
+            self._differences(axes[1, column], curve)
+        return drawing
 
-    def _values(self, axes: Any, curve: Curve, legend: bool) -> None:
+    def _values(self, axes: Axes, curve: Curve, legend: bool) -> None:
         mine = look(self.approach, self.names)
-        for number, source in enumerate(curve.sources):
-            epochs, values, _ = curve.reported(source)
-            label = "published" if number == 0 else source.partition("-")[2].replace("-", " ")
+        for number, run in enumerate(curve.sources):
+            epochs, values, _ = curve.reported(run)
+            label = "published" if number == 0 else run.partition("-")[2].replace("-", " ")
             marker = "o" if number == 0 else "x"
             axes.plot(epochs, values, marker, color=REPORTED, label=label, zorder=3, markersize=3.5, fillstyle="none")
         axes.plot(curve.epochs, curve.values.mean(axis=0), color=mine.colour, label="ours", zorder=2)
@@ -144,7 +154,7 @@ class _Draw:
         if legend:
             axes.legend(loc="best")
 
-    def _differences(self, axes: Any, curve: Curve) -> None:
+    def _differences(self, axes: Axes, curve: Curve) -> None:
         mine = look(self.approach, self.names)
         epochs, values, margins = curve.reported(curve.sources[0])
         shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]

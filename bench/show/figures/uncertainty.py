@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.judge.claims import Record, metrics_of
+from bench.core.records import Record
+from bench.judge.samples import metrics_of
+from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
-from bench.show.figures.source import Source
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look, style
+from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
@@ -24,35 +30,28 @@ LOWEST_RISK = 1e-4
 Cells = Mapping[tuple[str, str], Sequence[Record]]
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _reliability(source)
-    yield _risk(source)
+    yield _reliability(material)
+    yield _risk(material)
 
 
-def _cells(source: Source, array: str) -> Cells:
-    return {
-        (approach, recipe): records
-        for recipe in RECIPES
-        for approach in source.classifiers(recipe)
-        if (records := [record for record in source.cell(approach, recipe) if array in record["arrays"]])
-    }
-
-
-def _reliability(source: Source) -> Figure | Absent:
-    cells = _cells(source, "mnist/reliability")
+def _reliability(material: Material) -> Figure | Absent:
+    cells = material.with_array("reliability")
     if not cells:
-        return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        return Absent(
+            RELIABILITY, RELIABILITY_TITLE, FIELD, material.not_run("an approach measured by protocol common")
+        )
     records = [record for found in cells.values() for record in found]
-    images = max(sum(record["arrays"]["mnist/reliability"]["count"]) for record in records)
+    images = max(sum(bins.count) for record in records if (bins := record.arrays.reliability))
     caption = (
         f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: "
         "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
         f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
-        f"{source.conditions(records)}"
+        f"{material.conditions(records)}"
     )
-    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, source.names))
+    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -60,31 +59,28 @@ class _Reliability:
     cells: Cells
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a panel for each approach."""
         approaches = list(dict.fromkeys(approach for approach, _ in self.cells))
-        with style():
-            drawing, panels = small_multiples(len(approaches), 2.2, sharex=True, sharey=True)
-            for axes, approach in zip(panels, approaches, strict=True):
-                axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
-                lines = []
-                for recipe in RECIPES:
-                    records = self.cells.get((approach, recipe), ())
-                    if records:
-                        self._points(axes, approach, recipe, records)
-                        error = metrics_of(records, "mnist/ece").mean
-                        lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
-                axes.text(
-                    0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL
-                )
-                axes.set_title(approach, color=look(approach, self.names).colour)
-                axes.set_xlim(0, 1.03)
-                axes.set_ylim(0, 1.03)
-            drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
-            drawing.supylabel("accuracy [fraction of images]", fontsize=8)
-            return drawing
+        drawing, panels = small_multiples(len(approaches), 2.2)
+        for axes, approach in zip(panels, approaches, strict=True):
+            axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
+            lines = []
+            for recipe in RECIPES:
+                records = self.cells.get((approach, recipe), ())
+                if records:
+                    self._points(axes, approach, recipe, records)
+                    error = metrics_of(records, "mnist/ece").mean
+                    lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
+            axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
+            axes.set_title(approach, color=look(approach, self.names).colour)
+            axes.set_xlim(0, 1.03)
+            axes.set_ylim(0, 1.03)
+        drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
+        drawing.supylabel("accuracy [fraction of images]", fontsize=8)
+        return drawing
 
-    def _points(self, axes: Any, approach: str, recipe: str, records: Sequence[Record]) -> None:
+    def _points(self, axes: Axes, approach: str, recipe: str, records: Sequence[Record]) -> None:
         mine = look(approach, self.names)
         published = recipe == "published"
         confidence, accuracy, count, edges = _pooled(records)
@@ -107,39 +103,40 @@ class _Reliability:
         )
 
 
-def _pooled(records: Sequence[Record]) -> tuple[Any, Any, Any, Any]:
+def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return mean confidence, accuracy and count of each bin over all seeds, and the bins' edges."""
-    tables = [record["arrays"]["mnist/reliability"] for record in records]
-    counts = np.array([table["count"] for table in tables], dtype=float)
+    tables = [bins for record in records if (bins := record.arrays.reliability)]
+    counts = np.array([table.count for table in tables], dtype=float)
     total = np.maximum(1, counts.sum(axis=0))
 
-    def mean(name: str) -> Any:
-        values = np.array([[0.0 if v is None else v for v in table[name]] for table in tables])
-        return (values * counts).sum(axis=0) / total
+    def mean(columns: Sequence[Sequence[float | None]]) -> FloatArray:
+        values = np.array([[0.0 if value is None else value for value in column] for column in columns])
+        return np.asarray((values * counts).sum(axis=0) / total)
 
-    edges = np.array([*tables[0]["lower"], tables[0]["upper"][-1]])
-    return mean("confidence"), mean("accuracy"), counts.sum(axis=0), edges
+    edges = np.array([*tables[0].lower, tables[0].upper[-1]])
+    confidence, accuracy = mean([table.confidence for table in tables]), mean([table.accuracy for table in tables])
+    return confidence, accuracy, counts.sum(axis=0), edges
 
 
-def _wilson(share: Any, count: Any, z: float = 1.959964) -> tuple[Any, Any]:
+def _wilson(share: FloatArray, count: FloatArray, z: float = 1.959964) -> tuple[FloatArray, FloatArray]:
     """Return the 95 % interval of a share of `count` (Wilson 1927, JASA 22)."""
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
     return middle - half, middle + half
 
 
-def _risk(source: Source) -> Figure | Absent:
-    cells = _cells(source, "mnist/risk_coverage")
+def _risk(material: Material) -> Figure | Absent:
+    cells = material.with_array("risk_coverage")
     if not cells:
-        return Absent(RISK, RISK_TITLE, FIELD, source.not_run("an approach measured by protocol common"))
+        return Absent(RISK, RISK_TITLE, FIELD, material.not_run("an approach measured by protocol common"))
     records = [record for found in cells.values() for record in found]
     band = ", mean over seeds" if max(map(len, cells.values())) > 1 else ""
     caption = (
         "Test images are answered in the order of falling confidence (largest mean probability); at a coverage of 90 % "
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
-        f"logarithmic. Right: each approach's risk when it answers all. {source.conditions(records)}"
+        f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, source.names))
+    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, material.approaches))
 
 
 @dataclass(frozen=True)
@@ -147,28 +144,27 @@ class _Risk:
     cells: Cells
     names: tuple[str, ...]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: published recipes above, corrected below."""
         recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in self.cells)]
-        with style():
-            drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
-            panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-            for axes, recipe in zip(panels, recipes, strict=True):
-                self._panel(axes, recipe)
-            panels[-1].set_xlabel("coverage [% of test images answered]")
-            drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
-            return drawing
+        drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+        panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, recipe in zip(panels, recipes, strict=True):
+            self._panel(axes, recipe)
+        panels[-1].set_xlabel("coverage [% of test images answered]")
+        drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
+        return drawing
 
-    def _panel(self, axes: Any, recipe: str) -> None:
+    def _panel(self, axes: Axes, recipe: str) -> None:
         ends: list[tuple[str, float]] = []
         for (approach, own), records in self.cells.items():
             if own != recipe:
                 continue
             mine = look(approach, self.names)
-            curves = [record["arrays"]["mnist/risk_coverage"] for record in records]
-            shortest = min(len(curve["coverage"]) for curve in curves)
-            coverage = np.mean([curve["coverage"][-shortest:] for curve in curves], axis=0)
-            risk = np.mean([curve["risk"][-shortest:] for curve in curves], axis=0)
+            curves = [curve for record in records if (curve := record.arrays.risk_coverage)]
+            shortest = min(len(curve.coverage) for curve in curves)
+            coverage = np.mean([curve.coverage[-shortest:] for curve in curves], axis=0)
+            risk = np.mean([curve.risk[-shortest:] for curve in curves], axis=0)
             shown = np.where(risk > 0, risk, np.nan)
             axes.plot(
                 100 * coverage, shown, mine.marker, linestyle="-", color=mine.colour, markevery=0.08, markersize=3

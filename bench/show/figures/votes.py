@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.core.records import Record
+from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import show_image
-from bench.show.figures.source import Source, images
-from bench.show.figures.style import INK, SMALL, WIDTH, canvas, style
+from bench.show.figures.layout import Pixels, show_image
+from bench.show.figures.style import INK, SMALL, WIDTH, canvas
+from bench.show.material import Material, images
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
@@ -30,8 +35,8 @@ class Example(NamedTuple):
     """An image and what the networks say of it."""
 
     kind: str
-    image: NDArray[Any]  # [28, 28]
-    draws: NDArray[Any]  # [S, K], nats
+    image: Pixels  # [28, 28]
+    draws: FloatArray  # [S, K], nats
     label: int  # -1: none of the classes
 
     @property
@@ -50,13 +55,13 @@ class Example(NamedTuple):
         return f"answers {answer}" + ("" if self.label < 0 else ", right" if answer == self.label else ", wrong")
 
 
-def make(source: Source) -> Iterator[Figure | Absent]:
+def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    record = source.scored(APPROACH)
+    record = material.scored(APPROACH)
     if record is None:
-        yield Absent(NAME, TITLE, DOCUMENT, source.not_run(f"{APPROACH} published x common with raw draws"))
+        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common with raw draws"))
         return
-    found = _examples(source, record)
+    found = _examples(material, record)
     if isinstance(found, str):
         yield Absent(NAME, TITLE, DOCUMENT, found)
         return
@@ -65,22 +70,22 @@ def make(source: Source) -> Iterator[Figure | Absent]:
         "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
         "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
-        f"Accepted and undecided: the first such of the first {record_rows(source, record)} test images, label in "
+        f"Accepted and undecided: the first such of the first {record_rows(material, record)} test images, label in "
         "bold; noise and letters: the first two of each set that the record keeps; letters of not-MNIST, as in the "
         "document, or where they are not there of free fonts. One axis for all images. "
-        f"{source.conditions([record])}"
+        f"{material.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 
 
-def record_rows(source: Source, record: Any) -> int:
+def record_rows(material: Material, record: Record) -> int:
     """Return how many rows of the test set have raw draws."""
-    return int(source.scores(record)["mnist/draws"].shape[1])
+    return int(material.scores(record)["mnist/draws"].shape[1])
 
 
-def _examples(source: Source, record: Any) -> list[Example] | str:
+def _examples(material: Material, record: Record) -> list[Example] | str:
     """Return two examples of each kind, or why there are none."""
-    scores, seed = source.scores(record), int(record["seed"])
+    scores, seed = material.scores(record), int(record.seed)
     found: list[Example] = []
     lacking: dict[str, str] = {}
     for name, kind in KINDS.items():
@@ -107,32 +112,31 @@ def _examples(source: Source, record: Any) -> list[Example] | str:
 class _Draw:
     examples: Sequence[Example]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Drawing:
         """Return the drawing: a row for each kind, the image left of its histograms."""
         kinds = list(dict.fromkeys(example.kind for example in self.examples))
         every = np.concatenate([example.draws.reshape(-1) for example in self.examples])
         lowest = max(-1e4, float(np.quantile(every, 1 - SHOWN)))
         edges = np.arange(BIN * np.floor(lowest / BIN), BIN / 2, BIN)
         edges = edges if len(edges) > 1 else np.array([-BIN, 0.0])
-        with style():
-            drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
-            axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
-            for row, kind in enumerate(kinds):
-                mine = [example for example in self.examples if example.kind == kind]
-                for column in range(COLUMNS):
-                    left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
-                    if column < len(mine):
-                        _panel(left, right, mine[column], edges)
-                    else:
-                        left.set_axis_off()
-                        right.set_axis_off()
-                axes[row, 1].set_ylabel("log-probability [nats]")
-            for axis in axes[-1, 1::2]:
-                axis.set_xlabel("class; bar length: share of networks")
-            return drawing
+        drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
+        axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
+        for row, kind in enumerate(kinds):
+            mine = [example for example in self.examples if example.kind == kind]
+            for column in range(COLUMNS):
+                left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
+                if column < len(mine):
+                    _panel(left, right, mine[column], edges)
+                else:
+                    left.set_axis_off()
+                    right.set_axis_off()
+            axes[row, 1].set_ylabel("log-probability [nats]")
+        for axis in axes[-1, 1::2]:
+            axis.set_xlabel("class; bar length: share of networks")
+        return drawing
 
 
-def _panel(left: Any, right: Any, example: Example, edges: NDArray[Any]) -> None:
+def _panel(left: Axes, right: Axes, example: Example, edges: FloatArray) -> None:
     show_image(left, example.image)
     left.set_title(example.kind)
     chosen = example.chosen

@@ -1,39 +1,40 @@
-"""The answer in short: how many reported numbers reproduce, the headline ones drawn, what the uncertainty is worth."""
+"""The top of the page: what it is made of, what its words mean, and the answer in short."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.core.text import FRACTION, SIX, THREE, Digits
-from bench.judge.claims import Claim, metrics_of
+from bench.core.records import Record
 from bench.judge.results import Results
 from bench.judge.stats.prediction import half_width
 from bench.judge.stats.verdicts import ENOUGH, OUTCOMES, Verdict, is_exact
-from bench.show.page.grid import HUES
+from bench.show.page.grid import HUES, Strip
 from bench.show.page.links import anchor
-from bench.show.tables.accuracy import headline
-from bench.show.tables.cells import Cell, Linked, Number, Table, make_table, of_claim
+from bench.show.tables.headline import REACH
+from bench.show.tables.records import measured
 from bench.show.tables.verdicts import counts_text
 
-MARGINS = Digits(decimals=2, signed=True)
-DRAWING = "difference in margins"
-REACH = 3.0  # margins to either side that a strip shows
-BRIEF = {
-    "accuracy": ("mnist/accuracy", FRACTION),
-    "ECE": ("mnist/ece", FRACTION),
-    "entropy on MNIST": ("mnist/predictive_entropy", THREE),
-    "on noise": ("noise_uniform/predictive_entropy", THREE),
-    "on letters": ("letters/predictive_entropy", THREE),
-    "AUROC, clothes": ("fashion_mnist/auroc_predictive_entropy", FRACTION),
-    "AUROC, letters": ("letters/auroc_predictive_entropy", FRACTION),
-    "noise refused": ("noise_uniform/refusal_rate", FRACTION),
-    "digits refused": ("mnist/refusal_rate", FRACTION),
-}
+LEAD = (
+    "Recipes of well-known documents on Bayesian neural networks for MNIST, re-run as they were published, mistakes "
+    "included, and with their corrections; measured as each document did, and all alike in one protocol. Every number "
+    "that a document reports is set beside ours, with a verdict by one rule."
+)
+TERMS = (
+    ("published, corrected", "the recipe as the document runs it; the recipe with its named corrections"),
+    (
+        "\N{MULTIPLICATION SIGN} published, \N{MULTIPLICATION SIGN} common",
+        "measured as the document did; measured alike for all: official test set, 100 draws, mean of probabilities",
+    ),
+    ("0.9726 \N{PLUS-MINUS SIGN} 0.0008 (5)", "mean, standard deviation and number of seeds; one seed has no spread"),
+    ("links", "a measured number leads to its records, a reported one and a verdict to the reasoning"),
+    ("n/a, not run, ...", "a number that is not there; the lines below the table say why"),
+    ("tables", "a column's name sorts by it, once up, once down, once as it was; the filter keeps rows with all words"),
+)
 
 
 @dataclass(frozen=True)
-class Part:
+class Share:
     """One outcome's share of a bar, start and width in percent."""
 
     outcome: str
@@ -51,18 +52,7 @@ class Bar:
     href: str
     n_claims: int
     seeds: str
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One line of the forest plot, in percent of its width: reported in the middle, the margin to both sides."""
-
-    band: tuple[float, float]  # start and width of the margin
-    interval: tuple[float, float] | None  # start and width of the 95 % prediction interval for one more run
-    mean: float
-    outside: str  # "below" or "above" where the mean is beyond the reach, else ''
-    text: str  # the same in words
+    parts: tuple[Share, ...]
 
 
 def sentence(verdicts: Sequence[Verdict]) -> str:
@@ -99,56 +89,10 @@ def bars(verdicts: Sequence[Verdict]) -> list[Bar]:
             count = sum(verdict.outcome == outcome for verdict in mine)
             width = 100 * count / len(mine)
             if count:
-                parts.append(Part(outcome, HUES[outcome], count, round(start, 2), round(width, 2)))
+                parts.append(Share(outcome, HUES[outcome], count, round(start, 2), round(width, 2)))
             start += width
         found.append(Bar(document, f"#{anchor('document', document)}", len(mine), _span(_seeds(mine)), tuple(parts)))
     return found
-
-
-def headlines(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts on what the documents report at their end: final numbers, and each approach's accuracy."""
-    at_end = {claim.id for claim in claims if claim.stage == "final"}
-    for approach in dict.fromkeys(claim.approach for claim in claims):
-        claim = headline(claims, approach, "accuracy", "mnist")
-        at_end |= {claim.id} if claim else set()
-    return [verdict for verdict in verdicts if verdict.claim.id in at_end]
-
-
-def forest_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
-    """One line a headline number; the page draws the column `DRAWING`, see `strip`."""
-    lines = []
-    for verdict in verdicts:
-        claim, here = verdict.claim, (of_claim(verdict.claim.id),)
-        digits = FRACTION if claim.unit == "fraction" else SIX
-        place = ", ".join(part for part in (claim.metric.replace("_", " "), claim.dataset, claim.split) if part)
-        lines.append(
-            [
-                claim.source,
-                Linked(place, here),
-                Linked(claim.printed, here),
-                Cell(verdict.sample, digits),
-                _in_margins(verdict),
-                Linked(verdict.outcome, here),
-                claim.approach,
-                f"{claim.margin:g}" if claim.margin else "-",
-                claim.unit or "1",
-            ]
-        )
-    columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
-    caption = (
-        "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
-        "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "
-        "stroke in the middle) in units of the margin (the shaded band), the difference that would matter, declared "
-        f"before the runs with five seeds. It ends {REACH:.0f} margins away; a triangle is further out. "
-        f"{results.describe(spread=False)}"
-    )
-    return make_table("headlines", "The headline numbers, drawn", caption, columns, lines, [])
-
-
-def _in_margins(verdict: Verdict) -> Number | str:
-    if verdict.difference is None or verdict.claim.margin == 0:
-        return "-"
-    return Number(verdict.difference / verdict.claim.margin, MARGINS, verdict.sample.sources)
 
 
 def strip(verdict: Verdict) -> Strip | None:
@@ -180,20 +124,10 @@ def _percent(margins: float) -> float:
     return round(50 + 50 * max(-REACH, min(REACH, margins)) / REACH, 2)
 
 
-def brief_table(results: Results) -> Table:
-    """What the uncertainty of each approach is worth, in a few numbers of the common protocol."""
-    rows = [
-        [approach, recipe, *(Cell(metrics_of(records, key), digits) for key, digits in BRIEF.values())]
-        for approach in results.classifiers()
-        for recipe in ("published", *(["corrected"] if results.has_corrected(approach) else []))
-        if (records := results.cell(approach, recipe, "common"))
-    ]
-    caption = (
-        "Common protocol: official test set, 100 draws, mean of probabilities. ECE: expected calibration error, 0 is "
-        "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit "
-        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is "
-        "chance, 1 is best. Refused: share of images answered with 'I don't know' by the median rule. "
-        f"{results.describe()}"
-    )
-    title = "Can the uncertainty be believed?"
-    return make_table("brief", title, caption, ["approach", "recipe", *BRIEF], rows, [])
+def made_of(records: Sequence[Record], results: Results) -> str:
+    """Return what the page was made from, with the records' own dates."""
+    days = sorted({day for record in records if (day := measured(record)[:10])})
+    span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
+    approaches = len({record.approach for record in records})
+    made = f"Made from {len(records)} records of {approaches} approaches{span}, and nothing else."
+    return f"{made} {results.describe()}"

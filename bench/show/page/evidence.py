@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.text import SIX
-from bench.judge.claims import Record
 from bench.judge.stats.verdicts import Verdict
-from bench.show.page.content import Content
-from bench.show.page.grid import tone
+from bench.show.page.content import ReportContent
 from bench.show.page.links import Links, Place, anchor, place_anchor, place_of, record_anchor
+from bench.show.tables.records import code_of, measured
+from bench.show.tables.tones import tone
 from bench.show.tables.verdicts import explain
 
 TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
@@ -56,80 +58,83 @@ class PlaceFacts:
     missing: tuple[tuple[str, str], ...]  # what was not measured, and why
 
 
-def reasonings(content: Content, links: Links) -> list[tuple[str, list[Reasoning]]]:
+def reasonings(content: ReportContent, links: Links) -> list[tuple[str, list[Reasoning]]]:
     """Return for each document its verdicts, step by step as the command `verdict CLAIM` prints them."""
-    documents = dict.fromkeys(verdict.claim.source for verdict in content.verdicts)
+    documents = dict.fromkeys(verdict.claim.source for verdict in content.material.verdicts)
     return [
-        (name, [_reasoning(content, links, verdict) for verdict in content.verdicts if verdict.claim.source == name])
+        (
+            name,
+            [
+                _reasoning(content, links, verdict)
+                for verdict in content.material.verdicts
+                if verdict.claim.source == name
+            ],
+        )
         for name in documents
     ]
 
 
-def _reasoning(content: Content, links: Links, verdict: Verdict) -> Reasoning:
+def _reasoning(content: ReportContent, links: Links, verdict: Verdict) -> Reasoning:
     sources = verdict.sample.sources
     return Reasoning(
         anchor("claim", verdict.claim.id),
         verdict.claim.id,
         verdict.outcome,
         tone(verdict.outcome),
-        explain(content.results, verdict).partition("\n")[2],
+        explain(content.material.results, verdict).partition("\n")[2],
         verdict.claim.note,
         tuple((key[:8], address) for key in sources if (address := links.to([key]))),
     )
 
 
-def places(content: Content, links: Links, wanted: Iterable[str]) -> list[PlaceFacts]:
-    """Return the facts of the records with the keys `wanted`, by place in the order of the approaches."""
-    keys = set(wanted)
+def places(content: ReportContent, links: Links) -> list[PlaceFacts]:
+    """Return the facts of the page's records, by place in the order of the approaches."""
     found: dict[Place, list[Record]] = {}
     for record in content.records:
-        if record["key"] in keys:
-            found.setdefault(place_of(record), []).append(record)
-    order = {name: number for number, name in enumerate(content.results.approaches)}
+        found.setdefault(place_of(record), []).append(record)
+    order = {name: number for number, name in enumerate(content.material.results.approaches)}
     sorted_places = sorted(found, key=lambda place: (order.get(place[0], len(order)), place))
     return [_place(place, sorted(found[place], key=_by_seed), links) for place in sorted_places]
 
 
 def _by_seed(record: Record) -> tuple[int, str]:
-    return int(record["seed"]), str(record["key"])
+    return record.seed, record.key
 
 
 def _place(place: Place, records: Sequence[Record], links: Links) -> PlaceFacts:
     approach, recipe, protocol, *conditions = place
-    names = dict.fromkeys(name for record in records for name in record["metrics"])
-    missing = {name: reason for record in records for name, reason in record["missing"].items()}
+    names = dict.fromkeys(name for record in records for name in record.metrics)
+    missing = {name: in_words(reason) for record in records for name, reason in record.missing.items()}
     return PlaceFacts(
         place_anchor(place),
         f"{approach}, {recipe} \N{MULTIPLICATION SIGN} {protocol} ({', '.join(conditions)})",
         tuple(_record(record, links) for record in records),
-        tuple((name, str(value)) for name, value in sorted(records[0].get("recipe_values", {}).items())),
-        tuple((name, tuple(_number(record["metrics"].get(name)) for record in records)) for name in sorted(names)),
+        tuple((name, str(value)) for name, value in sorted(records[0].recipe_values.items())),
+        tuple((name, tuple(_number(record.metrics.get(name)) for record in records)) for name in sorted(names)),
         tuple(sorted(missing.items())),
     )
 
 
 def _record(record: Record, links: Links) -> RecordFacts:
-    provenance: Mapping[str, Any] = record.get("provenance", {})
-    commit = str(provenance.get("commit") or "unknown")[:10]
     return RecordFacts(
-        record_anchor(str(record["key"])),
-        str(record["seed"]),
-        str(record["outcome"]),
-        str(record["reason"]),
-        str(provenance.get("measured") or provenance.get("started") or "unknown"),
-        f"{commit} with changes" if provenance.get("dirty") else commit,
+        record_anchor(record.key),
+        str(record.seed),
+        record.outcome,
+        in_words(record.reason),
+        measured(record) or "unknown",
+        code_of(record.provenance),
         tuple(_time(record, name) for name in TIMES),
-        links.file(str(record["key"])),
+        links.file(record.key),
     )
 
 
 def _time(record: Record, name: str) -> str:
-    timings = record["timings"]
-    mark = "" if timings.get("valid") or name == "peak_memory_mib" else " !"
-    return f"{_number(timings[name])}{mark}" if timings.get(name) is not None else "\N{EN DASH}"
+    value: float | None = getattr(record.timings, name)
+    mark = "" if record.timings.valid or name == "peak_memory_mib" or value is None else " !"
+    return f"{_number(value)}{mark}"
 
 
-def _number(value: Any) -> str:
-    if isinstance(value, int | float):
-        return SIX.text(value) if value == value and abs(value) != float("inf") else str(value)
-    return "\N{EN DASH}"
+def _number(value: float | None) -> str:
+    if value is None:
+        return "\N{EN DASH}"
+    return SIX.text(value) if math.isfinite(value) else str(value)

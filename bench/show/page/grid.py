@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from markupsafe import Markup, escape
 
@@ -20,10 +20,10 @@ from bench.judge.stats.verdicts import (
     WITHIN,
 )
 from bench.show.page.links import Links, anchor
-from bench.show.tables.cells import Cell, Missing, Number, Table, cell_text, gap_labels, sources_of
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, sources_of
+from bench.show.tables.tones import tone
 
-GAP = "\N{EN DASH}"  # where tables for other eyes have a hyphen
-TONES = {EXACT: "good", EQUIVALENT: "good", WITHIN: "good", CONSISTENT: "good", NOT_REPRODUCED: "bad"}
+GAP = "\N{EN DASH}"  # where tables of other forms have a hyphen
 HUES = {
     EXACT: "exact",
     EQUIVALENT: "equivalent",
@@ -38,17 +38,28 @@ HUES = {
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One cell: text, where it leads ('' for nowhere), a tone for verdicts, and a small drawing before the text."""
+class Strip:
+    """A drawing of one verdict, in percent of its width: reported in the middle, the margin to both sides."""
+
+    band: tuple[float, float]  # start and width of the margin
+    interval: tuple[float, float] | None  # start and width of the 95 % prediction interval for one more run
+    mean: float
+    outside: str  # "below" or "above" where the mean is beyond the reach, else ''
+    text: str  # the same in words
+
+
+@dataclass(frozen=True)
+class PageEntry:
+    """One place of a table: text, where it leads ('' for nowhere), a tone for verdicts, a drawing before the text."""
 
     text: str
     href: str = ""
     tone: str = ""
-    strip: Any = None
+    strip: Strip | None = None
 
 
 @dataclass(frozen=True)
-class Grid:
+class PageTable:
     """One table."""
 
     id: str
@@ -56,41 +67,42 @@ class Grid:
     caption: str
     columns: tuple[str, ...]
     numeric: tuple[bool, ...]
-    rows: tuple[tuple[Shown, ...], ...]
+    rows: tuple[tuple[PageEntry, ...], ...]
     notes: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()  # form and address of the same table as a file
     unfolded: ClassVar = ("kept by layer", "data")  # columns of lists, in one line: folded, rows would be tall
 
 
-def tone(outcome: str) -> str:
-    """Return how a verdict is coloured: "good", "bad", or "open" for what is not decided."""
-    return TONES.get(outcome, "open")
+def page_table(
+    table: Table, links: Links, said: Collection[str] = (), name: str = "", files: Sequence[tuple[str, str]] = ()
+) -> PageTable:
+    """Return a table ready to be shown.
 
+    The page says the conditions and the origin of its records once, so that its tables leave them out.
 
-def grid(table: Table, links: Links, name: str = "", files: Sequence[tuple[str, str]] = ()) -> Grid:
-    """Return a table ready to be shown; `name` tells apart what comes from one table."""
-    labels = gap_labels(table.frame)
-    columns = tuple(str(column) for column in table.frame.columns)
-    verdicts = [column == "verdict" for column in columns]
-    rows = tuple(
+    Args:
+        table: what to show.
+        links: where its entries lead.
+        said: the origin that the page says for all tables.
+        name: of its place, where one table is shown in several parts.
+        files: form and address of the same table as a file.
+    """
+    rows = [
         tuple(
-            _shown(cell, cell_text(cell, labels), links, is_verdict)
-            for cell, is_verdict in zip(row, verdicts, strict=True)
+            _page_entry(entry, table.text(entry), links, column == "verdict")
+            for column, entry in zip(table.columns, row, strict=True)
         )
-        for row in table.frame.itertuples(index=False, name=None)
-    )
-    numeric = tuple(
-        _is_numeric([row[place] for row in table.frame.itertuples(index=False, name=None)])
-        for place in range(len(columns))
-    )
-    return Grid(
+        for row in table.rows
+    ]
+    notes = (*table.own_notes, *(note for note in table.origin if note not in said))
+    return PageTable(
         anchor("table", name or table.name),
         table.title,
-        table.caption,
-        columns,
-        numeric,
-        rows,
-        tuple(re.sub("^-(?=:)", GAP, note) for note in table.notes),
+        table.explanation,
+        table.columns,
+        tuple(_sorts_by_number([row[place] for row in table.rows]) for place in range(len(table.columns))),
+        tuple(rows),
+        tuple(re.sub("^-(?=:)", GAP, note) for note in notes),
         tuple(files),
     )
 
@@ -106,19 +118,19 @@ def breakable(text: str) -> Markup:
     return Markup(".<wbr>").join(text.split(".")) if is_name else escape(text)
 
 
-def _shown(cell: Any, text: str, links: Links, is_verdict: bool) -> Shown:
-    href = links.to(sources_of(cell)) or links.name(text)
-    if isinstance(cell, Cell | Number) or re.match(r"[-+]?\d", text):
+def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
+    href = links.to(sources_of(entry)) or links.name(text)
+    if isinstance(entry, Measured | Number) or re.match(r"[-+]?\d", text):
         text = typeset(text)
     elif text == "-":
         text = GAP
-    return Shown(text, href, tone(text) if is_verdict else "")
+    return PageEntry(text, href, tone(text) if is_verdict else "")
 
 
-def _is_numeric(cells: Sequence[Any]) -> bool:
-    """Return whether a column is sorted by its numbers and aligned to the right: most of what is no gap begins so."""
-    filled = [cell for cell in cells if not isinstance(cell, Missing) and str(cell) != "-"]
-    numbers = [cell for cell in filled if isinstance(cell, Cell | Number) or _leads_with_number(str(cell))]
+def _sorts_by_number(entries: Sequence[Entry]) -> bool:
+    """Return whether most entries of a column, gaps aside, begin with a number."""
+    filled = [entry for entry in entries if not isinstance(entry, Missing) and entry != "-"]
+    numbers = [entry for entry in filled if isinstance(entry, Measured | Number) or _leads_with_number(str(entry))]
     return 2 * len(numbers) > len(filled)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from bench.judge.claims import Record
+from bench.core.records import Record
 from bench.show.tables.cells import of_claim, of_document
 
 Place = tuple[str, str, str, str, str, str]
@@ -59,7 +59,7 @@ class Links:
     ) -> None:
         """Take what the page will show: records by key, files by key or hash, and names with an anchor."""
         self._folder = folder
-        self._places = {str(record["key"]): place_of(record) for record in records}
+        self._places = {str(record.key): place_of(record) for record in records}
         self._files = files
         self._known = {of_claim(name): f"#{anchor('claim', name)}" for name in claims}
         self._known |= {of_document(name): f"#{anchor('document', name)}" for name in documents}

@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.plan.manifests import ApproachManifest
-from bench.show.page.content import Content
-from bench.show.page.grid import Grid, grid
+from bench.show.page.content import ReportContent
+from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image, embed
 from bench.show.page.links import Links, anchor, web_address
-from bench.show.tables.cells import Missing, Table, make_table
+from bench.show.tables.cells import Missing, Table
 from bench.show.tables.verdicts import counts_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-FIELD = "field"  # the group of the figures that belong to no document
-FURTHER = "further"
+ANSWER_FIGURES = ("accuracy",)
+ANSWER_TABLES = ("headline", "verdict_summary", "headlines", "brief")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A section that cuts across the documents: its figures and tables by name."""
+class TopicPlan:
+    """What a section that cuts across the documents shows, by name."""
 
     id: str
     title: str
-    figures: tuple[str, ...]
     tables: tuple[str, ...]
+    figures: tuple[str, ...] = ()
 
 
-ANSWER_FIGURES = ("accuracy",)
-SUBJECTS = (
-    Subject("calibration", "Calibration", ("reliability",), ("calibration",)),
-    Subject("ood", "Out of distribution", ("entropy", "roc", "draws"), ("ood", "detection")),
-    Subject("refusal", "Refusal", ("risk-coverage",), ("refusal",)),
-    Subject("pruning", "Pruning", ("pruning",), ("pruning",)),
-    Subject("speed", "Speed", ("cost",), ("speed", "throughput", "precision")),
+TOPICS = (
+    TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
+    TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc", "draws")),
+    TopicPlan("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
+    TopicPlan("pruning", "Pruning", ("pruning",), ("pruning",)),
+    TopicPlan("speed", "Speed", ("speed", "throughput", "precision"), ("cost",)),
+    TopicPlan("determinism", "What is repeatable", ("determinism",)),
+    TopicPlan("papers", "What papers report", ("papers",)),
+)
+LAST_TOPICS = (
+    TopicPlan("definitions", "Definitions", ("definitions",)),
+    TopicPlan("provenance", "Provenance", ("provenance",)),
 )
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeLine:
     """A correction or variant of a recipe."""
 
     name: str
@@ -55,7 +60,7 @@ class ApproachPart:
     id: str
     name: str
     title: str
-    changes: tuple[Change, ...]
+    changes: tuple[ChangeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ class DocumentPart:
     title: str
     facts: tuple[tuple[str, str, str], ...]  # name, value, address or ''
     approaches: tuple[ApproachPart, ...]
-    verdicts: Grid | None
+    verdicts: PageTable | None
     figures: tuple[Image, ...]
-    tables: tuple[Grid, ...]
+    tables: tuple[PageTable, ...]
 
 
 @dataclass(frozen=True)
@@ -79,64 +84,58 @@ class Topic:
     id: str
     title: str
     figures: tuple[Image, ...] = ()
-    tables: tuple[Grid, ...] = ()
+    tables: tuple[PageTable, ...] = ()
     text: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Entry:
+class ContentsLine:
     """A line of the table of contents, and those below it."""
 
     id: str
     title: str
-    parts: tuple[Entry, ...] = ()
+    parts: tuple[ContentsLine, ...] = ()
 
 
 # documents
 
 
-def document_names(content: Content) -> list[str]:
-    """Return the documents in the order of the claims."""
-    return list(dict.fromkeys(claim.source for claim in content.claims))
-
-
-def documents(content: Content, links: Links, shown: Mapping[str, Grid]) -> list[DocumentPart]:
+def documents(content: ReportContent, links: Links, shown: Mapping[str, PageTable]) -> list[DocumentPart]:
     """Return a section for each document, then one for the approaches of none."""
-    parts = [_document(content, links, shown, name) for name in document_names(content)]
+    parts = [_document(content, links, shown, name) for name in content.document_names]
     known = {part.name for approaches in (part.approaches for part in parts) for part in approaches}
-    others = tuple(_approach(content, name) for name in content.results.approaches if name not in known)
+    others = tuple(_approach(content, name) for name in content.material.results.approaches if name not in known)
     if others:
         parts.append(DocumentPart("baselines", "Baselines", "of no document", (), others, None, (), ()))
     return parts
 
 
-def _document(content: Content, links: Links, shown: Mapping[str, Grid], name: str) -> DocumentPart:
-    entry = content.documents.get(name, {})
-    address = web_address(str(entry.get("link", "")))
-    facts = [(label, str(entry[key]), "") for key, label in FACTS.items() if key in entry]
+def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTable], name: str) -> DocumentPart:
+    entry = content.documents.get(name)
+    address = web_address(entry.link) if entry else ""
+    facts = [(label, str(getattr(entry, key)), "") for key, label in FACTS.items()] if entry else []
     if address:
         facts.insert(1, ("at", address, address))
-    known = content.results.manifests
-    mine = [one for one in content.results.approaches if one in known and known[one].document == name]
-    grids = [grid(table, links, f"{table.name}-{name}") for table in _curves(content, name)]
-    grids += [shown[table.name] for table in (*content.audits.get(name, ()), *content.ladders.get(name, ()))]
-    if any(known[one].task == "toy" for one in mine):
-        grids.append(shown["toys"])
+    known = content.material.manifests
+    mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
+    tables = [page_table(table, links, name=f"{table.name}-{name}") for table in _curves(content, name)]
+    wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
+    wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
     mine_drawn = [figure for figure in content.figures if figure.group == name]
     return DocumentPart(
         anchor("document", name),
         name,
-        str(entry.get("title", "")),
+        entry.title if entry else "",
         tuple(facts),
         tuple(_approach(content, one) for one in mine),
-        grid(_verdicts(content, name), links, f"verdicts-{name}"),
+        page_table(_verdicts(content, name), links, name=f"verdicts-{name}"),
         tuple(embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts"))),
-        tuple(grids),
+        (*tables, *(shown[one] for one in wanted if one in shown)),
     )
 
 
-def _approach(content: Content, name: str) -> ApproachPart:
-    manifest = content.results.manifests.get(name)
+def _approach(content: ReportContent, name: str) -> ApproachPart:
+    manifest = content.material.manifests.get(name)
     return ApproachPart(
         anchor("approach", name),
         name,
@@ -145,98 +144,100 @@ def _approach(content: Content, name: str) -> ApproachPart:
     )
 
 
-def _changes(manifest: ApproachManifest) -> Iterator[Change]:
+def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
     for kind, changes in (("correction", manifest.corrections), ("variant", manifest.variants)):
         for name, change in changes.items():
-            yield Change(name, kind, change.title, change.why)
+            yield ChangeLine(name, kind, change.title, change.why)
 
 
-def _verdicts(content: Content, name: str) -> Table:
-    mine = [verdict for verdict in content.verdicts if verdict.claim.source == name]
-    table = verdicts_table(content.results, mine)
-    counts = f"{len(mine)} reported numbers: {counts_text(mine)}."
-    caption = f"{counts} Each verdict leads to its reasoning, step by step, each measured number to its records."
-    return make_table(
-        table.name,
-        f"What {name} reports, and whether it reproduces",
-        caption,
-        [*table.frame.columns],
-        table.frame.itertuples(index=False, name=None),
-        [],
+def _verdicts(content: ReportContent, name: str) -> Table:
+    mine = [verdict for verdict in content.material.verdicts if verdict.claim.source == name]
+    return replace(
+        verdicts_table(content.material.results, mine),
+        title=f"What {name} reports, and whether it reproduces",
+        explanation=f"{len(mine)} reported numbers: {counts_text(mine)}. Each verdict leads to its reasoning, step by "
+        "step, each measured number to its records.",
+        origin=(),
     )
 
 
-def _curves(content: Content, name: str) -> list[Table]:
+def _curves(content: ReportContent, name: str) -> list[Table]:
     """Return the training logs of one document, none if it prints none."""
     table = content.tables["curves"]
-    frame = table.frame[table.frame["run"] == name].drop(columns="run")
-    if frame.empty:
+    run = table.columns.index("run")
+    rows = [row for row in table.rows if str(row[run]) == name]
+    if not rows:
         return []
-    caption = table.caption.removesuffix(content.results.describe())
-    frame = frame[[name for name in frame if not all(isinstance(cell, Missing) for cell in frame[name])]]
-    rows = frame.itertuples(index=False, name=None)
-    return [make_table(table.name, f"Training logs of {name}, line by line", caption, [*frame.columns], rows, [])]
-
-
-# subjects
-
-
-def topics(content: Content, shown: Mapping[str, Grid]) -> list[Topic]:
-    """Return the sections after the documents."""
-    found = [
-        Topic(
-            subject.id,
-            subject.title,
-            tuple(_embedded(content, subject.figures)),
-            tuple(shown[name] for name in subject.tables if name in shown),
-        )
-        for subject in SUBJECTS
+    kept = [
+        place
+        for place in range(len(table.columns))
+        if place != run and not all(isinstance(row[place], Missing) for row in rows)
     ]
-    placed = {*ANSWER_FIGURES, *(name for subject in SUBJECTS for name in subject.figures)}
-    names = {claim.source for claim in content.claims}
-    rest = [figure for figure in content.figures if figure.group not in names and figure.name not in placed]
+    mine = replace(
+        table,
+        title=f"Training logs of {name}, line by line",
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in rows),
+        origin=(),
+    )
+    return [mine]
+
+
+# topics
+
+
+def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:
+    """Return the sections after the documents."""
+    found = [_topic(content, shown, plan) for plan in TOPICS]
+    placed = {*ANSWER_FIGURES, *(name for plan in TOPICS for name in plan.figures)}
+    rest = [
+        figure for figure in content.figures if figure.group not in content.document_names and figure.name not in placed
+    ]
     if rest:
         found.append(Topic("further", "Further figures", tuple(embed(rest))))
-    faults = (shown["unfinished"], *(shown[table.name] for table in content.faults))
-    found.append(Topic("faults", "Faults", tables=faults, text=tuple(_faults(content))))
-    found.append(Topic("definitions", "Definitions", tables=(shown["definitions"],)))
-    found.append(Topic("provenance", "Provenance", tables=(shown["provenance"],)))
-    return found
+    tables = tuple(shown[name] for name in ("unfinished", "fault_tests") if name in shown)
+    found.append(Topic("faults", "Faults", tables=tables, text=tuple(_faults(content))))
+    return found + [_topic(content, shown, plan) for plan in LAST_TOPICS]
 
 
-def answer_figures(content: Content) -> list[Image]:
+def _topic(content: ReportContent, shown: Mapping[str, PageTable], plan: TopicPlan) -> Topic:
+    tables = tuple(shown[name] for name in plan.tables if name in shown)
+    return Topic(plan.id, plan.title, tuple(_embedded(content, plan.figures)), tables)
+
+
+def answer_figures(content: ReportContent) -> list[Image]:
     """Return the figures that belong to the answer."""
     return _embedded(content, ANSWER_FIGURES)
 
 
-def _embedded(content: Content, names: Sequence[str]) -> list[Image]:
+def _embedded(content: ReportContent, names: Sequence[str]) -> list[Image]:
     by_name = {figure.name: figure for figure in content.figures}
     return embed(by_name[name] for name in names if name in by_name)
 
 
-def _faults(content: Content) -> list[str]:
-    lines = list(content.problems) or ["Every file of the results folder has the hash that it was sealed with."]
-    if content.results.n_superseded:
-        lines.append(f"{content.results.n_superseded} older record(s) of the same cell and seed are left out.")
-    return lines
+def _faults(content: ReportContent) -> list[str]:
+    lines = content.material.problems or ["Every file of the results folder has the hash that it was sealed with."]
+    superseded = content.material.results.n_superseded
+    return lines + ([f"{superseded} older record(s) of the same cell and seed are left out."] if superseded else [])
 
 
 # contents
 
 
-def contents(parts: Sequence[DocumentPart], found: Sequence[Topic]) -> list[Entry]:
+def contents(parts: Sequence[DocumentPart], found: Sequence[Topic]) -> list[ContentsLine]:
     """Return the table of contents."""
     below_answer = (
-        Entry("table-verdict_summary", "Verdicts by document"),
-        Entry("table-headlines", "The headline numbers"),
-        Entry("table-brief", "The uncertainty"),
+        ContentsLine("table-headline", "The numbers that everybody quotes"),
+        ContentsLine("table-verdict_summary", "Verdicts by document"),
+        ContentsLine("table-headlines", "The headline numbers"),
+        ContentsLine("table-brief", "The uncertainty"),
     )
-    evidence = (Entry("evidence-claims", "Reported numbers"), Entry("evidence-records", "Records"))
+    evidence = (ContentsLine("evidence-claims", "Reported numbers"), ContentsLine("evidence-records", "Records"))
     return [
-        Entry("question", "The question"),
-        Entry("answer", "The answer", below_answer),
-        Entry("main", "The main table"),
-        Entry("documents", "The documents", tuple(Entry(part.id, part.name) for part in parts)),
-        *(Entry(topic.id, topic.title) for topic in found),
-        Entry("evidence", "Evidence", evidence),
+        ContentsLine("question", "The question"),
+        ContentsLine("answer", "The answer", below_answer),
+        ContentsLine("main", "The main table"),
+        ContentsLine("documents", "The documents", tuple(ContentsLine(part.id, part.name) for part in parts)),
+        *(ContentsLine(topic.id, topic.title) for topic in found),
+        ContentsLine("evidence", "Evidence", evidence),
     ]

@@ -5,6 +5,6 @@
 >>> print(p("digit.png"))
 """
 
-from bench.show.predict.predictor import Answer, Predictor
+from bench.show.predict.predictor import PictureAnswer, Predictor
 
-__all__ = ["Answer", "Predictor"]
+__all__ = ["PictureAnswer", "Predictor"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from bench.core.files import check_writable, write_atomically
 from bench.measure.metrics.draws import QUANTILES
 from bench.show.figures.style import COLOURS, REPORTED, canvas, style
 from bench.show.predict.normalise import Normalised
-from bench.show.predict.predictor import Answer
+from bench.show.predict.predictor import PictureAnswer
+from bench.show.predict.reading import Floats
 from bench.show.predict.rules import QUANTILE_RULES
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -39,7 +41,7 @@ def check_figure(path: Path, n_images: int) -> None:
     check_writable(path.parent)
 
 
-def draw(images: Sequence[Normalised], answers: Sequence[Sequence[Answer]]) -> Drawing:
+def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]]) -> Drawing:
     """Draw pictures and, in the same order, the answers to each: at least one picture and one answer."""
     bands = -(-len(answers[0]) // ACROSS)
     across = min(ACROSS, len(answers[0]))
@@ -69,7 +71,7 @@ def save(figure: Drawing, path: Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def _picture(axes: Any, pixels: Any, title: str) -> None:
+def _picture(axes: Axes, pixels: Floats, title: str) -> None:
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
@@ -78,7 +80,7 @@ def _picture(axes: Any, pixels: Any, title: str) -> None:
         side.set(visible=True, color=REPORTED, linewidth=0.5)
 
 
-def _bars(axes: Any, answer: Answer, is_first: bool) -> None:
+def _bars(axes: Axes, answer: PictureAnswer, is_first: bool) -> None:
     digits = np.arange(10)
     colour = REFUSED if answer.digit is None else ANSWERED
     axes.bar(digits, answer.probabilities, color=colour, alpha=0.85, width=0.8)
@@ -98,7 +100,7 @@ def _bars(axes: Any, answer: Answer, is_first: bool) -> None:
     axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {answer.mutual_information:.2f}", fontsize=6)
 
 
-def _legend(answer: Answer) -> str:
+def _legend(answer: PictureAnswer) -> str:
     spread = f"bars: mean probability of each digit; lines: {SPREAD[0]} to {SPREAD[1]} % of the draws"
     if answer.rule not in QUANTILE_RULES:
         return f"{spread}; rule {answer.rule}; nats"

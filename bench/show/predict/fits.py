@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -46,18 +45,18 @@ def fitted(store: Store) -> list[Fitted]:
     for record in store.all_records()[0]:
         counts = record.outcome == "done" and record.precision == PRECISION and not is_stale(record)
         if counts and record.approach in classifiers():
-            groups.setdefault((record["approach"], record["recipe"], record["fit_key"]), []).append(record)
+            groups.setdefault((record.approach, record.recipe, record.fit_key), []).append(record)
     found = []
     for (approach, recipe, fit_key), records in groups.items():
         if store.fit_path(fit_key, "posterior").exists():
-            best = min(records, key=lambda record: record["protocol"] != "common")
-            found.append(Fitted(approach, recipe, best["profile"], best["seed"], best["device"], fit_key, best))
+            best = min(records, key=lambda record: record.protocol != "common")
+            found.append(Fitted(approach, recipe, best.profile, best.seed, best.device, fit_key, best))
     order = {name: place for place, name in enumerate(manifests())}
     return sorted(found, key=_preference(order))
 
 
-def _preference(order: Mapping[str, int]) -> Any:
-    def key(fit: Fitted) -> tuple[Any, ...]:
+def _preference(order: Mapping[str, int]) -> Callable[[Fitted], tuple[int, int, str, int, bool, str]]:
+    def key(fit: Fitted) -> tuple[int, int, str, int, bool, str]:
         known = recipe_names(manifest(fit.approach))
         recipe = known.index(fit.recipe) if fit.recipe in known else len(known)
         return order[fit.approach], recipe, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key

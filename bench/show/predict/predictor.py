@@ -24,7 +24,7 @@ BLOCK_IMAGES = 100  # predicted at once
 
 
 @dataclass(frozen=True)
-class Answer:
+class PictureAnswer:
     """What one approach says of one picture."""
 
     approach: str
@@ -111,18 +111,18 @@ class Predictor:
         self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
 
-    def __call__(self, image: str | Path) -> Answer:
-        """Answer a PNG or JPEG; raises UnusableImage."""
+    def __call__(self, image: str | Path) -> PictureAnswer:
+        """PictureAnswer a PNG or JPEG; raises UnusableImage."""
         return self.answers([normalise(image)])[0]
 
-    def answers(self, images: Sequence[Normalised]) -> list[Answer]:
-        """Answer pictures; each as if it were alone."""
-        found: list[Answer] = []
+    def answers(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
+        """PictureAnswer pictures; each as if it were alone."""
+        found: list[PictureAnswer] = []
         for start in range(0, len(images), BLOCK_IMAGES):
             found += self._block(images[start : start + BLOCK_IMAGES])
         return found
 
-    def _block(self, images: Sequence[Normalised]) -> list[Answer]:
+    def _block(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
         x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
         rows = torch.zeros(len(images), dtype=torch.int64)  # every picture meets the noise of row 0
         with torch.no_grad():
@@ -134,7 +134,7 @@ class Predictor:
         for row in range(len(images)):
             verdict = self.rule.judge(summary, row)
             answers.append(
-                Answer(
+                PictureAnswer(
                     approach=self.fit.approach,
                     recipe=self.fit.recipe,
                     profile=self.fit.profile,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.measure.metrics.classification import entropies
@@ -28,7 +28,7 @@ DEFAULT = "median"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleOutcome:
     """What a rule says of one picture."""
 
     digit: int  # what it answers, or would
@@ -36,16 +36,16 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AnswerRule:
     """A rule with its threshold."""
 
     name: str
     words: str  # when it answers
     threshold: float
-    judge: Callable[[DrawSummary, int], Verdict]  # of one row of a summary
+    judge: Callable[[DrawSummary, int], RuleOutcome]  # of one row of a summary
 
 
-def rule_among_all(name: str, scores: Mapping[str, Any]) -> tuple[Rule, list[Rule]]:
+def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tuple[AnswerRule, list[AnswerRule]]:
     """Return a rule by name, and all rules that have a threshold.
 
     Args:
@@ -71,25 +71,25 @@ def rule_among_all(name: str, scores: Mapping[str, Any]) -> tuple[Rule, list[Rul
     return found[name], list(found.values())
 
 
-def _quantile_rule(name: str, quantiles: RefusalRule) -> Rule:
+def _quantile_rule(name: str, quantiles: RefusalRule) -> AnswerRule:
     what = "median" if quantiles.quantile == 0.5 else f"{quantiles.quantile:.0%} quantile"
 
-    def judge(summary: DrawSummary, row: int) -> Verdict:
+    def judge(summary: DrawSummary, row: int) -> RuleOutcome:
         found = summary.quantile(quantiles.quantile)[row]
         highest = f"no digit's {what} over the draws is above {quantiles.threshold}: the highest is {found.max():.3f}"
-        return Verdict(int(found.argmax()), "" if found.max() > quantiles.threshold else highest)
+        return RuleOutcome(int(found.argmax()), "" if found.max() > quantiles.threshold else highest)
 
     words = f"answers if the {what} over the draws of a digit's probability is above {quantiles.threshold}"
-    return Rule(name, words, quantiles.threshold, judge)
+    return AnswerRule(name, words, quantiles.threshold, judge)
 
 
-def _score_rule(name: str, threshold: float) -> Rule:
+def _score_rule(name: str, threshold: float) -> AnswerRule:
     measure, title = SCORES[name]
 
-    def judge(summary: DrawSummary, row: int) -> Verdict:
+    def judge(summary: DrawSummary, row: int) -> RuleOutcome:
         value = float(entropies(summary)[measure][row])
         refused = f"{title} {value:.3f} nats is above {threshold:.3f}"
-        return Verdict(int(summary.log_mean_probs[row].argmax()), refused if value > threshold else "")
+        return RuleOutcome(int(summary.log_mean_probs[row].argmax()), refused if value > threshold else "")
 
     words = f"answers if the {title} is at most what {1 - REFUSED_DIGITS:.0%} of the test digits have"
-    return Rule(name, words, threshold, judge)
+    return AnswerRule(name, words, threshold, judge)

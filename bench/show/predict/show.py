@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
-from tabulate import tabulate
+from rich.console import Console
 
 from bench.show.predict.normalise import Normalised
-from bench.show.predict.predictor import Answer
+from bench.show.predict.predictor import PictureAnswer
+from bench.show.tables.cells import make_table
+from bench.show.terminal import shown
 
 MOST_SHOWN = 3  # digits whose probabilities a line has room for
-WIDTH = 80  # columns
 LEAST_SHOWN = 0.005  # a probability that would be rounded to 0.00
-HEADERS = ("approach", "answer", "probabilities", "entropy", "mutual\ninf.")
+COLUMNS = ("approach", "answer", "probabilities", "entropy", "mutual inf")
 
 
-def as_json(image: Normalised, answers: Sequence[Answer]) -> dict[str, Any]:
+class AnswerFields(TypedDict):
+    """An answer for machines; entropies in nats."""
+
+    approach: str
+    recipe: str
+    profile: str
+    seed: int
+    n_draws: int
+    digit: int | None
+    best_guess: int
+    probabilities: list[float]
+    predictive_entropy: float
+    mutual_information: float
+    rule: str
+    rule_words: str
+    threshold: float
+    refused_by: str | None
+    refusing_rules: list[str]
+
+
+class PictureFields(TypedDict):
+    """A picture and its answers for machines."""
+
+    image: str
+    width: int
+    height: int
+    ink: str
+    answers: list[AnswerFields]
+
+
+def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> PictureFields:
     """Return a picture and its answers for machines; entropies in nats."""
     return {
         "image": image.path,
@@ -28,7 +58,7 @@ def as_json(image: Normalised, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: PictureAnswer) -> AnswerFields:
     return {
         "approach": answer.approach,
         "recipe": answer.recipe,
@@ -53,42 +83,44 @@ def ink(image: Normalised) -> str:
     return "dark on light" if image.dark_on_light else "light on dark"
 
 
-def text(image: Mapping[str, Any]) -> str:
-    """Return a picture's answers, as `as_json` gives them, in lines for people."""
+def text(image: PictureFields, console: Console | None = None) -> str:
+    """Return a picture's answers in lines for people, for the screen unless another console is given."""
     answers = image["answers"]
     rows = [
         (
             _label(answer),
-            "I don't know" if answer["digit"] is None else answer["digit"],
+            "I don't know" if answer["digit"] is None else str(answer["digit"]),
             likely(answer["probabilities"]),
             f"{answer['predictive_entropy']:.3f}",
             f"{answer['mutual_information']:.3f}",
         )
         for answer in answers
     ]
-    lines = [f"{image['image']}: {image['width']} x {image['height']}, {image['ink']}"]
-    lines.append(tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=["left"] * 3 + ["right"] * 2))
-    for answer in answers:
-        if answer["refused_by"]:
-            lines += _wrapped(f"{_label(answer)} would say {answer['best_guess']}, but {answer['refused_by']}")
+    refused = [
+        f"{_label(answer)} would say {answer['best_guess']}, but {answer['refused_by']}"
+        for answer in answers
+        if answer["refused_by"]
+    ]
     others = {
         _label(answer): [name for name in answer["refusing_rules"] if name != answer["rule"]] for answer in answers
     }
     refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
-    if refusals:
-        lines += _wrapped(f"other rules that refuse: {'; '.join(refusals)}")
-    return "\n".join(lines)
+    return shown(
+        f"{image['image']}: {image['width']} x {image['height']}, {image['ink']}",
+        make_table("answers", "Answers", "", COLUMNS, rows),
+        *refused,
+        *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),
+        console=console,
+    )
 
 
-def rules(answers: Sequence[Mapping[str, Any]]) -> str:
+def rules(answers: Sequence[AnswerFields], console: Console | None = None) -> str:
     """Return the rule of answers in words, with the threshold of each where it is not the same for all."""
-    thresholds = {_label(answer): answer["threshold"] for answer in answers}
     first = answers[0]
     line = f"rule {first['rule']}: {first['rule_words']}"
-    if first["rule"] in ("median", "strict"):
-        return "\n".join(_wrapped(line))
-    each = ", ".join(f"{label} {value:.3f}" for label, value in thresholds.items())
-    return "\n".join(_wrapped(f"{line}, nats: {each}"))
+    if first["rule"] not in ("median", "strict"):
+        line += ", nats: " + ", ".join(f"{_label(answer)} {answer['threshold']:.3f}" for answer in answers)
+    return shown(line, console=console)
 
 
 def likely(probabilities: Sequence[float]) -> str:
@@ -99,10 +131,6 @@ def likely(probabilities: Sequence[float]) -> str:
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)
 
 
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _label(answer: Mapping[str, Any]) -> str:
+def _label(answer: AnswerFields) -> str:
     recipe = answer["recipe"]
-    return str(answer["approach"]) if recipe == "published" else f"{answer['approach']} {recipe}"
+    return answer["approach"] if recipe == "published" else f"{answer['approach']} {recipe}"

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
-from bench.judge.claims import (
-    Claim,
-    Gap,
-    Record,
-    Sample,
-    in_claim_unit,
-    measure,
-    measured_key,
-    metrics_of,
-    print_interval,
-)
+from bench.judge.claims import Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.results import Results
-from bench.show.tables.cells import Cell, Entry, Missing, Number, Table, difference, make_table, of_claim
+from bench.judge.samples import Gap, Sample, metrics_of
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 
 ABSENT = Gap("-", "there is no such number: no document reports it, or the recipe has no such cell")
 COMMON_ONLY = Gap("common only", "changed recipes are measured by the common protocol unless asked for otherwise")
@@ -61,7 +52,7 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
 
 
 def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
-    """Approaches and variants x the three cells, beside the reported accuracy."""
+    """Return a row for each approach and variant: the three cells beside the reported accuracy."""
     rows = [row for approach in results.classifiers() for row in _rows(results, claims, approach)]
     columns = ["approach", "document", "measured on", "reported", "published x published", "difference"]
     columns += ["published x common", "corrected x common"]
@@ -69,12 +60,11 @@ def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
         "Fraction of images classified right. Published x published: the document's training, measured as the "
         "document did, on the rows named; published x common: the same fit on the official test set, mean of the "
         "probabilities of 100 draws (a deterministic network has one); corrected x common: trained with the "
-        "corrections of the recipe. Difference: published x published minus reported. "
-        f"{results.describe()}"
+        "corrections of the recipe. Difference: published x published minus reported."
     )
     title = "Accuracy against the reported numbers"
-    notes = [*truncations(claim for claim in claims if claim.metric == "accuracy"), *results.origin()]
-    return make_table("accuracy", title, caption, columns, rows, notes, results.describe())
+    notes = truncations(claim for claim in claims if claim.metric == "accuracy")
+    return results_table(results, "accuracy", title, caption, columns, rows, notes)
 
 
 def truncations(claims: Iterable[Claim]) -> list[str]:
@@ -91,13 +81,13 @@ def _decimals(claim: Claim) -> int:
     return len(claim.printed.partition(".")[2])
 
 
-def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list[Any]]:
+def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list[Entry]]:
     claim = headline(claims, approach, "accuracy", "mnist")
     document = results.manifests[approach].document if approach in results.manifests else ""
     start = [document or "none", claim.split if claim else "test10k"]
 
-    def common(recipe: str) -> Cell:
-        return Cell(metrics_of(results.cell(approach, recipe, "common"), "mnist/accuracy"))
+    def common(recipe: str) -> Measured:
+        return Measured(metrics_of(results.cell(approach, recipe, "common"), "mnist/accuracy"))
 
     corrected = common("corrected") if results.has_corrected(approach) else Missing(ABSENT)
     published = _published(claim, results.cell(approach, "published", "published"))
@@ -105,7 +95,7 @@ def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list
     for variant in results.variants(approach):
         label = f"{approach} + {variant.removeprefix('published+')}"
         own = results.cell(approach, variant, "published")
-        shown = Cell(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
+        shown = Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
         rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
     return rows
 
@@ -114,4 +104,4 @@ def _published(claim: Claim | None, records: Sequence[Record]) -> list[Entry]:
     if claim is None:
         return [Missing(ABSENT), Missing(ABSENT)]
     shown, compared = at_end(claim, records)
-    return [Cell(shown, FRACTION), difference(compared, claim.value, FRACTION_DIFFERENCE)]
+    return [Measured(shown, FRACTION), difference(compared, claim.value, FRACTION_DIFFERENCE)]

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from bench.core.text import Digits
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, StepEffect, find
-from bench.judge.ladder.effects import Numbers
-from bench.judge.ladder.rungs import Ladder, Step
+from bench.judge.ladder.answer import Answer, StepEffect
+from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
 from bench.show.tables.answer_words import conclusions
-from bench.show.tables.cells import Cell, Missing, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)
-
-
-def answer_tables(ladders: Iterable[Ladder], numbers: Numbers, claims: Iterable[Claim]) -> dict[str, Table]:
-    """Return by approach the tables of the ladders that have a question; raises ConfigError for an unknown claim."""
-    known = list(claims)
-    return {
-        one.approach: answer_table(one.approach, find(one.question, numbers, known), numbers.results)
-        for one in ladders
-        if one.question is not None
-    }
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
@@ -40,28 +26,26 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     caption = (
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
         f"{_printed(answer.question.steps[-1], answer.claim)}. Each step makes the change that it names to the line "
-        "before, which may be of several settings; in another order the steps could share the way otherwise. Added: "
-        "mean difference of the same seeds with its 95 % t interval (number of seeds). Common protocol. "
-        f"{results.describe()}"
+        "before; a change may concern several settings. The size of a step depends on the order of the steps. Added: "
+        "mean difference of the same seeds with its 95 % t interval (number of seeds). Common protocol."
     )
     title = f"Where a reported number of {approach} comes from"
-    notes = [*conclusions(answer), *results.origin()]
-    return make_table(f"answer_{approach}", title, caption, columns, rows, notes)
+    return results_table(results, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))
 
 
 def _printed(step: Step, claim: Claim) -> str:
     return f"{step.approach} {step.recipe}: reported {claim.printed} {claim.unit}"
 
 
-def _step_row(answer: Answer, place: int) -> list[Any]:
+def _step_row(answer: Answer, place: int) -> list[Entry]:
     step = answer.question.steps[place]
-    row: list[Any] = [step.name, f"{step.approach} {step.recipe}"]
+    row: list[Entry] = [step.name, f"{step.approach} {step.recipe}"]
     for walk in answer.walks:
-        row += [Cell(walk.levels[place], THREE), _added(walk.findings[place - 1]) if place else Missing(ABSENT)]
+        row += [Measured(walk.levels[place], THREE), _added(walk.findings[place - 1]) if place else Missing(ABSENT)]
     return row
 
 
-def _estimator_row(answer: Answer, finding: StepEffect) -> list[Any]:
+def _estimator_row(answer: Answer, finding: StepEffect) -> list[Entry]:
     step = answer.question.steps[-1]
     others = [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
     return [finding.name, f"{step.approach} {step.recipe}", Missing(ABSENT), _added(finding), *others]

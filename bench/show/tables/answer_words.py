@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bench.judge.claims import Claim, Sample
+from bench.judge.claims import Claim
 from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
 from bench.judge.ladder.rungs import Step
+from bench.judge.samples import Sample
 
 _GROUPS: dict[Direction, str] = {
     "raises": "raised by",

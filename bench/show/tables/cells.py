@@ -1,18 +1,14 @@
-"""Cells of a table: a number with its spread and number of seeds, or the reason why it is not there."""
+"""What a table is: rows of entries, and its caption and notes as data that each form sets in its own way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import pandas as pd
+from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
-from bench.judge.claims import Gap, Sample
-
-Detail = Literal["full", "spread", "mean"]
-"""How much of a cell is shown: mean, spread and seeds; mean and spread; the mean alone."""
+from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample
 
 NOTHING = Gap("n/a", "nothing was measured")
 
@@ -25,15 +21,24 @@ class Number:
     digits: Digits
     sources: tuple[str, ...] = field(default=(), compare=False)  # see `Linked`
 
+    def __str__(self) -> str:
+        """Return the rounded number."""
+        return self.digits.text(self.value)
+
 
 @dataclass(frozen=True)
-class Cell:
+class Measured:
     """A measured quantity; its sample's gap, or a mark, is explained in the table's notes."""
 
     sample: Sample
     digits: Digits = FRACTION
-    mark: Gap | None = None  # what is to be known of a number that is shown
-    inline: bool = False  # give the whole reason in the cell instead of a word and a note
+    mark: Gap | None = None  # what a reader must know about a number that is shown
+    inline: bool = False  # give the whole reason in the table's cell instead of a word and a note
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the keys of the records that were asked."""
+        return self.sample.sources
 
     def gaps(self) -> list[Gap]:
         """Return all that the notes must explain."""
@@ -41,7 +46,7 @@ class Cell:
             return []
         return [gap for gap in (self.sample.gap, self.mark if self.sample.n else None) if gap is not None]
 
-    def text(self, labels: dict[Gap, str], detail: Detail) -> str:
+    def text(self, labels: Mapping[Gap, str]) -> str:
         """Return what the reader sees, e.g. "0.9726 +- 0.0008 (5)" or "n/a [2]"."""
         mean, sd = self.sample.mean, self.sample.sd
         shown = [labels[gap] for gap in self.gaps()]
@@ -50,9 +55,8 @@ class Cell:
         if self.inline and self.sample.gap:
             shown = [self.sample.gap.code]
         text = self.digits.text(mean)
-        if sd is not None and detail != "mean":
-            text += f" +- {format(sd, self.digits.form(mean).lstrip('+'))}"
-            text += f" ({self.sample.n})" if detail == "full" else ""
+        if sd is not None:
+            text += f" +- {format(sd, self.digits.form(mean).lstrip('+'))} ({self.sample.n})"
         return " ".join([text, *shown])
 
 
@@ -80,8 +84,8 @@ class Linked:
         return self.text
 
 
-Entry = Number | Cell | Missing | Linked
-"""What a table holds besides text."""
+Entry = Number | Measured | Missing | Linked | str
+"""What stands in one place of a table."""
 
 
 def of_claim(claim_id: str) -> str:
@@ -90,19 +94,22 @@ def of_claim(claim_id: str) -> str:
 
 
 def of_document(document: str) -> str:
-    """Return what stands among sources for all that is reported by a document."""
+    """Return what stands among sources for all that a document reports."""
     return f"document:{document}"
 
 
-def sources_of(entry: Any) -> tuple[str, ...]:
-    """Return where what stands in a cell of a table comes from, nothing for plain text."""
-    if isinstance(entry, Cell):
-        return entry.sample.sources
-    return entry.sources if isinstance(entry, Number | Missing | Linked) else ()
+def sources_of(entry: Entry) -> tuple[str, ...]:
+    """Return where an entry comes from, nothing for plain text."""
+    return () if isinstance(entry, str) else entry.sources
+
+
+def is_number(entry: Entry) -> bool:
+    """Return whether an entry is a number or the place of one."""
+    return isinstance(entry, Measured | Number | Missing)
 
 
 def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
-    """Make the cell of measured mean minus reported value, or of the reason why nothing was measured."""
+    """Return measured mean minus reported value, or the reason why nothing was measured."""
     if measured.mean is None:
         return Missing(measured.gap or NOTHING, measured.sources)
     return Number(measured.mean - reported, digits, measured.sources)
@@ -110,51 +117,93 @@ def difference(measured: Sample, reported: float, digits: Digits) -> Number | Mi
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its cells are entries or text."""
+    """A table. Each form decides which parts of the caption and of the notes it shows, and where."""
 
     name: str
     title: str
-    caption: str  # units, protocol, seeds, profile, device
-    frame: pd.DataFrame
-    notes: tuple[str, ...]  # the full reason of every gap, then remarks
-    brief: str = ""  # what the terminal's summary says of it
+    explanation: str  # what the columns mean: units, protocol
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    remarks: tuple[str, ...] = ()  # notes on the numbers, besides the reasons of the gaps
+    conditions: str = ""  # profile, device, precision and seeds of the records
+    origin: tuple[str, ...] = ()  # machine, versions and code that made the records
+    lines: tuple[Mapping[str, str | float | None], ...] = ()  # what the CSV file holds instead of the rows
+
+    @property
+    def caption(self) -> str:
+        """Return the explanation and the conditions."""
+        return " ".join(part for part in (self.explanation, self.conditions) if part)
+
+    @cached_property
+    def labels(self) -> dict[Gap, str]:
+        """Return what stands in the table for each gap: its code, numbered where one code has several reasons."""
+        by_code: dict[str, dict[Gap, None]] = {}
+        for row in self.rows:
+            for entry in row:
+                for gap in entry.gaps() if isinstance(entry, Measured | Missing) else ():
+                    by_code.setdefault(gap.code, {})[gap] = None
+        return {
+            gap: code if len(gaps) == 1 else f"{code} [{number}]"
+            for code, gaps in by_code.items()
+            for number, gap in enumerate(gaps, start=1)
+        }
+
+    @property
+    def own_notes(self) -> tuple[str, ...]:
+        """Return the full reason of every gap, then the remarks."""
+        return (*(f"{label}: {gap.reason}" for gap, label in self.labels.items()), *self.remarks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return all notes: the table's own, then the origin of its records."""
+        return (*self.own_notes, *self.origin)
+
+    def is_numeric(self, place: int) -> bool:
+        """Return whether any entry of a column is a number or the place of one."""
+        return any(is_number(row[place]) for row in self.rows)
+
+    def text(self, entry: Entry) -> str:
+        """Return an entry's text."""
+        if isinstance(entry, Measured):
+            return entry.text(self.labels)
+        return self.labels[entry.gap] if isinstance(entry, Missing) else str(entry)
+
+    def texts(self) -> list[list[str]]:
+        """Return the text of every entry, row by row."""
+        return [[self.text(entry) for entry in row] for row in self.rows]
 
 
 def make_table(
     name: str,
     title: str,
-    caption: str,
+    explanation: str,
     columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    notes: Iterable[str],
-    brief: str = "",
+    rows: Iterable[Sequence[Entry]],
+    remarks: Iterable[str] = (),
+    *,
+    conditions: str = "",
+    origin: Iterable[str] = (),
+    lines: Iterable[Mapping[str, str | float | None]] = (),
 ) -> Table:
-    """Make a table and the notes that explain its gaps."""
-    frame = pd.DataFrame([list(row) for row in rows], columns=list(columns), dtype=object)
-    explained = [f"{label}: {gap.reason}" for gap, label in gap_labels(frame).items()]
-    return Table(name, title, caption, frame, (*explained, *notes), brief)
+    """Return a table; every row has an entry for each column."""
+    made = tuple(tuple(row) for row in rows)
+    assert all(len(row) == len(columns) for row in made), f"a row of table {name} is too short or too long"
+    return Table(
+        name, title, explanation, tuple(columns), made, tuple(remarks), conditions, tuple(origin), tuple(lines)
+    )
 
 
-def gap_labels(frame: pd.DataFrame) -> dict[Gap, str]:
-    """Return what stands in the cells for each gap: its code, numbered where one code has several reasons."""
-    by_code: dict[str, list[Gap]] = {}
-    for row in frame.itertuples(index=False, name=None):
-        for cell in row:
-            for gap in cell.gaps() if isinstance(cell, Cell | Missing) else ():
-                known = by_code.setdefault(gap.code, [])
-                if gap not in known:
-                    known.append(gap)
-    return {
-        gap: code if len(gaps) == 1 else f"{code} [{number}]"
-        for code, gaps in by_code.items()
-        for number, gap in enumerate(gaps, start=1)
-    }
-
-
-def cell_text(cell: Any, labels: dict[Gap, str], detail: Detail = "full") -> str:
-    """Return a cell's text."""
-    if isinstance(cell, Cell):
-        return cell.text(labels, detail)
-    if isinstance(cell, Missing):
-        return labels[cell.gap]
-    return cell.digits.text(cell.value) if isinstance(cell, Number) else str(cell)
+def results_table(
+    results: Results,
+    name: str,
+    title: str,
+    explanation: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Entry]],
+    remarks: Iterable[str] = (),
+    *,
+    has_spread: bool = True,
+) -> Table:
+    """Return a table made from results, with their conditions and origin; `has_spread`: it shows means over seeds."""
+    conditions = results.describe(has_spread)
+    return make_table(name, title, explanation, columns, rows, remarks, conditions=conditions, origin=results.origin())

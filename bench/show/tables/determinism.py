@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bench.core.text import Digits
-from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.judge.samples import Gap
 from bench.show.determinism_files import Condition, Likeness, Repeatability
-from bench.show.tables.cells import Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 
 TITLES = {
     "again": "the same process",
@@ -21,10 +20,10 @@ TITLES = {
 }
 TWO = Digits(significant=2)
 CAPTION = (
-    "The same seed once more, against a fit on one thread of the processor that predicts 256 rows in blocks of 64: "
-    "'exact' where all bits are the same, else the largest difference, of weights as they are stored, of predictions "
-    "in probability (toys: in the mean), over 4 draws. Published recipe, profile smoke (one epoch of two steps): a "
-    "whole training lets differences grow."
+    "The same seed is fitted again under each condition and compared with a fit on one thread of the processor, which "
+    "predicts 256 rows in blocks of 64. 'exact': all bits are the same; a number: the largest difference, of stored "
+    "weights, or of predicted probabilities (toys: of the mean) over 4 draws. Published recipe, profile smoke (one "
+    "epoch of two steps); in a whole training differences grow."
 )
 NOTHING_TO_COMPARE = Gap("-", "no weights, the weights of one fit, or predictions that follow from equal weights")
 
@@ -35,10 +34,10 @@ def determinism_table(records: Sequence[Repeatability], order: Iterable[str]) ->
     chosen = sorted(records, key=lambda record: (place.get(record.approach, len(place)), record.approach))
     rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
     columns = ("approach", "of", *TITLES.values())
-    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin(chosen))
+    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin=origin(chosen))
 
 
-def _row(record: Repeatability, what: str) -> list[Any]:
+def _row(record: Repeatability, what: str) -> list[Entry]:
     if record.outcome != "done":
         gap = Missing(Gap(record.outcome, record.reason))
         return [record.approach, what, *[gap] * len(TITLES)]
@@ -46,7 +45,7 @@ def _row(record: Repeatability, what: str) -> list[Any]:
     return [record.approach, what, *(_cell(one, getattr(one, what)) for one in found)]
 
 
-def _cell(found: Condition, likeness: Likeness | None) -> Any:
+def _cell(found: Condition, likeness: Likeness | None) -> Entry:
     if found.missing is not None:
         return Missing(Gap("n/a", found.missing))
     if likeness is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
@@ -11,26 +11,20 @@ from bench.core.files import write_atomically
 from bench.show.tables.cells import Table
 from bench.show.tables.render import markdown_body, render
 
-MAIN_TABLES = ("accuracy",)
 _BLOCK = re.compile(r"<!-- table:(?P<name>\S+) -->(?P<body>.*?)<!-- /table -->", re.DOTALL)
 _OPEN = "<!-- table:"
 _CLOSE = "<!-- /table -->"
 
 
-def write_tables(tables: Mapping[str, Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
+def write_tables(tables: Iterable[Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
     """Write NAME.FORM of every table and form of `render`, each file whole or not at all; raises StoreError."""
     written = []
-    for table in tables.values():
+    for table in tables:
         for form in forms:
             path = folder / f"{table.name}.{form}"
-            _write(path, render(table, form))
+            write_atomically(path, render(table, form).encode())
             written.append(path)
     return written
-
-
-def readme_block(tables: Mapping[str, Table], names: tuple[str, ...] = MAIN_TABLES) -> str:
-    """Return Markdown of the main tables between the markers that `update_readme` looks for."""
-    return "\n".join(_block(tables[name]) for name in names)
 
 
 def update_readme(path: Path, tables: Mapping[str, Table], check: bool = False) -> bool:
@@ -62,14 +56,9 @@ def update_readme(path: Path, tables: Mapping[str, Table], check: bool = False) 
             raise unknown_name(f"table in {path}", block["name"], tables)
     new = _BLOCK.sub(lambda block: _block(tables[block["name"]]), old)
     if new != old and not check:
-        _write(path, new)
+        write_atomically(path, new.encode())
     return new != old
 
 
 def _block(table: Table) -> str:
     return f"{_OPEN}{table.name} -->\n\n{markdown_body(table)}\n{_CLOSE}"
-
-
-def _write(path: Path, content: str) -> None:
-    # The store imports torch, which reading and building tables do without.
-    write_atomically(path, content.encode())

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.core.text import FRACTION, SIX, Digits
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.claims import PUBLISHED, Sample
+from bench.judge.claims import PUBLISHED, Claim
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.prediction import half_width, leaves_unit_interval
 from bench.judge.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, UNRESOLVABLE, WITHIN, Verdict
-from bench.show.tables.accuracy import truncations
-from bench.show.tables.cells import Table, make_table
+from bench.show.tables.accuracy import headline, truncations
+from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
 from bench.show.tables.verdicts import counts_text, kinds_text
 
 HEADLINE = PUBLISHED.parent / "headline.toml"
@@ -24,6 +25,9 @@ MEANINGS = {
     "This says nothing against the report",
     INCONCLUSIVE: "more seeds could decide; the difference is shown all the same",
 }
+DRAWING = "difference in margins"
+REACH = 3.0  # margins to either side that a drawing of the page shows
+MARGINS = Digits(decimals=2, signed=True)
 LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen digits
 
 
@@ -48,17 +52,15 @@ def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     by_claim = {verdict.claim.id: verdict for verdict in verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
     lines = [_line(quoted, verdict) for quoted, verdict in found]
-    brief = f"{len(verdicts)} reported numbers, {len(lines)} of them quoted here: {counts_text(verdicts)}."
     caption = (
-        "Measured: mean of our seeds, each a training and a measuring as published; in brackets the 95 % prediction "
-        "interval for one more run, which is what a single reported run is; n: seeds. All "
+        "Measured: mean of our seeds, each trained and measured as published; in brackets the 95 % prediction "
+        "interval for one more run, because a reported number is of a single run; n: seeds. All "
         f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
     )
     columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
-    caption = f"{caption} {results.describe(spread=False)}"
-    notes = [*_meanings([verdict for _, verdict in found]), *results.origin()]
-    return make_table("headline", title, caption, columns, lines, notes, brief)
+    notes = _meanings([verdict for _, verdict in found])
+    return results_table(results, "headline", title, caption, columns, lines, notes, has_spread=False)
 
 
 def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
@@ -74,7 +76,7 @@ def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
         for verdict in verdicts
         for mean, width in ((verdict.sample.mean, _width(verdict.sample)),)
     ):
-        notes.append("An interval that ends at 0 or 1 is cut there: the t rule is rough so near an end.")
+        notes.append("An interval that ends at 0 or 1 is cut there: near these ends the t rule is rough.")
     return notes
 
 
@@ -82,7 +84,7 @@ def _width(sample: Sample) -> float | None:
     return None if sample.sd is None else half_width(sample.sd, sample.n)
 
 
-def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
+def _line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
     claim, sample = verdict.claim, verdict.sample
     digits = FRACTION if claim.unit == "fraction" else SIX if claim.precision_kind == "count" else Digits(significant=4)
     measured = "-" if sample.mean is None else digits.text(sample.mean)
@@ -93,4 +95,52 @@ def _line(quoted: Quoted, verdict: Verdict) -> list[str]:
             low, high = max(0.0, low), min(1.0, high)
         measured += f" [{digits.text(low)}, {digits.text(high)}]"
     reported = claim.printed if len(claim.printed) <= LONGEST_PRINT else digits.text(claim.value)
-    return [quoted.asks, claim.source, reported, measured, str(sample.n), verdict.outcome]
+    here = (of_claim(claim.id),)
+    linked = [Linked(text, here) for text in (reported, measured, str(sample.n), verdict.outcome)]
+    return [quoted.asks, claim.source, *linked]
+
+
+def final_verdicts(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts on what the documents report at their end: final numbers, and each approach's accuracy."""
+    at_end = {claim.id for claim in claims if claim.stage == "final"}
+    for approach in dict.fromkeys(claim.approach for claim in claims):
+        claim = headline(claims, approach, "accuracy", "mnist")
+        at_end |= {claim.id} if claim else set()
+    return [verdict for verdict in verdicts if verdict.claim.id in at_end]
+
+
+def final_numbers_table(results: Results, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> Table:
+    """Return a row for each number that a document reports at its end; the page draws the column `DRAWING`."""
+    lines: list[list[Entry]] = []
+    for verdict in final_verdicts(claims, verdicts):
+        claim, here = verdict.claim, (of_claim(verdict.claim.id),)
+        digits = FRACTION if claim.unit == "fraction" else SIX
+        place = ", ".join(part for part in (claim.metric.replace("_", " "), claim.dataset, claim.split) if part)
+        lines.append(
+            [
+                claim.source,
+                Linked(place, here),
+                Linked(claim.printed, here),
+                Measured(verdict.sample, digits),
+                _in_margins(verdict),
+                Linked(verdict.outcome, here),
+                claim.approach,
+                f"{claim.margin:g}" if claim.margin else "-",
+                claim.unit or "1",
+            ]
+        )
+    columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
+    caption = (
+        "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
+        "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "
+        "stroke in the middle) in units of the margin (the shaded band), the difference that would matter, declared "
+        f"before the runs with five seeds. It ends {REACH:.0f} margins away; a triangle is further out."
+    )
+    title = "The headline numbers, drawn"
+    return results_table(results, "headlines", title, caption, columns, lines, has_spread=False)
+
+
+def _in_margins(verdict: Verdict) -> Number | str:
+    if verdict.difference is None or verdict.claim.margin == 0:
+        return "-"
+    return Number(verdict.difference / verdict.claim.margin, MARGINS, verdict.sample.sources)

@@ -1,19 +1,16 @@
-"""A ladder as a table, as CSV and for machines: what each change is worth, with its interval over seeds."""
+"""A ladder as a table and as lines for machines: what each change is worth, with its interval over seeds."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bench.core.text import FRACTION
-from bench.judge.claims import Sample
 from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
 from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Cell, Entry, Missing, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Table, make_table
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
 TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}
@@ -24,9 +21,9 @@ KINDS = (
 )
 
 
-def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str], answer: str = "") -> Table:
-    """Rungs x data sets; `data_sets` besides mnist, `answer` in the caption."""
-    rows: list[list[Any]] = [_level(ladder, numbers, "published", data_set) for data_set in (MNIST, *data_sets)]
+def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
+    """Return a row for each rung and data set: mnist, then `data_sets`."""
+    rows: list[list[Entry]] = [_level(ladder, numbers, "published", data_set) for data_set in (MNIST, *data_sets)]
     for rung, effects in found:
         for data_set in (MNIST, *data_sets):
             mine = {quantity: effects[place, quantity] for place, quantity in effects if place == data_set}
@@ -37,15 +34,23 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         rows += [_level(ladder, numbers, "corrected", data_set) for data_set in (MNIST, *data_sets)]
     columns = ["rung", "kind", "data set", "n", *TITLES.values()]
     caption = (
-        f"{answer}{' ' if answer else ''}First and last lines: mean over seeds, common protocol. Rungs: after minus "
+        "First and last lines: mean over seeds, common protocol. Rungs: after minus "
         "before, mean of the differences of the same seeds with its 95 % t interval, n seeds. "
         f"{KINDS} Accuracy (of measuring the refusal rule: of the accepted images), ECE, AUROC by entropy and share "
         "refused by the median rule are fractions; NLL and entropy nats an image. The t rule is rough for fractions "
-        f"near 0 or 1: ~ marks intervals that would reach beyond. {_conditions(numbers.results)}"
+        "near 0 or 1: ~ marks intervals that would reach beyond 0 or 1."
     )
-    notes = [*(f"*: {reason}" for reason in _failures(found)), *_explained(found), *numbers.results.origin()]
-    name = f"ladder_{ladder.approach}"
-    return make_table(name, f"Ladder of {ladder.approach}", caption, columns, rows, notes)
+    return make_table(
+        f"ladder_{ladder.approach}",
+        f"Ladder of {ladder.approach}",
+        caption,
+        columns,
+        rows,
+        [*(f"*: {reason}" for reason in _failures(found)), *_explained(found)],
+        conditions=_conditions(numbers.results),
+        origin=numbers.results.origin(),
+        lines=as_lines(ladder, found),
+    )
 
 
 def _conditions(results: Results) -> str:
@@ -71,7 +76,7 @@ def _title(rung: Rung) -> str:
     return f"{rung.title}; {before.fit_text()} -> {after.fit_text()}"
 
 
-def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str) -> list[Any]:
+def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str) -> list[Entry]:
     start = ladder.start(recipe)
     entries: list[Entry] = []
     most = 0
@@ -81,7 +86,7 @@ def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str) -> list
             continue
         values, gaps = numbers.by_seed(start[data_set, name])
         most = max(most, len(values))
-        entries.append(Cell(Sample(tuple(values.values()), gaps[0] if gaps else None), FRACTION))
+        entries.append(Measured(Sample(tuple(values.values()), gaps[0] if gaps else None), FRACTION))
     return [f"= {recipe}", "level", data_set, str(most or "-"), *entries]
 
 
@@ -98,7 +103,7 @@ def _entry(effect: Effect | None, quantity: str) -> Missing | str:
     return effect_text(effect, quantity)
 
 
-def as_lines(ladder: Ladder, found: Found) -> list[dict[str, Any]]:
+def as_lines(ladder: Ladder, found: Found) -> list[dict[str, str | float | None]]:
     """Return one line for each rung, data set and quantity, for machines."""
     return [
         {
@@ -124,7 +129,7 @@ def _ends(rung: Rung, data_set: str, quantity: str) -> dict[str, str]:
     }
 
 
-def _numbers(effect: Effect) -> dict[str, Any]:
+def _numbers(effect: Effect) -> dict[str, str | float | None]:
     paired = effect.paired
     interval = paired.interval if paired else None
     return {
@@ -137,13 +142,3 @@ def _numbers(effect: Effect) -> dict[str, Any]:
         "high": interval[1] if interval else None,
         "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
     }
-
-
-def comma_separated(ladder: Ladder, found: Found) -> str:
-    """Return the lines of `as_lines` as CSV, with unrounded numbers."""
-    lines = as_lines(ladder, found)
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(lines[0]) if lines else ["approach"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.show.tables.cells import Cell, Missing, Number, Table, cell_text, gap_labels
+from bench.show.tables.cells import Entry, Measured, Number, Table
 
 LONGEST_FLOAT = 40  # rows of a table that stays on one page
 _SPECIAL = {
@@ -30,11 +30,12 @@ _SPECIAL = {
 
 def latex(table: Table) -> str:
     """Return a table as a fragment that needs the packages booktabs and longtable and defines label `tab:NAME`."""
-    labels = gap_labels(table.frame)
-    rows = [[_shown(cell, cell_text(cell, labels)) for cell in row] for row in table.frame.itertuples(index=False)]
-    header = [escape(str(column)) for column in table.frame.columns]
-    numeric = [any(isinstance(cell, Cell | Number | Missing) for cell in table.frame[column]) for column in table.frame]
-    columns = "".join("r" if is_number else "l" for is_number in numeric)
+    rows = [
+        [_shown(entry, text) for entry, text in zip(row, texts, strict=True)]
+        for row, texts in zip(table.rows, table.texts(), strict=True)
+    ]
+    header = [escape(column) for column in table.columns]
+    columns = "".join("r" if table.is_numeric(place) else "l" for place in range(len(header)))
     caption = rf"\caption{{{escape(table.title)}. {escape(table.caption)}}}\label{{tab:{_label(table.name)}}}"
     body = "\n".join(_row(row) for row in rows)
     lines = _long if len(rows) > LONGEST_FLOAT else _float
@@ -51,10 +52,10 @@ def _label(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9:.-]", "-", name)
 
 
-def _shown(cell: object, text: str) -> str:
-    """Return a cell's text; in numbers a minus is as long as a plus, and a spread has its sign."""
+def _shown(entry: Entry, text: str) -> str:
+    """Return an entry's text; in numbers a minus is as long as a plus, and a spread has its sign."""
     shown = escape(text)
-    if isinstance(cell, Cell | Number):
+    if isinstance(entry, Measured | Number):
         shown = re.sub(r"^-(?=\d)", "$-$", shown).replace(" +- ", r" $\pm$ ")
     return shown
 

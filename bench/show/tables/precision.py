@@ -20,21 +20,23 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits
-from bench.judge.claims import Gap, Record, Sample
 from bench.judge.results import Results, select
+from bench.judge.samples import Gap, Sample
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Cell, Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
 
 if TYPE_CHECKING:
     from bench.plan.manifests import ApproachManifest
 
-Rows = Mapping[str, NDArray[Any]]
+Rows = Mapping[str, NDArray[np.generic]]
 """Per-row numbers of one record by "DATASET/NAME"; empty where there are none."""
 
 FLOAT32 = "float32"
@@ -85,19 +87,17 @@ def precision_table(
         rows_of: gives a record's per-row numbers.
     """
     lengths = (profile, SHORT) if profile == LONG else (profile,)
-    here = [record for record in records if record["profile"] in lengths and record["device"] == device]
-    rows: list[list[Any]] = []
+    here = [record for record in records if record.profile in lengths and record.device == device]
+    rows: list[list[Entry]] = []
     notes: list[str] = []
-    for precision in sorted({record["precision"] for record in here} - {FLOAT32}):
+    for precision in sorted({record.precision for record in here} - {FLOAT32}):
         for approach, length in _longest(here, lengths, device, precision, manifests):
             plain, other = (Results(select(here, length, device, kind), manifests) for kind in (FLOAT32, precision))
             made, said = _approach(plain, other, approach, (precision, length), rows_of)
             rows += made
             notes += said
-    brief = ""
     if not notes:
-        brief = "No records: python -m bench run --all --precision bf16 makes them."
-        notes = [brief]
+        notes = ["No records: python -m bench run --all --precision bf16 makes them."]
     caption = (
         "Published training, common protocol, the same seeds: float32, 'there' with matrix products in the precision "
         "named, and the difference. Noise: standard deviation of one float32 value, over seeds (n of them), or where "
@@ -108,7 +108,7 @@ def precision_table(
         + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
         + f"; {device}."
     )
-    return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes, brief)
+    return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes)
 
 
 def _longest(
@@ -136,18 +136,18 @@ def _longest(
 def _done(results: Results, approach: str) -> dict[int, Record]:
     """Return the records of published x common with numbers, by seed."""
     found = results.cell(approach, "published", "common")
-    return {record["seed"]: record for record in found if record["outcome"] == "done"}
+    return {record.seed: record for record in found if record.outcome == "done"}
 
 
 def _approach(
     plain: Results, other: Results, approach: str, conditions: tuple[str, str], rows_of: Callable[[Record], Rows]
-) -> tuple[list[list[Any]], list[str]]:
+) -> tuple[list[list[Entry]], list[str]]:
     """Return an approach's lines and notes; conditions: the other precision, and the profile of both."""
     found = other.cell(approach, "published", "common")
     name = f"{approach}, {', '.join(conditions)}"
     done = _done(other, approach)
     if not done:
-        return [], [f"{name}: {found[0]['outcome']}, {found[0]['reason']}."]
+        return [], [f"{name}: {found[0].outcome}, {in_words(found[0].reason)}."]
     plains = _done(plain, approach)
     pairs = [(plains[seed], done[seed]) for seed in sorted(done) if seed in plains]
     if not pairs:
@@ -155,11 +155,11 @@ def _approach(
     rows = rows_of(pairs[0][0])
     lines = [
         [approach, *conditions, *_metric_line(key, pairs, list(plains.values()), rows)]
-        for key in sorted(pairs[0][0]["metrics"], key=_place)
+        for key in sorted(pairs[0][0].metrics, key=_place)
         if all(_number(record, key) is not None for pair in pairs for record in pair)
     ]
     beyond = [line[COLUMNS.index("beyond noise")] for line in lines]
-    products = sorted({record["provenance"].get("products", "unknown means") for _, record in pairs})
+    products = sorted({record.provenance.products or "unknown means" for _, record in pairs})
     note = (
         f"{name}: {beyond.count('yes')} of {len(beyond) - beyond.count('unknown')} metrics with a known noise are "
         f"beyond it; {len(pairs)} seed(s), products by {' / '.join(products)}."
@@ -173,28 +173,33 @@ def _place(key: str) -> tuple[bool, str]:
 
 
 def _number(record: Record, key: str) -> float | None:
-    value = record["metrics"].get(key)
+    value = record.metrics.get(key)
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _metric_line(key: str, pairs: Sequence[tuple[Record, Record]], plains: Sequence[Record], rows: Rows) -> list[Any]:
+def _metric_line(key: str, pairs: Sequence[tuple[Record, Record]], plains: Sequence[Record], rows: Rows) -> list[Entry]:
     dataset, _, name = key.partition("/")
-    before, after = (_sample(pairs, side, "metrics", key) for side in (0, 1))
+    before, after = (_sample([(pair[side], pair[side].metrics[key]) for pair in pairs]) for side in (0, 1))
     difference = statistics.fmean(b - a for a, b in zip(before.values, after.values, strict=True))
     values = [value for record in plains if (value := _number(record, key)) is not None]
     noise = noise_of(key, values, pairs[0][0], rows)
-    start = [dataset, name, Cell(before, FOUR), Cell(after, FOUR), Number(difference, THREE_DIFFERENCE, after.sources)]
+    start: list[Entry] = [
+        dataset,
+        name,
+        Measured(before, FOUR),
+        Measured(after, FOUR),
+        Number(difference, THREE_DIFFERENCE, after.sources),
+    ]
     if noise is None:
         return [*start, Missing(NO_NOISE), "-", Missing(NO_NOISE), "unknown", Missing(ABSENT)]
     beyond = abs(difference) > BEYOND * noise.value * math.sqrt(2 / len(pairs))
-    shown = [Number(noise.value, TWO, before.sources), noise.kind, Number(noise.n, WHOLE, before.sources)]
+    shown: list[Entry] = [Number(noise.value, TWO, before.sources), noise.kind, Number(noise.n, WHOLE, before.sources)]
     return [*start, *shown, "yes" if beyond else "no", Missing(ABSENT)]
 
 
-def _sample(pairs: Sequence[tuple[Record, Record]], side: int, group: str, key: str) -> Sample:
-    records = [pair[side] for pair in pairs]
-    values = tuple(float(record[group][key]) for record in records)
-    return Sample(values, sources=tuple(str(record.get("key", "")) for record in records))
+def _sample(found: Sequence[tuple[Record, float | None]]) -> Sample:
+    values = tuple(float(value) for _, value in found if value is not None)
+    return Sample(values, sources=tuple(record.key for record, _ in found))
 
 
 def noise_of(key: str, values: Sequence[float], record: Record, rows: Rows) -> Noise | None:
@@ -217,7 +222,8 @@ def noise_of(key: str, values: Sequence[float], record: Record, rows: Rows) -> N
     if name in PROPORTIONS:
         return _proportion(value, n)
     if name in SELECTIVE:
-        return _proportion(value, round(n * (1 - record["metrics"][f"{dataset}/{SELECTIVE[name]}"])))
+        refused = record.metrics[f"{dataset}/{SELECTIVE[name]}"]
+        return None if refused is None else _proportion(value, round(n * (1 - refused)))
     if name.startswith("fpr95_"):
         return _proportion(value, n_inside)  # of the in-distribution images, at a threshold taken as given
     if name.startswith("auroc_"):
@@ -233,7 +239,9 @@ def _proportion(value: float, n: int) -> Noise | None:
 def _row_numbers(dataset: str, name: str, rows: Rows) -> NDArray[np.float64] | None:
     if name == "mutual_information":
         parts = [rows.get(f"{dataset}/{part}") for part in ("predictive_entropy", "expected_entropy")]
-        return None if parts[0] is None or parts[1] is None else parts[0].astype(np.float64) - parts[1]
+        if parts[0] is None or parts[1] is None:
+            return None
+        return parts[0].astype(np.float64) - parts[1].astype(np.float64)
     found = rows.get(f"{dataset}/{name}") if name in ROW_MEANS else None
     return None if found is None else found.astype(np.float64)
 
@@ -245,22 +253,30 @@ def auroc_error(area: float, n_positive: int, n_negative: int) -> float:
     return math.sqrt(max(spread, 0.0) / (n_positive * n_negative))
 
 
-def _time_line(key: str, pairs: Sequence[tuple[Record, Record]]) -> list[Any]:
+def _time_line(key: str, pairs: Sequence[tuple[Record, Record]]) -> list[Entry]:
     """Return the line of a time, whose ratio is given if all times count and were taken on one machine."""
     gap = _why_not_comparable(key, pairs)
     if gap is not None:
         return ["speed", TIMES[key], *[Missing(gap)] * 4, "-", Missing(gap), "-", Missing(gap)]
-    before, after = (_sample(pairs, side, "timings", key) for side in (0, 1))
+    before, after = (_sample([(pair[side], getattr(pair[side].timings, key)) for pair in pairs]) for side in (0, 1))
     ratios = [b / a for a, b in zip(before.values, after.values, strict=True)]
-    shown = [Cell(before, FOUR), Cell(after, FOUR), *[Missing(ABSENT)] * 2, "-", Missing(ABSENT), "-"]
+    shown: list[Entry] = [
+        Measured(before, FOUR),
+        Measured(after, FOUR),
+        *[Missing(ABSENT)] * 2,
+        "-",
+        Missing(ABSENT),
+        "-",
+    ]
     return ["speed", TIMES[key], *shown, Number(statistics.median(ratios), FOUR, after.sources)]
 
 
 def _why_not_comparable(key: str, pairs: Sequence[tuple[Record, Record]]) -> Gap | None:
     for record in (record for pair in pairs for record in pair):
-        if not record["timings"].get("valid"):
-            return Gap("n/a", f"times of {record['precision']} do not count: {record['timings'].get('reason') or '?'}")
-        if record["timings"].get(key) is None:
+        if not record.timings.valid:
+            why = in_words(*record.timings.reasons) or "?"
+            return Gap("n/a", f"times of {record.precision} do not count: {why}")
+        if getattr(record.timings, key) is None:
             return Gap("n/a", "not taken: it does not apply to the task or protocol")
-    machines = {tuple(record["provenance"].get(name) for name in SAME_MACHINE) for pair in pairs for record in pair}
+    machines = {tuple(getattr(record.provenance, name) for name in SAME_MACHINE) for pair in pairs for record in pair}
     return Gap("n/a", "the two precisions were timed on different machines") if len(machines) > 1 else None

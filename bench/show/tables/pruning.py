@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from bench.core.reasons import in_words
+from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
-from bench.judge.claims import Claim, Gap, Record, gather, measured_key
+from bench.judge.claims import Claim, measured_key
 from bench.judge.results import Results
+from bench.judge.samples import Gap, gather
 from bench.show.tables.accuracy import ABSENT, at_end, reported
-from bench.show.tables.cells import Cell, Entry, Linked, Missing, Table, difference, make_table
+from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, difference, results_table
 
 MEAN = "mean"
 MEASURED = {
@@ -26,7 +28,7 @@ NO_PRUNING = Gap("n/a", "the record has no pruning curve")
 
 def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     """Levels x networks of every approach, rabanser2017's numbers beside the published recipe."""
-    rows: list[list[Any]] = []
+    rows: list[list[Entry]] = []
     for approach in results.classifiers():
         for recipe in results.recipes(approach):
             rows += _rows(results, claims, approach, recipe)
@@ -34,23 +36,23 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     columns = ["approach", "recipe", "score", "network", "removed", accuracy]
     columns += ["reported", "published x published", "difference", *others, "kept by layer"]
     caption = (
-        "Weights removed in order of the score, lowest first, their noise with them: |mu|/sigma, or |w| for a "
-        "network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL in nats "
-        "an image; noise refused: fraction of uniform noise images refused by the median rule; removed of used: "
-        "the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official test "
-        f"set. {results.describe()}"
+        "Weights are removed in the order of a score, the lowest first, with their noise. The score is |mu|/sigma, or "
+        "|w| for a network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL "
+        "in nats an image; noise refused: fraction of uniform noise images refused by the median rule; removed of "
+        "used: the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official "
+        "test set."
     )
-    return make_table("pruning", "Pruning", caption, columns, rows, results.origin())
+    return results_table(results, "pruning", "Pruning", caption, columns, rows)
 
 
-def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Any]]:
+def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Entry]]:
     records = results.cell(approach, recipe, "common")
-    curves = [record["arrays"]["pruning"] for record in records if "pruning" in record.get("arrays", {})]
+    curves = [curve for record in records if (curve := record.arrays.pruning) is not None]
     if not curves:
-        why = Cell(gather(records, _no_curve))
+        why = Measured(gather(records, _no_curve))
         return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
-    score = " / ".join(sorted({curve["score"] for curve in curves}))
-    levels = {(row["network"] != MEAN, row["network"], row["fraction"]) for curve in curves for row in curve["rows"]}
+    score = " / ".join(sorted({curve.score for curve in curves}))
+    levels = {(row.network != MEAN, row.network, row.fraction) for curve in curves for row in curve.rows}
     rows = []
     for draws, network, fraction in sorted(levels):
         accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
@@ -68,30 +70,30 @@ def _cell(records: Sequence[Record], network: str, fraction: float, name: str) -
         row = _find(record, network, fraction)
         if row is None:
             return _no_curve(record)
-        value = row.get(name)
+        value: float | None = getattr(row, name)
         return Gap("n/a", f"the pruning curve has no '{name}'") if value is None else float(value)
 
-    return Cell(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
+    return Measured(gather(records, read), WHOLE if name in ("kept", "bytes") else FRACTION)
 
 
 def _no_curve(record: Record) -> float | Gap:
-    reason = record["missing"].get("pruning")
-    return Gap("n/a", reason) if reason else NO_PRUNING
+    reason = record.missing.get("pruning")
+    return Gap("n/a", in_words(reason)) if reason else NO_PRUNING
 
 
-def _find(record: Record, network: str, fraction: float) -> Mapping[str, Any] | None:
-    rows = record.get("arrays", {}).get("pruning", {}).get("rows", [])
-    return next((row for row in rows if (row["network"], row["fraction"]) == (network, fraction)), None)
+def _find(record: Record, network: str, fraction: float) -> PrunedRow | None:
+    rows = record.arrays.pruning.rows if record.arrays.pruning else []
+    return next((row for row in rows if (row.network, row.fraction) == (network, fraction)), None)
 
 
 def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | str:
     """Return the kept share of each layer, mean over seeds."""
-    found = [row["layers"] for record in records if (row := _find(record, network, fraction)) and row.get("layers")]
+    found = [row.layers for record in records if (row := _find(record, network, fraction)) and row.layers]
     if not found:
         return ABSENT.code
     names = list(found[0])
     text = ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
-    return Linked(text, tuple(str(record.get("key", "")) for record in records))
+    return Linked(text, tuple(record.key for record in records))
 
 
 def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:
@@ -100,4 +102,4 @@ def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: st
     if recipe != "published" or not own:
         return NOT_REPORTED
     shown, compared = at_end(own[0], results.cell(approach, recipe, "published"))
-    return [reported(own[0]), Cell(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]
+    return [reported(own[0]), Measured(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]

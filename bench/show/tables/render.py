@@ -1,32 +1,17 @@
-"""Tables as text for a terminal, as Markdown and as CSV; LaTeX has its own file."""
+"""A table as text of a form: for a terminal, as Markdown, as CSV, as LaTeX."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
-import shlex
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
-import pandas as pd
 from tabulate import tabulate
 
 from bench.core.errors import unknown_name
-from bench.show.tables.cells import NOTHING, Cell, Detail, Missing, Number, Table, cell_text, gap_labels
+from bench.show.tables.cells import NOTHING, Entry, Linked, Measured, Missing, Number, Table
 from bench.show.tables.latex import latex
-
-SUMMARY_COLUMNS = (
-    "approach",
-    "reported",
-    "published x published",
-    "difference",
-    "published x common",
-    "corrected x common",
-)
-DETAILS: tuple[Detail, ...] = ("full", "spread", "mean")
+from bench.show.terminal import text
 
 
 def render(table: Table, form: str = "text") -> str:
@@ -37,25 +22,28 @@ def render(table: Table, form: str = "text") -> str:
     return forms[form](table)
 
 
-def text(table: Table) -> str:
-    """Return a table for a terminal, as wide as it is."""
-    labels = gap_labels(table.frame)
-    grid = _grid(table.frame, list(table.frame.columns), "simple", lambda cell: cell_text(cell, labels))
-    return "\n".join([table.title, table.caption, "", grid, *([""] if table.notes else []), *table.notes])
-
-
 def markdown(table: Table) -> str:
     """Return a table as a Markdown document."""
     return f"# {escape(table.title)}\n\n{markdown_body(table)}"
 
 
 def markdown_body(table: Table) -> str:
-    """Return caption, table and notes in Markdown, without the heading."""
-    labels = gap_labels(table.frame)
-    headers = [escape(column) for column in table.frame.columns]
-    grid = _grid(table.frame, headers, "pipe", lambda cell: escape(cell_text(cell, labels)))
+    """Return caption, grid and notes in Markdown, without the heading."""
     notes = "".join(f"- {escape(note)}\n" for note in table.notes)
-    return f"{escape(table.caption)}\n\n{grid}\n" + (f"\n{notes}" if notes else "")
+    return f"{escape(table.caption)}\n\n{markdown_grid(table)}\n" + (f"\n{notes}" if notes else "")
+
+
+def markdown_grid(table: Table) -> str:
+    """Return the rows and columns of a table in Markdown."""
+    return tabulate(
+        [[escape(text) for text in row] for row in table.texts()],
+        headers=[escape(column) for column in table.columns],
+        tablefmt="pipe",
+        disable_numparse=True,  # the numbers are rounded text already
+        colalign=["right" if table.is_numeric(place) else "left" for place in range(len(table.columns))]
+        if table.rows
+        else None,
+    )
 
 
 def escape(raw: str) -> str:
@@ -69,80 +57,39 @@ def escape(raw: str) -> str:
 def comma_separated(table: Table) -> str:
     """Return a table as CSV with unrounded numbers.
 
-    A measured column NAME gets "NAME sd" and "NAME n" beside it. A number that was not measured is its reason.
+    A measured column NAME gets "NAME sd" and "NAME n" beside it. A number that was not measured is its reason. A table
+    with lines of its own has these instead of its rows.
     """
-    measured = [any(isinstance(cell, Cell) for cell in table.frame[column]) for column in table.frame.columns]
     out = io.StringIO()
+    if table.lines:
+        named = csv.DictWriter(out, list(table.lines[0]), lineterminator="\n")
+        named.writeheader()
+        named.writerows(table.lines)
+        return out.getvalue()
+    spreads = [any(isinstance(row[place], Measured) for row in table.rows) for place in range(len(table.columns))]
     writer = csv.writer(out, lineterminator="\n")
     header: list[str] = []
-    for column, with_spread in zip(table.frame.columns, measured, strict=True):
-        header += [column, f"{column} sd", f"{column} n"] if with_spread else [column]
+    for column, has_spread in zip(table.columns, spreads, strict=True):
+        header += [column, f"{column} sd", f"{column} n"] if has_spread else [column]
     writer.writerow(header)
-    for row in table.frame.itertuples(index=False, name=None):
-        line: list[Any] = []
-        for cell, with_spread in zip(row, measured, strict=True):
-            line += _raw(cell) if with_spread else _raw(cell)[:1]
+    for row in table.rows:
+        line: list[str | int] = []
+        for entry, has_spread in zip(row, spreads, strict=True):
+            line += _raw(entry) if has_spread else _raw(entry)[:1]
         writer.writerow(line)
     return out.getvalue()
 
 
-def _raw(cell: Any) -> list[Any]:
-    if isinstance(cell, Number):
-        return [repr(cell.value), "", ""]
-    if isinstance(cell, Missing):
-        return [cell.gap.code, "", 0]
-    if not isinstance(cell, Cell):
-        return [cell, "", ""]
-    if cell.sample.mean is None:
-        gap = cell.sample.gap or NOTHING
+def _raw(entry: Entry) -> list[str | int]:
+    """Return value, standard deviation and number of seeds."""
+    if isinstance(entry, Number):
+        return [repr(entry.value), "", ""]
+    if isinstance(entry, Missing):
+        return [entry.gap.code, "", 0]
+    if isinstance(entry, str | Linked):
+        return [str(entry), "", ""]
+    sample = entry.sample
+    if sample.mean is None:
+        gap = sample.gap or NOTHING
         return [f"{gap.code}: {gap.reason}", "", 0]
-    return [repr(cell.sample.mean), "" if cell.sample.sd is None else repr(cell.sample.sd), cell.sample.n]
-
-
-def terminal_summary(
-    tables: Mapping[str, Table], width: int = 100, rows: int | None = None, options: Sequence[str] = ()
-) -> str:
-    """Return the main table, cut to fit `width` columns: numbers of seeds, then spreads, then differences give way.
-
-    Where there are so few `rows` that not all notes fit, those that do not are left out, and a line says which command,
-    with the `options` that say where the records are, shows them.
-    """
-    accuracy = tables["accuracy"]
-    labels = gap_labels(accuracy.frame)
-    frame = accuracy.frame[list(SUMMARY_COLUMNS)].copy()
-    frame["approach"] = [f"+ {name.split(' + ', 1)[1]}" if " + " in name else name for name in frame["approach"]]
-    for shown, detail in [*((frame, detail) for detail in DETAILS), (frame.drop(columns="difference"), DETAILS[-1])]:
-        headers = [name.replace(" x ", "\nx ").replace("difference", "diff.") for name in shown.columns]
-        grid = _grid(shown, headers, "simple", partial(cell_text, labels=labels, detail=detail))
-        if max(map(len, grid.splitlines())) <= width:
-            break
-    head = [accuracy.title, "", *grid.splitlines(), ""]
-    notes = [_wrapped(note, width) for note in (accuracy.brief, *accuracy.notes)]
-    last = _wrapped(tables["claims"].brief, width)
-    if rows is not None and len(head) + sum(map(len, notes)) + len(last) > rows:
-        more = _wrapped(f"more notes: {shlex.join(['python', '-m', 'bench', 'table', 'accuracy', *options])}", width)
-        notes = _fitting(notes, rows - len(head) - len(last) - len(more))
-        last += more
-    return "\n".join([*head, *itertools.chain(*notes), *last])
-
-
-def _wrapped(note: str, width: int) -> list[str]:
-    return textwrap.wrap(note, width, subsequent_indent="  ")
-
-
-def _fitting(notes: Sequence[list[str]], rows: int) -> list[list[str]]:
-    """Return the first notes that fit into so many lines."""
-    used = itertools.accumulate(map(len, notes))
-    return [note for note, lines in zip(notes, used, strict=True) if lines <= rows]
-
-
-def _grid(frame: pd.DataFrame, headers: Sequence[str], form: str, show: Callable[[Any], str]) -> str:
-    rows = [[show(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
-    numeric = [any(isinstance(cell, Cell | Number | Missing) for cell in frame[column]) for column in frame.columns]
-    return tabulate(
-        rows,
-        headers=headers,
-        tablefmt=form,
-        disable_numparse=True,  # the numbers are rounded text already
-        colalign=["right" if is_number else "left" for is_number in numeric] if rows else None,
-    )
+    return [repr(sample.mean), "" if sample.sd is None else repr(sample.sd), sample.n]

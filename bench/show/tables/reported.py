@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
 from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, measured_key
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Cell, Linked, Missing, Number, Table, difference, make_table, of_claim
+from bench.show.tables.cells import Entry, Linked, Measured, Missing, Number, Table, difference, of_claim, results_table
 
 
 def _printed(claim: Claim) -> Linked:
     return Linked(claim.printed, (of_claim(claim.id),))
 
 
-def _measured(row: ClaimRow, inline: bool = False) -> Cell:
-    return Cell(row.sample, FRACTION if row.claim.unit == "fraction" else SIX, inline=inline)
+def _measured(row: ClaimRow, inline: bool = False) -> Measured:
+    return Measured(row.sample, FRACTION if row.claim.unit == "fraction" else SIX, inline=inline)
 
 
 def _difference(row: ClaimRow) -> Number | Missing:
@@ -40,18 +39,22 @@ def claims_table(results: Results, rows: Sequence[ClaimRow]) -> Table:
         ]
         for row in rows
     ]
+    caption = (
+        f"{measured_text(rows)} Published recipe and published protocol, at the claim's epoch and on its rows; "
+        "entropies are stored in nats and shown in the claim's unit. Print interval, all numbers that print as the "
+        "reported one: rounded, half a unit of the last digit to both sides; truncated, up to below the next unit; "
+        "count and exact, that number; range, the range. A single run nearly always lies outside, so the distance to "
+        "the edge is no verdict."
+    )
+    partial = {f"*: {row.claim.approach}, {row.sample.gap.reason}" for row in rows if row.sample.n and row.sample.gap}
+    return results_table(results, "claims", "Every reported number", caption, columns, lines, sorted(partial))
+
+
+def measured_text(rows: Sequence[ClaimRow]) -> str:
+    """Return how many claims are measured, in one sentence."""
     measured = [row for row in rows if row.sample.n]
     inside = sum(row.relative == "inside" for row in measured)
-    brief = f"{len(measured)} of {len(rows)} reported numbers are measured; {inside} print as the document has them."
-    caption = (
-        f"{brief} Published recipe and published protocol, at the claim's epoch and on its rows; entropies are stored "
-        "in nats and shown in the claim's unit. Print interval: rounded, half a unit of the last digit to both sides; "
-        "truncated, up to below the next unit; count and exact, that number; range, the range. A single run lies "
-        f"outside nearly always: the distance to the edge is no verdict. {results.describe()}"
-    )
-    partial = {f"*: {row.claim.approach}, {row.sample.gap.reason}" for row in measured if row.sample.gap}
-    notes = [*sorted(partial), *results.origin()]
-    return make_table("claims", "Every reported number", caption, columns, lines, notes, brief)
+    return f"{len(measured)} of {len(rows)} reported numbers are measured; {inside} print as the document has them."
 
 
 GROUPS = ("loss", "training accuracy", "test accuracy")
@@ -70,10 +73,10 @@ def curves_table(results: Results, rows: Sequence[ClaimRow]) -> Table:
     columns += [f"{group}: {part}" for group in GROUPS for part in ("reported", "measured", "difference")]
     caption = (
         "The documents' training logs, line by line; training accuracies and losses as the document keeps them "
-        f"(running, dropout on, its own units). Published x published. {results.describe()}"
+        "(running, dropout on, its own units). Published x published."
     )
     table = [_line(found) for _, found in sorted(lines.items(), key=lambda item: item[0])]
-    return make_table("curves", "Training curves against the reported ones", caption, columns, table, results.origin())
+    return results_table(results, "curves", "Training curves against the reported ones", caption, columns, table)
 
 
 def _group(claim: Claim) -> str:
@@ -82,10 +85,10 @@ def _group(claim: Claim) -> str:
     return "training accuracy" if claim.split.startswith("train") else "test accuracy"
 
 
-def _line(found: dict[str, ClaimRow]) -> list[Any]:
+def _line(found: dict[str, ClaimRow]) -> list[Entry]:
     claim = next(iter(found.values())).claim
     loss = found.get("loss")
-    line: list[Any] = [claim.approach, claim.source, claim.stage.replace(":", " ")]
+    line: list[Entry] = [claim.approach, claim.source, claim.stage.replace(":", " ")]
     line.append(f"{loss.claim.metric}, {loss.claim.unit}" if loss else ABSENT.code)
     for group in GROUPS:
         row = found.get(group)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
-from bench.judge.claims import Gap, Record, Sample, gather
 from bench.judge.results import Results
-from bench.show.tables.cells import Cell, Table, make_table
+from bench.judge.samples import Gap, Sample, gather
+from bench.show.tables.cells import Entry, Measured, Table, results_table
 
 TIMINGS = {
     "fit_s": "training, s",
@@ -18,10 +19,8 @@ TIMINGS = {
     "predict_draw_images_per_s": "draws x images/s",
     "latency_s": "one image, ms",
 }
-NOT_TAKEN = {
-    "model": "the approach shows no weights to count",
-    "timings": "not taken: it does not apply to the task or protocol",
-}
+NOT_COUNTED = Gap("n/a", "the approach shows no weights to count")
+NOT_TAKEN = Gap("n/a", "not taken: it does not apply to the task or protocol")
 MILLISECONDS = 1000.0
 
 
@@ -34,54 +33,58 @@ def speed_table(results: Results) -> Table:
         "Parameters: trained numbers; weights: scalar weights of one network. Training without measuring, s an "
         "epoch: median over epochs. Draws x images/s: 100 draws of the test set; one image: latency of 100 draws, "
         "milliseconds, median of repeats; a deterministic network has one draw. Peak memory of the whole process, "
-        f"frameworks included. '!' marks times that do not count. {results.describe()}"
+        "frameworks included. '!' marks times that do not count."
     )
-    return make_table("speed", "Speed and memory", caption, columns, rows, results.origin())
+    return results_table(results, "speed", "Speed and memory", caption, columns, rows)
 
 
-def _row(results: Results, approach: str, recipe: str) -> list[Any]:
+def _row(results: Results, approach: str, recipe: str) -> list[Entry]:
     common, published = (results.cell(approach, recipe, protocol) for protocol in ("common", "published"))
-    finished = any(record["outcome"] == "done" for record in common)
+    finished = any(record.outcome == "done" for record in common)
     records = common if finished or not published else published  # both share the fit; common also times prediction
     return [
         approach,
         recipe,
-        *(Cell(_number(records, "model", name), WHOLE) for name in ("n_parameters", "n_weights")),
+        *(Measured(_size(records, name), WHOLE) for name in ("n_parameters", "n_weights")),
         *(_time(records, name) for name in TIMINGS),
-        Cell(_number(_alone(records), "timings", "peak_memory_mib"), WHOLE),
-        _distinct(record["device"] for record in records),
-        _distinct(record.get("provenance", {}).get("threads") for record in records),
+        Measured(_timing(_alone(records), "peak_memory_mib"), WHOLE),
+        _distinct(record.device for record in records),
+        _distinct(record.provenance.threads for record in records),
     ]
 
 
 def _alone(records: Sequence[Record]) -> list[Record]:
     """Return the records of seeds that trained by themselves, or all where none did."""
-    return [record for record in records if "batched" not in record["timings"]] or list(records)
+    return [record for record in records if record.timings.batched is None] or list(records)
 
 
-def _distinct(values: Iterable[Any]) -> str:
+def _distinct(values: Iterable[object]) -> str:
     return " / ".join(sorted({str(value) for value in values if value is not None})) or "-"
 
 
-def _number(records: Sequence[Record], group: str, name: str) -> Sample:
-    def read(record: Record) -> float | Gap:
-        value = record.get(group, {}).get(name)
-        return Gap("n/a", NOT_TAKEN[group]) if value is None else float(value)
-
-    return gather(records, read)
+def _size(records: Sequence[Record], name: str) -> Sample:
+    return gather(records, lambda record: _or_gap(getattr(record.model, name), NOT_COUNTED))
 
 
-def _time(records: Sequence[Record], name: str) -> Cell:
+def _timing(records: Sequence[Record], name: str) -> Sample:
+    return gather(records, lambda record: _or_gap(getattr(record.timings, name), NOT_TAKEN))
+
+
+def _or_gap(value: float | None, why: Gap) -> float | Gap:
+    return why if value is None else float(value)
+
+
+def _time(records: Sequence[Record], name: str) -> Measured:
     """Return a time of the seeds whose timings count; of all, marked, where none do."""
-    invalid = [record for record in records if record["outcome"] == "done" and not record["timings"].get("valid")]
-    counted = _number([record for record in records if record not in invalid], "timings", name)
+    invalid = [record for record in records if record.outcome == "done" and not record.timings.valid]
+    counted = _timing([record for record in records if record not in invalid], name)
     if not invalid:
-        return Cell(_scaled(counted, name), THREE)
-    why = invalid[0]["timings"].get("reason") or "the record does not say why"
+        return Measured(_scaled(counted, name), THREE)
+    why = in_words(*invalid[0].timings.reasons) or "the record does not say why"
     if counted.n:
         mark = Gap("*", f"times of {len(invalid)} of {len(records)} seeds do not count: {why}")
-        return Cell(_scaled(counted, name), THREE, mark)
-    return Cell(_scaled(_number(records, "timings", name), name), THREE, Gap("!", f"times do not count: {why}"))
+        return Measured(_scaled(counted, name), THREE, mark)
+    return Measured(_scaled(_timing(records, name), name), THREE, Gap("!", f"times do not count: {why}"))
 
 
 def _scaled(sample: Sample, name: str) -> Sample:

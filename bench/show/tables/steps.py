@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from bench.judge.claims import Claim, Sample
+from bench.judge.claims import Claim
+from bench.judge.samples import Sample
 from bench.judge.stats.evidence import ALPHA, CONSISTENT, EQUIVALENT, MOST_SEEDS, NOT_REPRODUCED, WITHIN, Evidence
 from bench.judge.stats.verdicts import ENOUGH, INCONCLUSIVE, UNRESOLVABLE, Verdict, distance_from_print, is_exact
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from bench.core.text import THREE, Digits
-from bench.judge.claims import Gap
 from bench.judge.results import origin
+from bench.judge.samples import Gap
 from bench.plan.freshness import is_speed_stale
-from bench.show.tables.cells import Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 from bench.show.tables.throughput_targets import CONDITIONS, load_targets
 from bench.show.throughput_files import Blocks, SpeedRow, Speeds
 
@@ -74,26 +73,27 @@ def throughput_table(records: Sequence[Speeds], order: Iterable[str]) -> Table:
     lines = [line for record in chosen for line in _lines(record, targets)]
     sizes = sorted({f"({row.product_size} x {row.product_size})" for record in chosen for row in record.rows})
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
-    notes = [*_notes(chosen, lines), *origin(chosen)]
-    return make_table("throughput", "Our code's speed beside the documents'", caption, COLUMNS, lines, notes)
+    title = "Our code's speed beside the documents'"
+    return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=origin(chosen))
 
 
-def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Any]]) -> list[str]:
+def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Entry]]) -> list[str]:
     """Return what the marks mean and which targets are missed."""
     reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
     notes = [f"!: {reason}" for reason in sorted(reasons)]
-    if any(line[1].endswith(OLDER) for line in lines):
+    if any(str(line[1]).endswith(OLDER) for line in lines):
         notes.append(f"{OLDER}: made at another version; python -m benchmarks.throughput APPROACH measures again")
     ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
     missed = [
-        f"{line[0]}, {line[1]} ({THREE.text(line[ratio].value)} of {TARGET.text(line[target].value)})"
+        f"{line[0]}, {line[1]} ({found} of {aim})"
         for line in lines
-        if line[target] and line[ratio].value < line[target].value
+        if isinstance(found := line[ratio], Number) and isinstance(aim := line[target], Number)
+        if found.value < aim.value
     ]
     return [*notes, *([f"Below the target: {'; '.join(missed)}."] if missed else [])]
 
 
-def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[list[Any]]:
+def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[list[Entry]]:
     where = [record.device, record.precision]
     if record.outcome != "done":
         gap = Missing(Gap(record.outcome, record.reason), _sources(record))
@@ -106,7 +106,7 @@ def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[lis
     return [_line(record, row, marks, target) for row in record.rows]
 
 
-def _line(record: Speeds, row: SpeedRow, marks: str, target: float | None) -> list[Any]:
+def _line(record: Speeds, row: SpeedRow, marks: str, target: float | None) -> list[Entry]:
     is_training, here = record.what == "train", _sources(record)
     ours, document, product = (_rates(side) for side in (row.ours, row.document, row.product))
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]

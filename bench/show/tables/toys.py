@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.core.text import THREE, THREE_DIFFERENCE
-from bench.judge.claims import Claim, metrics_of
+from bench.judge.claims import Claim
 from bench.judge.results import Results
+from bench.judge.samples import metrics_of
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported
-from bench.show.tables.cells import Cell, Entry, Missing, Table, difference, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Table, difference, results_table
 
 MEASURED = {
     "toy/rmse": "RMSE at the points",
@@ -24,15 +25,14 @@ def toys_table(results: Results, claims: Sequence[Claim]) -> Table:
     for approach in results.toys():
         for recipe in results.recipes(approach):
             records = results.cell(approach, recipe, "common")
-            cells = [Cell(metrics_of(records, key), THREE) for key in MEASURED]
+            cells = [Measured(metrics_of(records, key), THREE) for key in MEASURED]
             rows.append([approach, recipe, *cells, *_far(results, claims, approach, recipe)])
     columns = ["approach", "recipe", *MEASURED.values(), "reported at x = 100", "published x published", "difference"]
     caption = (
         "Regression through the six points of feldman2018, target units; NLL in nats a point. Band: mean width "
-        "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise. "
-        f"{results.describe()}"
+        "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
     )
-    return make_table("toys", "Six-point regression", caption, columns, rows, results.origin())
+    return results_table(results, "toys", "Six-point regression", caption, columns, rows)
 
 
 def _far(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[Entry]:
@@ -40,4 +40,4 @@ def _far(results: Results, claims: Sequence[Claim], approach: str, recipe: str) 
     if claim is None:
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, results.cell(approach, recipe, "published"))
-    return [reported(claim), Cell(shown, THREE), difference(compared, claim.value, THREE_DIFFERENCE)]
+    return [reported(claim), Measured(shown, THREE), difference(compared, claim.value, THREE_DIFFERENCE)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from bench.judge.claims import NATS_PER_BIT, Claim, Record, metrics_of
+from bench.core.records import Record
+from bench.core.text import FRACTION, THREE
+from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
+from bench.judge.samples import metrics_of
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
-from bench.show.tables.cells import Cell, Entry, Missing, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 
 OOD_SETS = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
@@ -21,8 +23,8 @@ def _cells(results: Results) -> Iterator[tuple[str, str, list[Record]]]:
             yield approach, recipe, results.cell(approach, recipe, "common")
 
 
-def _cell(records: Sequence[Record], key: str) -> Cell:
-    return Cell(metrics_of(records, key))
+def _cell(records: Sequence[Record], key: str) -> Measured:
+    return Measured(metrics_of(records, key))
 
 
 def _beside(results: Results, claims: Sequence[Claim], name: str, place: tuple[str, str, str]) -> list[Entry]:
@@ -31,16 +33,16 @@ def _beside(results: Results, claims: Sequence[Claim], name: str, place: tuple[s
     claim = headline(claims, approach, name, dataset) if recipe == "published" else None
     if claim is None:
         return [Missing(ABSENT), Missing(ABSENT)]
-    return [reported(claim), Cell(at_end(claim, results.cell(approach, recipe, "published"))[0])]
+    return [reported(claim), Measured(at_end(claim, results.cell(approach, recipe, "published"))[0])]
 
 
 def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
     """Entropies on and off the training distribution, and how well scores tell the two apart."""
-    rows: list[list[Any]] = []
+    rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(results):
         for dataset in ("mnist", *OOD_SETS):
             inside = dataset == "mnist"
-            row: list[Any] = [approach, recipe, dataset]
+            row: list[Entry] = [approach, recipe, dataset]
             row += [_cell(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
             row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/geometric_entropy")]
             row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/auroc_{score}") for score in SCORES]
@@ -52,16 +54,21 @@ def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
         "Means over images. Entropies and mutual information in nats (at most log 10 = 2.3026); the last two "
         f"columns in bits, as feldman2018 reports them (1 bit = {NATS_PER_BIT:.4f} nats). Geometric estimator: "
         "feldman2018's entropy of the exponentiated mean log-probabilities, not normalised. AUROC: area under the "
-        f"ROC curve for telling the data set from MNIST, 0.5 = chance. {COMMON} {results.describe()}"
+        f"ROC curve for telling the data set from MNIST, 0.5 = chance. {COMMON}"
     )
-    return make_table("ood", "Out-of-distribution entropy and detection", caption, columns, rows, results.origin())
+    return results_table(results, "ood", "Out-of-distribution entropy and detection", caption, columns, rows)
 
 
 def detection_table(results: Results) -> Table:
     """Detection of every out-of-distribution set by every score."""
-    rows = [
-        [approach, recipe, dataset, score.replace("_", " ")]
-        + [_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr", "fpr95")]
+    rows: list[list[Entry]] = [
+        [
+            approach,
+            recipe,
+            dataset,
+            score.replace("_", " "),
+            *(_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr", "fpr95")),
+        ]
         for approach, recipe, records in _cells(results)
         for dataset in OOD_SETS
         for score in SCORES
@@ -69,18 +76,18 @@ def detection_table(results: Results) -> Table:
     caption = (
         "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC and AUPR: "
         "areas under the ROC and the precision-recall curve, 1 is best; FPR95: fraction of MNIST images taken for "
-        f"foreign where 95 % of the foreign ones are found, 0 is best. {COMMON} {results.describe()}"
+        f"foreign where 95 % of the foreign ones are found, 0 is best. {COMMON}"
     )
     columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "FPR95"]
-    return make_table("detection", "Out-of-distribution detection by score", caption, columns, rows, results.origin())
+    return results_table(results, "detection", "Out-of-distribution detection by score", caption, columns, rows)
 
 
 def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
     """How often the two rules refuse, and how right the accepted images are."""
-    rows: list[list[Any]] = []
+    rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(results):
         for dataset in ("mnist", *OOD_SETS):
-            row: list[Any] = [approach, recipe, dataset]
+            row: list[Entry] = [approach, recipe, dataset]
             for rule in ("", "_strict"):
                 row.append(_cell(records, f"{dataset}/refusal_rate{rule}"))
                 labelled = dataset == "mnist"
@@ -95,10 +102,10 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
     caption = (
         "Fractions of images. Median rule of chopra2018: an image is accepted if the median over draws of some "
         "class's probability is above 0.2; strict rule: if its 10th percentile is above 0.5. Images that are no "
-        f"digits have no right answer, so only the refusal counts there. {COMMON} {results.describe()}"
+        f"digits have no right answer, so only the refusal counts there. {COMMON}"
     )
-    notes = [*truncations(claim for claim in claims if claim.metric == "selective_accuracy"), *results.origin()]
-    return make_table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
+    notes = truncations(claim for claim in claims if claim.metric == "selective_accuracy")
+    return results_table(results, "refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
 
 
 CALIBRATION = {
@@ -118,7 +125,7 @@ CALIBRATION = {
 
 def calibration_table(results: Results) -> Table:
     """How far the probabilities can be believed."""
-    rows = [
+    rows: list[list[Entry]] = [
         [approach, recipe, *(_cell(records, f"mnist/{name}") for name in CALIBRATION)]
         for approach, recipe, records in _cells(results)
     ]
@@ -126,7 +133,38 @@ def calibration_table(results: Results) -> Table:
         "MNIST test images. NLL: negative log-likelihood, nats an image; Brier: squared error summed over classes; "
         "ECE: expected calibration error, 15 bins; risk-coverage area: mean error over all coverages, the most "
         "certain images first; draws disagree: fraction of images on which 30 draws do not all give one class; "
-        f"mean network: posterior means, dropout off. {COMMON} {results.describe()}"
+        f"mean network: posterior means, dropout off. {COMMON}"
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
-    return make_table("calibration", "Calibration", caption, columns, rows, results.origin())
+    return results_table(results, "calibration", "Calibration", caption, columns, rows)
+
+
+BRIEF = {
+    "accuracy": ("mnist/accuracy", FRACTION),
+    "ECE": ("mnist/ece", FRACTION),
+    "entropy on MNIST": ("mnist/predictive_entropy", THREE),
+    "on noise": ("noise_uniform/predictive_entropy", THREE),
+    "on letters": ("letters/predictive_entropy", THREE),
+    "AUROC, clothes": ("fashion_mnist/auroc_predictive_entropy", FRACTION),
+    "AUROC, letters": ("letters/auroc_predictive_entropy", FRACTION),
+    "noise refused": ("noise_uniform/refusal_rate", FRACTION),
+    "digits refused": ("mnist/refusal_rate", FRACTION),
+}
+
+
+def brief_table(results: Results) -> Table:
+    """What the uncertainty of each approach is worth, in a few numbers of the common protocol."""
+    rows: list[list[Entry]] = [
+        [approach, recipe, *(Measured(metrics_of(records, key), digits) for key, digits in BRIEF.values())]
+        for approach in results.classifiers()
+        for recipe in ("published", *(["corrected"] if results.has_corrected(approach) else []))
+        if (records := results.cell(approach, recipe, "common"))
+    ]
+    caption = (
+        "Common protocol: official test set, 100 draws, mean of probabilities. ECE: expected calibration error, 0 is "
+        "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit "
+        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is "
+        "chance, 1 is best. Refused: share of images answered with 'I don't know' by the median rule."
+    )
+    title = "Can the uncertainty be believed?"
+    return results_table(results, "brief", title, caption, ["approach", "recipe", *BRIEF], rows)

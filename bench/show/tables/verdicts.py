@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
-from bench.judge.claims import Sample, print_interval
+from bench.judge.claims import print_interval
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import ALPHA, ENOUGH, INCONCLUSIVE, OUTCOMES, Verdict, is_exact
-from bench.show.tables.cells import Cell, Linked, Number, Table, make_table, of_claim, of_document
+from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 from bench.show.tables.steps import rule_steps
 
 AFTER = "measured after training"
@@ -22,7 +23,7 @@ RULE = (
     f"D > margin and p < {ALPHA} after Holm's adjustment over the document's claims, a curve over epochs being one. "
     "Where a report gives several runs and their spread, equivalence of the means (Welch's two one-sided tests, "
     f"p < {ALPHA}) takes the place of the first two. Unresolvable: no number of seeds with this mean and spread would "
-    "decide: their noise exceeds the margin, or the report is beyond the noise and within the margin. Fewer than "
+    "decide: the noise exceeds the margin, or the report lies beyond the noise and within the margin. Fewer than "
     f"{ENOUGH} seeds decide nothing."
 )
 
@@ -31,22 +32,24 @@ def verdicts_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     """One line a claim."""
     columns = ["claim", "reported", "unit", "margin", "measured", "difference", "h", "p", "verdict", "why"]
     lines = [_line(results, verdict) for verdict in verdicts]
-    brief = f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
-    caption = f"{brief} Published recipe and published protocol. {RULE} {results.describe()}"
-    return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines, results.origin(), brief)
+    caption = (
+        f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}. Published "
+        f"recipe and published protocol. {RULE}"
+    )
+    return results_table(results, "verdicts", "Which reported numbers reproduce", caption, columns, lines)
 
 
 def summary_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
     """How many claims of each document had each outcome."""
     sources = list(dict.fromkeys(verdict.claim.source for verdict in verdicts))
-    lines: list[list[Any]] = []
+    lines: list[list[Entry]] = []
     for source in sources:
         mine = [verdict for verdict in verdicts if verdict.claim.source == source]
         counts = [len(mine), *(sum(verdict.outcome == outcome for verdict in mine) for outcome in OUTCOMES)]
         lines.append([Linked(text, (of_document(source),)) for text in (source, *map(str, counts))])
-    caption = f"Number of claims. Of all, {kinds_text(verdicts)}. {RULE} {results.describe(spread=False)}"
-    title = "Verdicts by document"
-    return make_table("verdict_summary", title, caption, ["document", "claims", *OUTCOMES], lines, results.origin())
+    caption = f"Number of claims. Of all, {kinds_text(verdicts)}. {RULE}"
+    columns = ["document", "claims", *OUTCOMES]
+    return results_table(results, "verdict_summary", "Verdicts by document", caption, columns, lines, has_spread=False)
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:
@@ -73,7 +76,7 @@ def _kind(verdict: Verdict) -> str:
     return AFTER if verdict.claim.stage == "final" else CURVES
 
 
-def _line(results: Results, verdict: Verdict) -> list[Any]:
+def _line(results: Results, verdict: Verdict) -> list[Entry]:
     claim = verdict.claim
     is_fraction, here = claim.unit == "fraction", (of_claim(claim.id),)
     return [
@@ -81,7 +84,7 @@ def _line(results: Results, verdict: Verdict) -> list[Any]:
         Linked(claim.printed, here),
         claim.unit or "-",
         f"{claim.margin:g}" if claim.margin else "digits",
-        Cell(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
+        Measured(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
         "-"
         if verdict.difference is None
         else Number(
@@ -128,12 +131,12 @@ def _cost(results: Results, approach: str) -> _Cost | None:
     Times that count go first; others are those of a busy machine. A share of a batch says nothing of one more seed.
     """
     timings = [
-        record["timings"]
+        record.timings
         for record in results.cell(approach, "published", "published")
-        if record["outcome"] == "done" and record["timings"].get("wall_s") and "batched" not in record["timings"]
+        if record.outcome == "done" and record.timings.batched is None
     ]
-    valid = [timing["wall_s"] for timing in timings if timing.get("valid")]
-    costs = valid or [timing["wall_s"] for timing in timings]
+    valid = [timing.wall_s for timing in timings if timing.valid and timing.wall_s]
+    costs = valid or [timing.wall_s for timing in timings if timing.wall_s]
     return _Cost(statistics.median(costs), bool(valid)) if costs else None
 
 
@@ -164,7 +167,7 @@ def _measured_text(sample: Sample) -> str:
     return f"mean {sample.mean:.7g}{spread}, {sample.n} seed(s): {values}"
 
 
-def as_json(results: Results, verdict: Verdict) -> dict[str, Any]:
+def as_json(results: Results, verdict: Verdict) -> dict[str, object]:
     """Return a verdict for machines."""
     claim, sample = verdict.claim, verdict.sample
     return {

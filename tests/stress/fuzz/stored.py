@@ -25,10 +25,11 @@ from bench.core.fits import checkpoint_info
 from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
-from bench.judge.claims import load_claims
 from bench.run.runner import is_final, is_stale
 from bench.show import throughput_files
-from bench.show.tables import tables
+from bench.show.material import Material
+from bench.show.tables.registry import all_tables
+from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
 from tests.stress.fuzz.engine import Target
 from tests.synthetic import record
@@ -116,14 +117,10 @@ def _record_reader(store: Store, good: Record) -> Callable[[Written], None]:
         is_final(found)
         is_stale(found)
         if next(number) % EVERY == 0:
-            _tables(found)
+            for table in all_tables(Material(store.root)).values():
+                markdown(table)
 
     return read
-
-
-def _tables(found: Record) -> None:
-    for table in tables.build_tables(tables.select([found]), load_claims()).values():
-        tables.render(table, "md")
 
 
 def _scores() -> bytes:

@@ -1,8 +1,19 @@
-"""Figures of fault tests as lines of text."""
+"""What was tried to break the suite: the figures of the fault tests as a table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.show.faults_files import FuzzedReaders, KilledRuns, PlantedFaults, RunsTogether, SoakedRun, Tested
+from bench.show.tables.cells import Table, make_table
+
+CAPTION = "Kills, planted failures, runs that share a folder, and hostile input, as last tried here."
+
+
+def fault_table(tested: Mapping[str, Tested]) -> Table:
+    """Return a row for each figure; `tested` by kind of test."""
+    rows = [[kind, line.removeprefix(f"{kind}: ")] for kind, found in tested.items() for line in lines(found)]
+    return make_table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows)
 
 
 def lines(figures: Tested) -> list[str]:

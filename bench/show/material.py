@@ -1,0 +1,171 @@
+"""What tables, figures and the page are made from: one results folder, read under one set of conditions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.core.errors import BenchError
+from bench.core.records import Reading, Record
+from bench.core.store import Problem, Store
+from bench.judge.claims import Claim, ClaimRow, load_claims, match
+from bench.judge.ladder import readings
+from bench.judge.ladder.effects import Numbers
+from bench.judge.results import Results, described, select
+from bench.judge.stats.verdicts import Verdict, judge
+from bench.plan.manifests import ApproachManifest
+from bench.plan.registry import manifests
+from bench.show import determinism_files, faults_files, throughput_files
+from bench.show.determinism_files import Repeatability
+from bench.show.faults_files import Tested
+from bench.show.throughput_files import Speeds
+
+Content = TypeVar("Content")
+Scores = Mapping[str, NDArray[np.generic]]
+"""Per-row numbers of one record by "DATASET/NAME"."""
+
+
+class Material:
+    """A results folder: each part is read when it is first asked for, and once."""
+
+    def __init__(self, root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> None:
+        """Take a results folder and the conditions of the records that count; a folder that is not there is empty."""
+        self.store = Store(root)
+        self.profile, self.device, self.precision = profile, device.split(":")[0], precision
+        self._scores: dict[str, Scores] = {}
+        self._untrusted: dict[str, Sequence[str]] = {}  # of each part that was read
+
+    @cached_property
+    def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
+        return self.store.all_records()
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records of all conditions."""
+        return self._stored[0]
+
+    @cached_property
+    def results(self) -> Results:
+        """The records of the conditions, by cell."""
+        chosen = select(self.records, self.profile, self.device, self.precision, self._stored[1])
+        return Results(chosen, manifests())
+
+    @property
+    def manifests(self) -> Mapping[str, ApproachManifest]:
+        """The approaches by name, in the order of the tables."""
+        return self.results.manifests
+
+    @property
+    def approaches(self) -> tuple[str, ...]:
+        """All approaches, whose looks must differ."""
+        return tuple(self.results.approaches)
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """The numbers that the documents report."""
+        return load_claims()
+
+    @cached_property
+    def rows(self) -> list[ClaimRow]:
+        """Every reported number and what the records measured of it."""
+        return match(self.claims, self.results.records)
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict of every reported number."""
+        return judge(self.rows)
+
+    @cached_property
+    def readings(self) -> Sequence[Reading]:
+        """What was read from fits beyond their records."""
+        return self._trusted("readings", readings.read_all(self.store))
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The numbers that ladders compare, from records and readings."""
+        return Numbers(self.results, self.readings)
+
+    @cached_property
+    def speeds(self) -> Sequence[Speeds]:
+        """Measured speeds of our code beside the documents', of all devices and precisions."""
+        return self._trusted("speeds", throughput_files.read_all(self.store.root))
+
+    @cached_property
+    def repeatable(self) -> Sequence[Repeatability]:
+        """What was found repeatable, one record an approach."""
+        return self._trusted("repeatable", determinism_files.read_all(self.store.root))
+
+    @cached_property
+    def faults(self) -> Mapping[str, Tested]:
+        """The figures of the fault tests by kind."""
+        return self._trusted("faults", faults_files.read_all(self.store.root))
+
+    def _trusted(self, part: str, found: tuple[Content, Sequence[str]]) -> Content:
+        content, self._untrusted[part] = found
+        return content
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with files of the folder that cannot be trusted."""
+        for part in ("speeds", "readings", "repeatable", "faults"):
+            getattr(self, part)  # reads it, if nothing has
+        return [*(problem.reason for problem in self._stored[1]), *itertools.chain(*self._untrusted.values())]
+
+    def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
+        """Return the finished records of a cell, by seed."""
+        found = [record for record in self.results.cell(approach, recipe, protocol) if record.outcome == "done"]
+        return sorted(found, key=lambda record: int(record.seed))
+
+    def classifiers(self, recipe: str = "published") -> list[str]:
+        """Return the approaches of documents to MNIST that have finished common records of a recipe."""
+        return [
+            name
+            for name in self.results.classifiers()
+            if name in self.manifests and self.manifests[name].document and self.finished(name, recipe)
+        ]
+
+    def with_array(self, array: str) -> dict[tuple[str, str], list[Record]]:
+        """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
+        return {
+            (approach, recipe): found
+            for recipe in ("published", "corrected")
+            for approach in self.classifiers(recipe)
+            if (found := [one for one in self.finished(approach, recipe) if getattr(one.arrays, array) is not None])
+        }
+
+    def scores(self, record: Record) -> Scores:
+        """Return the per-row scores beside a record, empty without them."""
+        if record.key not in self._scores:
+            self._scores[record.key] = self.store.scores(record)
+        return self._scores[record.key]
+
+    def scored(self, approach: str) -> Record | None:
+        """Return the first published x common record that has per-row scores, None without any."""
+        return next((record for record in self.finished(approach) if self.scores(record)), None)
+
+    def conditions(self, records: Sequence[Record]) -> str:
+        """Return profile, device, precision and seeds of some records, the end of a figure's caption."""
+        return described((self.profile, self.device, self.precision), {int(record.seed) for record in records})
+
+    def not_run(self, what: str) -> str:
+        """Return the sentence for records that are not there."""
+        where = f"profile {self.profile}, {self.device}, {self.precision}"
+        return f"there is no finished record of {what} ({where}); python -m bench run makes it"
+
+
+def images(name: str, seed: int) -> NDArray[np.float32] | str:
+    """Return the pixels of a data set [N, 28, 28] in [0, 1], or why it is not there; noise may lie outside."""
+    from bench.data.manifest import OOD_NAMES  # here: images need PyTorch, tables do not
+    from bench.data.splits import load_ood, load_split
+
+    try:
+        split = load_ood(name, seed) if name in OOD_NAMES else load_split(name, seed)
+    except BenchError as error:
+        return str(error)
+    return np.asarray(split.x.numpy()).reshape(-1, 28, 28)

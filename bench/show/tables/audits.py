@@ -1,0 +1,28 @@
+"""The known mistakes of each document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bench.judge.audit.findings import Finding
+from bench.judge.audit.rules import RULES
+from bench.show.tables.cells import Table, make_table
+
+COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
+NOT_AUDITED = "not applicable"
+CAPTION = "Rules for known mistakes, applied to the document. The ladders say what a mistake is worth."
+
+
+def audit_tables(findings: Iterable[Finding]) -> list[Table]:
+    """Return a table for each document, without the rules that do not apply to it."""
+    lines: dict[str, list[list[str]]] = {}
+    for found in findings:
+        if found.outcome != NOT_AUDITED:
+            rule = RULES[found.rule]
+            seen = f"{rule.title}: {found.detail}"
+            line = [found.rule, rule.severity, found.outcome, seen, found.effect, found.remedy]
+            lines.setdefault(found.subject, []).append([part or "-" for part in line])
+    return [
+        make_table(f"audit_{document}", f"Audit of {document}", CAPTION, COLUMNS, rows)
+        for document, rows in lines.items()
+    ]

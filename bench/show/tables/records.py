@@ -1,0 +1,80 @@
+"""The records behind the other tables: who made them, and which have no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bench.core.reasons import in_words
+from bench.core.records import Provenance, Record
+from bench.judge.results import SHOWN_VERSIONS, Results
+from bench.show.material import Material
+from bench.show.tables.cells import Entry, Linked, Table, make_table, results_table, sources_of
+
+
+def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
+    """Return the records of the conditions, and those of others that some tables were made from."""
+    cited = {source for table in tables for row in table.rows for entry in row for source in sources_of(entry)}
+    cited |= {record.key for record in material.results.records}
+    return [record for record in material.records if record.key in cited]
+
+
+def measured(record: Record) -> str:
+    """Return when a record was measured, '' where it does not say."""
+    return record.provenance.measured or record.provenance.started
+
+
+def provenance_table(records: Iterable[Record]) -> Table:
+    """Return on which machines, with which versions and code the records were made, and when."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(_origin(record.provenance), []).append(record)
+    rows: list[list[Entry]] = []
+    for origin, made in sorted(groups.items()):
+        minutes = sorted(measured(record)[:16].replace("T", " ") for record in made)
+        sources = tuple(sorted(record.key for record in made))
+        *conditions, data = origin
+        rows.append([Linked(str(len(made)), sources), *conditions, minutes[0], minutes[-1], data])
+    columns = ["records", "machine", "threads", "versions", "code", "first", "last", "data"]
+    caption = (
+        "One line for each combination. Code: commit; data: the first digits of the hash of each file that was read. "
+        "First, last: when the records were measured, by universal time."
+    )
+    return make_table("provenance", "Machines, versions, code and data", caption, columns, rows)
+
+
+def _origin(provenance: Provenance) -> tuple[str, ...]:
+    parts = (provenance.cpu, provenance.accelerator, provenance.platform)
+    versions = provenance.versions
+    return (
+        ", ".join(part for part in parts if part) or "unknown",
+        str(provenance.threads or "unknown"),
+        ", ".join(f"{name} {versions[name]}" for name in SHOWN_VERSIONS if versions.get(name) not in (None, "absent")),
+        code_of(provenance),
+        ", ".join(f"{name} {digest[:8]}" for name, digest in sorted(provenance.data_sha256.items())),
+    )
+
+
+def code_of(provenance: Provenance) -> str:
+    """Return the commit that made a record."""
+    commit = provenance.commit[:10] or "unknown"
+    return f"{commit} with changes" if provenance.dirty else commit
+
+
+def unfinished_table(results: Results) -> Table:
+    """Records without numbers, and why."""
+    rows: list[list[Entry]] = [
+        [
+            record.approach,
+            record.recipe,
+            record.protocol,
+            str(record.seed),
+            Linked(record.outcome, (record.key,)),
+            in_words(record.reason),
+        ]
+        for record in results.records
+        if record.outcome != "done"
+    ]
+    n_done = len(results.records) - len(rows)
+    caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."
+    columns = ["approach", "recipe", "protocol", "seed", "outcome", "why"]
+    return results_table(results, "unfinished", "What failed or was left out", caption, columns, rows)

@@ -1,0 +1,144 @@
+"""Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.judge.audit.documents import DOCUMENTS, audit_documents
+from bench.judge.ladder.answer import find
+from bench.judge.ladder.effects import effects
+from bench.judge.ladder.selection import chosen
+from bench.show.material import Material
+from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.answer import answer_table
+from bench.show.tables.audits import audit_tables
+from bench.show.tables.cells import Table
+from bench.show.tables.definitions import definitions_table
+from bench.show.tables.determinism import determinism_table
+from bench.show.tables.faults import fault_table
+from bench.show.tables.headline import final_numbers_table, headline_table
+from bench.show.tables.ladder import ladder_table
+from bench.show.tables.papers import load_papers, papers_table
+from bench.show.tables.precision import precision_table
+from bench.show.tables.pruning import pruning_table
+from bench.show.tables.records import cited_records, provenance_table, unfinished_table
+from bench.show.tables.reported import claims_table, curves_table
+from bench.show.tables.speed import speed_table
+from bench.show.tables.throughput import throughput_table
+from bench.show.tables.toys import toys_table
+from bench.show.tables.uncertainty import brief_table, calibration_table, detection_table, ood_table, refusal_table
+from bench.show.tables.verdicts import summary_table, verdicts_table
+
+SPEEDS = "python -m benchmarks.throughput measures speeds"
+REPEATS = "python -m tests.stress determinism --write RESULTS makes its records"
+TRIALS = "python -m tests.stress makes its figures"
+
+
+class TableKind(NamedTuple):
+    """A table, or a family of tables with one name for each approach or document."""
+
+    name: str  # * stands for the approach or the document of a family
+    answers: str  # the question
+    make: Callable[[Material], Table | Iterable[Table]]  # gives none where the results folder has nothing to show
+    remedy: str = "python -m bench run makes records"  # where there is none
+
+
+def _throughput(material: Material) -> Iterator[Table]:
+    if material.speeds:
+        yield throughput_table(material.speeds, material.manifests)
+
+
+def _determinism(material: Material) -> Iterator[Table]:
+    if material.repeatable:
+        yield determinism_table(material.repeatable, material.manifests)
+
+
+def _answers(material: Material) -> Iterator[Table]:
+    for one in chosen(()):
+        if one.question is not None:
+            found = find(one.question, material.numbers, material.claims)
+            yield answer_table(one.approach, found, material.results)
+
+
+def _ladders(material: Material) -> Iterator[Table]:
+    for one in chosen(()):
+        yield ladder_table(one, effects(one, material.numbers), material.numbers, one.ood)
+
+
+def _audits(material: Material) -> Iterable[Table]:
+    """Give what the rules say of each document; no code of a document is run for a table."""
+    return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
+
+
+def _faults(material: Material) -> Iterator[Table]:
+    if material.faults:
+        yield fault_table(material.faults)
+
+
+def _precision(material: Material) -> Table:
+    return precision_table(material.records, material.profile, material.device, material.manifests, material.scores)
+
+
+def _final_numbers(material: Material) -> Table:
+    return final_numbers_table(material.results, material.claims, material.verdicts)
+
+
+def _provenance(material: Material) -> Table:
+    """Return where the records come from: those of the conditions, and those that one table shows of others."""
+    return provenance_table(cited_records(material, [_precision(material)]))
+
+
+TABLES = (
+    TableKind("headline", "Do the numbers that all quote hold?", lambda m: headline_table(m.results, m.verdicts)),
+    TableKind("accuracy", "Do the reported accuracies hold?", lambda m: accuracy_table(m.results, m.claims)),
+    TableKind("ood", "How unsure are the networks of what is no digit?", lambda m: ood_table(m.results, m.claims)),
+    TableKind("detection", "Which score tells best what is no digit?", lambda m: detection_table(m.results)),
+    TableKind("refusal", "How often do the networks refuse to answer?", lambda m: refusal_table(m.results, m.claims)),
+    TableKind("pruning", "How many weights can be removed?", lambda m: pruning_table(m.results, m.claims)),
+    TableKind("calibration", "How far can the probabilities be believed?", lambda m: calibration_table(m.results)),
+    TableKind("speed", "What do training and prediction cost?", lambda m: speed_table(m.results)),
+    TableKind("throughput", "Is our code as fast as the documents' own?", _throughput, SPEEDS),
+    TableKind("curves", "Do the training logs come out line by line?", lambda m: curves_table(m.results, m.rows)),
+    TableKind("toys", "What do the six-point regressions give?", lambda m: toys_table(m.results, m.claims)),
+    TableKind("claims", "What was measured of each reported number?", lambda m: claims_table(m.results, m.rows)),
+    TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.verdicts)),
+    TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.verdicts)),
+    TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
+    TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
+    TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),
+    TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
+    TableKind("determinism", "What gives the same bits again?", _determinism, REPEATS),
+    TableKind("precision", "What does reduced precision change?", _precision),
+    TableKind("audit_*", "Which known mistakes does a document make?", _audits),
+    TableKind("fault_tests", "What was tried to break the suite?", _faults, TRIALS),
+    TableKind("headlines", "How far are our numbers from the final ones of each document?", _final_numbers),
+    TableKind("brief", "Can the uncertainty be believed, in short?", lambda m: brief_table(m.results)),
+    TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
+    TableKind("unfinished", "Which records have no numbers, and why?", lambda m: unfinished_table(m.results)),
+)
+
+
+def all_tables(material: Material) -> dict[str, Table]:
+    """Return every table of a results folder by name."""
+    return {table.name: table for kind in TABLES for table in _made(kind, material)}
+
+
+def one_table(material: Material, name: str) -> Table:
+    """Return a table; raises ConfigError for an unknown name, and for a table that the results folder cannot make."""
+    kind = next((kind for kind in TABLES if fnmatchcase(name, kind.name)), None)
+    if kind is None:
+        raise unknown_name("table", name, [kind.name for kind in TABLES])
+    found = {table.name: table for table in _made(kind, material)}
+    if name in found:
+        return found[name]
+    if found:
+        raise unknown_name("table", name, found)
+    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {kind.remedy}")
+
+
+def _made(kind: TableKind, material: Material) -> list[Table]:
+    found = kind.make(material)
+    return [found] if isinstance(found, Table) else list(found)

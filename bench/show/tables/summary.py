@@ -1,0 +1,40 @@
+"""The summary that the commands `run` and `table` print: the main table without the columns that say where from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.show.material import Material
+from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.cells import Table
+from bench.show.tables.reported import measured_text
+from bench.show.terminal import shown
+
+COLUMNS = (
+    "approach",
+    "reported",
+    "published x published",
+    "difference",
+    "published x common",
+    "corrected x common",
+)
+
+
+def summary(material: Material, more: str = "") -> str:
+    """Return the main table for the screen; `more` is the command that shows its notes, which are then left out."""
+    table = accuracy_table(material.results, material.claims)
+    notes = [f"notes: {more}"] if more else table.notes
+    last = measured_text(material.rows)
+    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
+
+
+def _narrowed(table: Table) -> Table:
+    """Return the table with the columns of the summary; a variant stands below its approach and need not name it."""
+    places = [table.columns.index(column) for column in COLUMNS]
+    rows = []
+    for row in table.rows:
+        name = str(row[0])
+        short = f"+ {name.split(' + ', 1)[1]}" if " + " in name else name
+        rows.append((short, *(row[place] for place in places[1:])))
+    narrow = tuple(column.replace("difference", "diff.") for column in COLUMNS)
+    return replace(table, columns=narrow, rows=tuple(rows))

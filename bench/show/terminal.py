@@ -1,0 +1,95 @@
+"""Tables and lines on a terminal: folded to its width, in colour only where colours are shown (NO_COLOR, pipes)."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from bench.show.tables.cells import Table
+from bench.show.tables.tones import tone
+
+GAP = 2  # columns between two columns of a table
+UNFOLDED = 10_000  # columns of a pipe or a file: there a row of a table is a line
+STYLES = {"good": "green", "bad": "red", "open": "yellow"}
+COLOURED = "verdict"  # the column whose entries have the style of their tone
+UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Controls, which a terminal may obey and XML 1.0 has no place for: the reason in a record may hold anything."""
+
+
+def screen() -> Console:
+    """Return where commands print; in a pipe nothing is folded, unless COLUMNS says how wide it is."""
+    is_folded = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if is_folded else UNFOLDED, markup=False, highlight=False, emoji=False)
+
+
+def text(table: Table) -> str:
+    """Return a table for the screen: title, caption, rows and notes."""
+    notes = ["", *table.notes] if table.notes else []
+    return shown(table.title, table.caption, "", table, *notes)
+
+
+def shown(*parts: str | Table, console: Console | None = None) -> str:
+    """Return parts, one below the other, as they look on a console, the screen by default."""
+    console = console or screen()
+    with console.capture() as captured:
+        for part in parts:
+            console.print(grid(part, console) if isinstance(part, Table) else Text(printable(part)))
+    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+
+
+def grid(table: Table, console: Console) -> RenderableType:
+    """Return a table's columns and rows: whole, else folded between words, else each row as lines of its own."""
+    rows = [[printable(entry) for entry in row] for row in table.texts()]
+    columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
+    most = [max(map(cell_len, texts)) for texts in columns]
+    least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
+    width = console.width - GAP * (len(columns) - 1)
+    if sum(least) > width:
+        return _blocks(table.columns, rows)
+    made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
+    shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column what is left
+    for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
+        made.add_column(Text(column), justify="right" if table.is_numeric(place) else "left", width=share)
+    for row in rows:
+        made.add_row(*(_entry(column, entry) for column, entry in zip(table.columns, row, strict=True)))
+    return made
+
+
+def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
+    """Return the width of each column: its longest word, and an equal part of what is left until all of it fits."""
+    shares = list(least)
+    left = width - sum(least)
+    in_need = sorted(range(len(least)), key=lambda place: most[place] - least[place])
+    for number, place in enumerate(in_need):
+        more = min(most[place] - least[place], left // (len(in_need) - number))
+        shares[place] += more
+        left -= more
+    return shares
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    """Return for each row a line for each column; the first column is the heading."""
+    parts: list[RenderableType] = []
+    for first, *others in rows:
+        lines = Grid.grid(padding=(0, GAP, 0, 0))
+        for column, entry in zip(columns[1:], others, strict=True):
+            lines.add_row(f"  {column}", _entry(column, entry))
+        parts += [Text(first, "bold"), lines]
+    return Group(*parts)
+
+
+def _entry(column: str, entry: str) -> Text:
+    return Text(entry, STYLES[tone(entry)] if column == COLOURED else "")
+
+
+def printable(raw: str) -> str:
+    """Return text in which every character that cannot be shown is U+FFFD."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", raw)

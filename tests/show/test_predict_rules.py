@@ -1,0 +1,75 @@
+"""The rules that refuse, by worked numbers, and the example of the documentation."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.measure.metrics.draws import reduce_draws
+from bench.show.predict import rules, show
+from bench.show.predict.normalise import normalise
+from tools.make_predict_example import pictures, printed
+
+DOCS = Path(__file__).parents[2] / "docs"
+TORN = (0.19, 0.19, 0.19, 0.19, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04)
+
+
+def summary_of(*draws):
+    return reduce_draws(torch.tensor(draws, dtype=torch.float64)[:, None].log())
+
+
+def test_worked_rules():
+    # Two draws sure of 0 and three of 1, one-hot but for 1e-9: the medians are 0 and 1; the 10 % quantiles, at rank
+    # 0.4 of 0..4, are 0 for both, since the two lowest of either are 0.
+    low = 1e-9
+    torn = summary_of(*[(1 - low, low)] * 2, *[(low, 1 - low)] * 3)
+    median, known = rules.rule_among_all("median", {})
+    assert [rule.name for rule in known] == ["median", "strict"]
+    assert median.judge(torn, 0) == rules.RuleOutcome(1, "")
+    strict = rules.rule_among_all("strict", {})[0].judge(torn, 0)
+    assert strict.refused == "no digit's 10% quantile over the draws is above 0.5: the highest is 0.000"
+    # Entropy of (0.4, 0.6): 0.673 nats, all of it disagreement.
+    for name, title in (("entropy", "predictive entropy"), ("mutual-information", "mutual information")):
+        # Of 21 test digits with entropies 0, 0.05, ..., 1, of which the draws account for half: 95 % have at most 0.95,
+        # and 0.475 of mutual information.
+        steps = np.arange(21) / 20
+        scores = {"mnist/predictive_entropy": steps, "mnist/expected_entropy": steps / 2}
+        made = rules.rule_among_all(name, scores)[0]
+        assert made.threshold == pytest.approx(0.95 if name == "entropy" else 0.475)
+        verdict = made.judge(torn, 0)
+        assert verdict.digit == 1
+        assert verdict.refused == ("" if name == "entropy" else f"{title} 0.673 nats is above 0.475")
+
+
+def test_likely_digits_are_those_that_round_to_something():
+    assert show.likely([0.004, 0, 0.996, *[0] * 7]) == "2: 1.00"
+    assert show.likely(TORN) == "0: 0.19, 1: 0.19, 2: 0.19"
+
+
+def test_the_example_of_the_documentation_is_what_the_command_prints():
+    images = json.loads((DOCS / "predict.json").read_text())
+    (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
+    assert block == printed(images)
+    assert max(map(len, block.splitlines())) <= 80
+
+
+def test_the_answers_of_the_example_are_consistent():
+    for image in json.loads((DOCS / "predict.json").read_text()):
+        for answer in image["answers"]:
+            probabilities = np.array(answer["probabilities"])
+            assert probabilities.sum() == pytest.approx(1, abs=1e-6)
+            entropy = -(probabilities * np.log(probabilities.clip(1e-300))).sum()
+            assert answer["predictive_entropy"] == pytest.approx(entropy, abs=1e-6)
+            assert 0 <= answer["mutual_information"] <= answer["predictive_entropy"]
+            assert (answer["digit"] is None) == ("median" in answer["refusing_rules"])
+
+
+def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
+    images = [normalise(path) for path in pictures(tmp_path)]
+    known = json.loads((DOCS / "predict.json").read_text())
+    assert [(show.ink(image), *image.size) for image in images] == [
+        (image["ink"], image["width"], image["height"]) for image in known
+    ]

@@ -1,0 +1,260 @@
+"""The forms of a table: the terminal, Markdown, CSV, files and the blocks of the README; and how numbers look."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from bench.core.errors import ConfigError, StoreError
+from bench.core.text import FRACTION, SIX, THREE, Digits
+from bench.judge.claims import load_claims
+from bench.judge.samples import Gap, Sample
+from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
+from bench.show.tables.files import update_readme, write_tables
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import escape, markdown, markdown_body, render
+from bench.show.tables.summary import summary
+from bench.show.terminal import shown
+from tests.synthetic import record
+from tests.tables import Tables, small, small_accuracy
+
+CLAIMS = load_claims()
+ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
+
+
+# numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.97256, FRACTION, "0.9726"),
+        (-0.00001, Digits(decimals=4, signed=True), "+0.0000"),  # what rounds to zero has no minus
+        (0.0013, Digits(decimals=4, signed=True), "+0.0013"),
+        (9806.669921875, SIX, "9806.67"),
+        (0.0741234, SIX, "0.0741234"),
+        (4.190066e-05, SIX, "4.19007e-05"),
+        (1234567.0, THREE, "1234567"),  # digits before the point are never replaced by zeros
+        (0.0, THREE, "0.00"),
+        (-13.2, THREE, "-13.2"),
+    ],
+)
+def test_rounding(value, digits, shown):
+    assert digits.text(value) == shown
+
+
+@given(st.floats(1e-3, 1e6), st.integers(1, 8))
+def test_rounding_to_significant_digits_is_that_close(value, significant):
+    shown = float(Digits(significant=significant).text(value))
+    # One unit of the last of n significant digits is at most 10^(1-n) of the number.
+    assert abs(shown - value) <= 0.5001 * 10 ** (1 - significant) * value
+
+
+def test_spread_and_number_of_seeds_are_shown_where_there_are_several():
+    # Mean (0.97 + 0.98) / 2 = 0.975; sd 0.005 * sqrt(2) = 0.0071.
+    sample = Sample((0.97, 0.98))
+    assert Measured(sample).text({}) == "0.9750 +- 0.0071 (2)"
+    assert Measured(Sample((0.97,))).text({}) == "0.9700"
+
+
+def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
+    gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
+    rows = [[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]]
+    table = make_table("t", "T", "C", ["a", "b", "c"], rows, ["last"], conditions="D", origin=["made"])
+    assert table.labels == {gaps[0]: "n/a [1]", gaps[1]: "n/a [2]", gaps[2]: "not run"}
+    assert table.notes == ("n/a [1]: no sigma", "n/a [2]: no draws", "not run: no record", "last", "made")
+    assert table.caption == "C D"
+
+
+def test_the_summary_as_a_reader_sees_it():
+    # Seeds 0.979 and 0.981: mean 0.98, sd 0.001 * sqrt(2) = 0.0014. Reported 0.9800237: difference -0.00002.
+    assert summary(small()).splitlines() == [
+        "Accuracy against the reported numbers",
+        "",
+        "approach  reported  published x published    diff.  published x common  corrected x common",
+        "─" * 90,
+        "mlp         0.9800   0.9800 +- 0.0014 (2)  +0.0000              0.9801              failed",
+        "+ wide           -            common only        -              0.9850                   -",
+        "uniform          -                      -        -             not run                   -",
+        "",
+        "Profile full, cpu, float32, seeds 0, 1; mean +- standard deviation (number of seeds).",
+        "failed: a | b",
+        ABSENT,
+        "common only: changed recipes are measured by the common protocol unless asked for otherwise",
+        "not run: no record of this cell; python -m bench run makes it",
+        "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
+        "2 of 2 reported numbers are measured; 0 print as the document has them.",
+    ]
+    short = summary(small(), more="python -m bench table accuracy").splitlines()
+    assert short[-2:] == [
+        "notes: python -m bench table accuracy",
+        "2 of 2 reported numbers are measured; 0 print as the document has them.",
+    ]
+
+
+# rendering
+
+
+def test_markdown_shows_every_character_as_it_is():
+    assert escape("|mu|/sigma <!-- x --> `a` *b*\nc") == r"\|mu\|/sigma &lt;!-- x --> \`a\` \*b\* c"
+    table = make_table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
+    assert markdown(table) == (
+        "# T\\|\n\na &lt; b\n\n|   c\\|d |\n|-------:|\n| failed |\n|   p\\|q |\n\n- failed: x \\| y\n"
+    )
+
+
+def test_csv_has_unrounded_numbers_and_reasons_in_words():
+    content = render(small_accuracy(), "csv")
+    rows = list(csv.DictReader(io.StringIO(content)))
+    assert list(rows[0])[4:9] == [
+        "published x published",
+        "published x published sd",
+        "published x published n",
+        "difference",
+        "published x common",
+    ]
+    assert float(rows[0]["published x published"]) == pytest.approx(0.98, abs=1e-15)
+    assert float(rows[0]["published x published sd"]) == pytest.approx(0.001 * math.sqrt(2), rel=1e-12)
+    assert rows[0]["published x published n"] == "2"
+    assert float(rows[0]["reported"]) == 0.9800237341772152
+    assert (rows[0]["corrected x common"], rows[0]["corrected x common n"]) == ("failed: a | b", "0")
+    assert rows[1]["reported"] == "-"
+
+
+def printed(table: Table, width: int, **options: Any) -> list[str]:
+    return shown(table, console=Console(width=width, markup=False, highlight=False, **options)).splitlines()
+
+
+def made_up(*notes: str) -> Table:
+    rows = [["a_name", Measured(Sample((0.5, 0.5))), "one two"], ["b", Measured(Sample(gap=Gap("failed", "why"))), "t"]]
+    return make_table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
+
+
+def test_a_table_is_folded_between_words_to_the_width_of_the_screen():
+    assert printed(made_up(), 80) == [
+        "name                       x  y",
+        "─────────────────────────────────────",
+        "a_name  0.5000 +- 0.0000 (2)  one two",
+        "b                     failed  t",
+    ]
+    # The longest words take 6 + 6 + 3 columns, the gaps 4; of the 8 that are left the last column needs 4.
+    assert printed(made_up(), 27) == [
+        "name             x  y",
+        "───────────────────────────",
+        "a_name   0.5000 +-  one two",
+        "        0.0000 (2)",
+        "b           failed  t",
+    ]
+
+
+def test_what_cannot_be_folded_is_shown_row_by_row():
+    assert printed(made_up(), 18) == [
+        "a_name",
+        "  x  0.5000 +-",
+        "     0.0000 (2)",
+        "  y  one two",
+        "b",
+        "  x  failed",
+        "  y  t",
+    ]
+
+
+def test_the_text_of_a_table_in_a_pipe_is_not_folded():
+    assert render(made_up("long " * 50 + "remark")).splitlines()[-2:] == ["failed: why", "long " * 50 + "remark"]
+
+
+def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "not reproduced"]])
+    assert "\x1b[31mnot reproduced" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
+    assert "\x1b" not in "\n".join(printed(table, 80))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
+
+
+def test_a_reason_gives_no_orders_to_the_terminal():
+    table = make_table("t", "T", "C", ["why"], [["\x1b[2J[bold]:smile:"]])
+    assert printed(table, 80)[-1] == "\N{REPLACEMENT CHARACTER}[2J[bold]:smile:"
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, tex, text; did you mean 'md'"):
+        render(small_accuracy(), "mdx")
+
+
+# files
+
+
+def test_tables_are_written_as_markdown_and_csv(tmp_path):
+    written = write_tables([small_accuracy()], tmp_path / "tables")
+    assert written == [tmp_path / "tables" / "accuracy.md", tmp_path / "tables" / "accuracy.csv"]
+    assert written[0].read_text() == markdown(small_accuracy())
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "tables").write_text("a file is in the way")
+    with pytest.raises(StoreError, match="cannot write ") as caught:
+        write_tables([small_accuracy()], tmp_path / "tables")
+    assert "\n" not in str(caught.value)
+
+
+def named() -> dict[str, Table]:
+    return {name: one_table(small(), name) for name in ("accuracy", "ood", "toys")}
+
+
+def test_the_readme_is_brought_up_to_date_once(tmp_path):
+    path = tmp_path / "README.md"
+    old = (
+        "# Title\n\n<!-- table:accuracy -->\nold\n<!-- /table -->\n\ntext\n\n<!-- table:toys --><!-- /table -->\nend\n"
+    )
+    path.write_text(old)
+    assert update_readme(path, named(), check=True)
+    assert path.read_text() == old
+    assert update_readme(path, named())
+    new = path.read_text()
+    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n\n" + markdown_body(small_accuracy()))
+    assert new.endswith("<!-- /table -->\nend\n")
+    assert "old" not in new
+    assert not update_readme(path, named(), check=True)
+    assert not update_readme(path, named())
+    assert path.read_text() == new
+
+
+def test_a_reason_cannot_break_the_readmes_markers(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("<!-- table:accuracy -->\n<!-- /table -->\n")
+    reason = "<!-- /table --> and <!-- table:x -->"
+    built = {"accuracy": Tables(record("mlp", "published", "common", outcome="failed", reason=reason))["accuracy"]}
+    assert update_readme(path, built)
+    assert not update_readme(path, built)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("no markers", "has no block"),
+        ("<!-- table:accuracy -->\n", "has no block"),
+        ("<!-- table:accuracy --> <!-- table:ood --> <!-- /table -->", "without its other end"),
+        ("<!-- table:accuracy --> <!-- /table --> <!-- /table -->", "without its other end"),
+        ("<!-- table:accurcy --> <!-- /table -->", "unknown table in .* 'accurcy'; known: .*did you mean 'accuracy'"),
+    ],
+)
+def test_a_readme_with_bad_markers_is_left_alone(tmp_path, content, message):
+    path = tmp_path / "README.md"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        update_readme(path, named())
+    assert path.read_text() == content
+
+
+def test_a_readme_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        update_readme(Path(tmp_path / "README.md"), named())
