@@ -49,7 +49,7 @@ def fitted(store: Store) -> list[Fitted]:
     for (approach, recipe, fit_key), records in groups.items():
         if store.fit_path(fit_key, "posterior").exists():
             best = min(records, key=lambda record: record.protocol != "common")
-            found.append(Fitted(approach, recipe, best["profile"], best["seed"], best["device"], fit_key, best))
+            found.append(Fitted(approach, recipe, best.profile, best.seed, best.device, fit_key, best))
     order = {name: place for place, name in enumerate(manifests())}
     return sorted(found, key=_preference(order))
 
