@@ -81,10 +81,13 @@ def test_a_mean_over_rows():
 
 def test_accuracy_of_the_accepted_counts_the_accepted():
     """0.9 of the 25 that a rate of 0.75 leaves of 100: sqrt(0.09 / 25) = 0.06."""
-    noise = noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 0.75}}, labels(mnist=100))
+    noise = noise_of(
+        "mnist/selective_accuracy", [0.9], record("mlp", metrics={"mnist/refusal_rate": 0.75}), labels(mnist=100)
+    )
     assert (noise.value, noise.n) == (pytest.approx(0.06), 25)
     assert (
-        noise_of("mnist/selective_accuracy", [0.9], {"metrics": {"mnist/refusal_rate": 1.0}}, labels(mnist=9)) is None
+        noise_of("mnist/selective_accuracy", [0.9], record("mlp", metrics={"mnist/refusal_rate": 1.0}), labels(mnist=9))
+        is None
     )
 
 
