@@ -398,7 +398,7 @@ def test_per_row_scores_that_say_nothing(tmp_path, labels, capsys):
     (file,) = fresh.records.glob("mlp/corrected__*seed1001__*.json")
     made = read_record(file)
     if labels is None:  # a file beside a record that does not vouch for it
-        fresh.write({name: value for name, value in made.items() if name != "scores_sha256"})
+        fresh.write(structs.replace(made, scores_sha256=None))
     else:
         fresh.write(made, {"mnist/label": labels})
     assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, UNSEEN)
