@@ -26,6 +26,7 @@ import msgspec
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
+from bench.core.canonical import plain
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
@@ -159,7 +160,7 @@ def measure(name: str, folder: Path, workers: int) -> dict[str, Any]:
         "memory_mib": memory_mib,
         "others_cores": max(0.0, others_s) / elapsed_s,
         "matmul_rate": rate,
-        "provenance": [record["provenance"] for record in records],
+        "provenance": [plain(record.provenance) for record in records],
     }
 
 

@@ -120,7 +120,7 @@ def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
                 for recipe in entry.recipes:
                     yield from audit_approach(entry.name, recipe)
     if "records" in parts:
-        chosen = [r for r in records if arguments.document in (None, document_of(r["approach"]))]
+        chosen = [r for r in records if arguments.document in (None, document_of(r.approach))]
         yield from audit_records(chosen, store)
     if "data" in parts and arguments.document is None:
         yield from audit_data(arguments.data_dir)

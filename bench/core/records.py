@@ -5,12 +5,11 @@ Every part is checked when a file is read (`bench.core.folder`), so that code ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from bench.core.reasons import Reason, in_words
+from bench.core.reasons import Reason
 
 SCHEMA = 2  # of records and readings; tools/convert_records.py converts those of schema 1
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of what stands in for a record that cannot be read
@@ -22,29 +21,6 @@ RecipeValue = None | bool | int | float | str | list[object] | dict[str, object]
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The fields of a file, or of a part of it. A field that is not known is left out of the file."""
-
-    # A mapping, for as long as some readers ask for fields by name.
-    def __getitem__(self, name: str) -> Any:
-        """Return the field of this name in a file; raises KeyError for another name."""
-        fields = {field.encode_name: field.name for field in msgspec.structs.fields(self)}
-        return getattr(self, fields[name])
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the field of this name in a file, or the default where it is not known."""
-        try:
-            value = self[name]
-        except KeyError:
-            return default
-        return default if value is None else value
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether the field of this name is known."""
-        return self.get(name) is not None
-
-    def items(self) -> Iterator[tuple[str, Any]]:
-        """Return the known fields."""
-        names = [field.encode_name for field in msgspec.structs.fields(self)]
-        return ((name, self[name]) for name in names if name in self)
 
 
 class Timings(Fields, frozen=True, kw_only=True):
@@ -69,10 +45,6 @@ class Timings(Fields, frozen=True, kw_only=True):
     latency_min_s: Number = None
     latency_max_s: Number = None
     latency_repeats: int | None = None
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a field by name, the reasons as words."""
-        return in_words(*self.reasons) if name == "reason" else super().__getitem__(name)
 
 
 class NetworkSize(Fields, frozen=True, kw_only=True):
@@ -122,18 +94,6 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     epoch: int  # from 1
     seconds: float
     metrics: dict[str, Number]
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a number by its name."""
-        return self.items()[name]
-
-    def get(self, name: str) -> Any:
-        """Return a number by its name, or None."""
-        return self.items().get(name)
-
-    def items(self) -> Any:
-        """Return all numbers by name."""
-        return {"epoch": self.epoch, "seconds": self.seconds, **self.metrics}
 
 
 class ReliabilityBins(Fields, frozen=True, kw_only=True):
@@ -261,14 +221,6 @@ class Record(Naming, frozen=True, kw_only=True):
     corrections: list[str] = []
     scores_sha256: str | None = None
     versions: Versions | None = None
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a field by name, reasons as words."""
-        if name == "reason":
-            return in_words(self.reason)
-        if name == "missing":
-            return {key: in_words(reason) for key, reason in self.missing.items()}
-        return super().__getitem__(name)
 
 
 class Reading(Record, frozen=True, kw_only=True):

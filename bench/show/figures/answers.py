@@ -55,7 +55,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     found: list[DrawnImage] = []
     for name, title, count in SETS:
         scores = [material.scores(record) for record in kept]
-        pixels = images(name, int(kept[0]["seed"]))
+        pixels = images(name, int(kept[0].seed))
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
         for row in range(count):

@@ -25,9 +25,7 @@ def anchor(kind: str, name: str) -> str:
 
 def place_of(record: Record) -> Place:
     """Return what a record has in common with those of other seeds."""
-    names = ("approach", "recipe", "protocol", "profile", "device", "precision")
-    approach, recipe, protocol, profile, device, precision = (str(record[name]) for name in names)
-    return approach, recipe, protocol, profile, device, precision
+    return record.approach, record.recipe, record.protocol, record.profile, record.device, record.precision
 
 
 def place_anchor(place: Place) -> str:
