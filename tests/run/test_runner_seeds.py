@@ -18,6 +18,7 @@ from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting, Warned
 from bench.run.options import Options
 from bench.run.runner import existing, run
+from tests import synthetic
 from tests.run.watching import Recorder
 
 
@@ -56,8 +57,9 @@ def close(left, right):
     (metrics, epochs), (other_metrics, other_epochs) = numbers(left), numbers(right)
     assert metrics == pytest.approx(other_metrics, rel=1e-3, abs=1e-5)
     assert len(epochs) == len(other_epochs)
-    for epoch, other in zip(epochs, other_epochs, strict=True):
-        assert epoch == pytest.approx(other, rel=1e-3, abs=1e-5)
+    for (number, traced), (other_number, other_traced) in zip(epochs, other_epochs, strict=True):
+        assert number == other_number
+        assert traced == pytest.approx(other_traced, rel=1e-3, abs=1e-5)
 
 
 def interrupt(monkeypatch, owner, name, when):
@@ -110,7 +112,7 @@ def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
         assert not timings.valid
         assert timings.reasons[0] == Reason("seeds-together", {"n": 2})
         assert timings.fit_s == pytest.approx(sum(epoch.seconds for epoch in record.epochs))
-        assert timings.fit_s == found[0]["timings"]["fit_s"]  # equal shares
+        assert timings.fit_s == found[0].timings.fit_s  # equal shares
     for record in records(tmp_path / "alone").values():
         assert record.timings.batched is None
         assert "together" not in in_words(*record.timings.reasons)
@@ -238,7 +240,7 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
     assert {len(info["seeds"][name]["epochs"]) for name in healthy} == {3}
     assert {name.split("/")[0] for name in tensors} == {"0", "1", "2"}
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [4, 5, 6]
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [4, 5, 6]
     assert not path.exists()
     whole, resumed = records(tmp_path / "whole"), records(tmp_path)
     for key, record in resumed.items():
@@ -257,7 +259,7 @@ def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatc
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     assert len(list(tmp_path.glob("fits/*/posterior.safetensors"))) == 1
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    assert [(event["epoch"], event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
+    assert [(event.epoch, event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
     go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
     whole = records(tmp_path / "whole")
     for key, record in records(tmp_path).items():
@@ -272,7 +274,7 @@ def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1))
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
@@ -282,7 +284,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1, 2))
-    assert [(event.seeds, event["epoch"]) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
+    assert [(event.seeds, event.epoch) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
         (2, epoch) for epoch in range(1, 7)
     ]
 
@@ -335,16 +337,18 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
 
 def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     cell = cells(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
-    common = {"outcome": "done", "profile": "full", "device": "cpu", "precision": "float32", "provenance": {"cpu": "x"}}
-    common |= {"approach": "toy_mlp", "recipe": "published", "protocol": "common"}
-    alone = {**common, "timings": {"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True}}
-    share = {**common, "timings": {"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16}}
+    alone, share = (
+        synthetic.record(
+            "toy_mlp", protocol="common", timings={"epoch_with_measuring_s": epoch_s, "measure_s": 1.0, **more}
+        )
+        for epoch_s, more in ((8.0, {"valid": True}), (2.0, {"valid": False, "batched": 16}))
+    )
     epochs = cell.values["epochs"]
     assert estimate(cell, [share]).fit_s is None
     assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
-    assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"
+    assert estimate(cell.twin(), [share]).basis == "1 record(s) on made-up CPU"
 
 
 # Faults of files and of other processes
@@ -363,7 +367,7 @@ def interrupted(tmp_path, monkeypatch, when=4):
 
 def goes_on_from(tmp_path, epoch):
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    return [event["epoch"] for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
+    return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
 
 
 def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
@@ -449,7 +453,7 @@ def test_stale_trains_again_what_older_code_trained(tmp_path, monkeypatch):
 
     results, watcher = again()
     assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
-    assert [event["epoch"] for event in watcher.of(EpochEnded)] == [1]
+    assert [event.epoch for event in watcher.of(EpochEnded)] == [1]
     assert {record.provenance.source_sha256 for record in records(tmp_path).values()} == {"f" * 64}
     results, _ = again()
     assert all(each.was_there for each in results)
