@@ -52,7 +52,7 @@ def paths_of(folder: str, record: Record) -> list[tuple[str, str]]:
     batched = "batched" in record["timings"]
     found = [(name, f"{recipe}/{'many' if batched else 'single'}")]
     found += [(name, f"{base}/predict") for base in (recipe, "published", "corrected")]
-    if "resumed" in record["timings"].get("reason", ""):
+    if _was_resumed(record):
         found += [(name, f"{base}/resumed") for base in ("published", "corrected")]
     found += [(name, f"published/{protocol}"), ("measures", f"{name}/{protocol}")]
     if folder == "readings":
@@ -62,6 +62,10 @@ def paths_of(folder: str, record: Record) -> list[tuple[str, str]]:
     found += [("streams", "streams"), ("streams", "data")]
     known = {subject: stored(subject) for subject, _ in found}
     return [(subject, path) for subject, path in dict.fromkeys(found) if path in known[subject]]
+
+
+def _was_resumed(record: Record) -> bool:
+    return any(reason["kind"] == "resumed" for reason in record["timings"].get("reasons", ()))
 
 
 def stored(subject: str) -> dict[str, Any]:
@@ -134,15 +138,36 @@ def _say(line: str) -> None:
 
 def judge(out: Path) -> list[dict[str, Any]]:
     """Return for each commit, approach, recipe, protocol and way of fitting whether its records are shown."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    groups: dict[tuple[Any, ...], list[tuple[str, Record]]] = {}
     for _, folder, record in records():
         for commit in commits_of(record):
-            key = (*naming(folder, record), commit)
-            if key not in rows:
-                rows[key] = {**dict(zip(FIELDS, key, strict=True)), **_verdict(out, commit, paths_of(folder, record))}
-                rows[key]["records"] = 0
-            rows[key]["records"] += 1
-    return sorted(rows.values(), key=lambda row: [str(row[field]) for field in FIELDS])
+            groups.setdefault((*naming(folder, record), commit), []).append((folder, record))
+    rows = []
+    for key, members in groups.items():
+        needed = [path for folder, record in members for path in paths_of(folder, record)]
+        readers = {_reader(name) for folder, record in members if folder == "readings" for name in record["metrics"]}
+        verdict = _verdict(out, key[-1], list(dict.fromkeys(needed)), readers)
+        rows.append({**dict(zip(FIELDS, key, strict=True)), **verdict, "records": len(members)})
+    return sorted(rows, key=lambda row: [str(row[field]) for field in FIELDS])
+
+
+def _reader(name: str) -> str:
+    """Return the reader of a reading "DATA_SET/READER" or "DATA_SET/READER@PARAMETER"."""
+    return name.partition("/")[2].partition("@")[0]
+
+
+def _asked(traced: dict[str, Any], other: dict[str, Any], readers: set[str]) -> dict[str, Any]:
+    """Return a trace without the readings that the records do not have and the commit did not know yet."""
+    prefix = "reading/"
+
+    def asked(part: str) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in traced[part].items()
+            if not name.startswith(prefix) or name in other[part] or _reader(name.removeprefix(prefix)) in readers
+        }
+
+    return {**traced, "numbers": asked("numbers"), "counted": asked("counted")}
 
 
 FIELDS = ("kind", "approach", "recipe", "protocol", "fit", "precision", "dirty", "commit")
@@ -151,7 +176,7 @@ FIELDS = ("kind", "approach", "recipe", "protocol", "fit", "precision", "dirty",
 def naming(folder: str, record: Record) -> tuple[Any, ...]:
     """Return what decides which traces a record needs: all of FIELDS but the commit."""
     fit = "several seeds" if "batched" in record["timings"] else "single"
-    if "resumed" in record["timings"].get("reason", ""):
+    if _was_resumed(record):
         fit += ", resumed"
     recipe, protocol = record.get("recipe", "published"), record.get("protocol", "")
     return (
@@ -165,7 +190,7 @@ def naming(folder: str, record: Record) -> tuple[Any, ...]:
     )
 
 
-def _verdict(out: Path, commit: str, needed: list[tuple[str, str]]) -> dict[str, Any]:
+def _verdict(out: Path, commit: str, needed: list[tuple[str, str]], readers: set[str]) -> dict[str, Any]:
     from tests.golden.numbers import complaints, deviations
     from tests.golden.tolerance import tolerance
 
@@ -179,7 +204,8 @@ def _verdict(out: Path, commit: str, needed: list[tuple[str, str]]) -> dict[str,
         if "error" in found or path not in found.get(subject, {}):
             reasons.append(f"{subject} {path}: {found.get('error', 'the commit has no such path')}")
             continue
-        old, new = stored(subject)[path], found[subject][path]
+        new = found[subject][path]
+        old = _asked(stored(subject)[path], new, readers)
         largest = max(largest, *deviations(old, new).values()) if old["numbers"] else largest
         reasons += [f"{subject} {path}: {line}" for line in complaints(old, new, partial(tolerance, subject, path))]
     return {
@@ -207,10 +233,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def stamp() -> int:
     """Put today's versions into the records that are shown and seal them; return how many are not shown."""
-    from bench.freshness import versions_of
-    from bench.recipes import resolve
-    from bench.registry import manifest
-    from bench.sealed import seal, write_atomically
+    from bench.core.canonical import plain
+    from bench.core.files import write_atomically
+    from bench.core.sealed import seal
+    from bench.plan.freshness import versions_today
 
     shown = {tuple(row[field] for field in FIELDS): row["shown"] for row in json.loads(CARRIED.read_text())["rows"]}
     left = 0
@@ -219,10 +245,9 @@ def stamp() -> int:
             _say(f"not shown: {path.relative_to(ROOT)}")
             left += 1
             continue
-        entry = manifest(record["approach"])
-        recipe = resolve(entry, record.get("recipe", "published"))
-        versions = versions_of(entry, recipe, record.get("protocol", "common"))
-        record["versions"] = {"recipe": versions["recipe"]} if folder == "throughput" else versions
+        today = versions_today(record["approach"], record.get("recipe", "published"), record.get("protocol", "common"))
+        assert today is not None, "a record that is shown has a recipe of today"
+        record["versions"] = {"recipe": today.recipe} if folder == "throughput" else plain(today)
         text = json.dumps(seal(record), indent=1, sort_keys=True, allow_nan=False) + "\n"
         write_atomically(path, text.encode())
     return left

@@ -13,7 +13,7 @@ from bench.plan.freshness import is_stale, note
 
 if TYPE_CHECKING:
     from bench.core.store import Problem
-from bench.plan.manifests import ApproachManifest
+    from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""

@@ -57,7 +57,10 @@ def paths(subject):
 
 def _is_variant(entry, recipe):
     """Return whether a recipe is the published one with one variant; corrections predict as `corrected` does."""
-    change = entry.changes.get(recipe.removeprefix("published+"))
+    name = recipe.removeprefix("published+")
+    if hasattr(entry, "variants"):
+        return name in entry.variants
+    change = entry.changes.get(name)  # a commit whose manifests have one list of changes
     return change is not None and change.kind == "variant"
 
 

@@ -8,6 +8,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+from bench.plan.versions import METRICS, PROTOCOLS
 from tests.golden import api
 from tests.golden.numbers import complaints
 from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
@@ -34,8 +35,6 @@ def read(subject):
 
 def versions(subject, path):
     """Return the versions that today's code states for what a path traces."""
-    from bench.plan.versions import METRICS, PROTOCOLS
-
     measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS}
     if subject == MEASURES:
         return measured
@@ -97,9 +96,14 @@ def write(subject):
         changed.append(path)
         result[path] = {"versions": today, **trace(subject, path)}
     FOLDER.mkdir(exist_ok=True)
-    content = {"subject": subject, "paths": result}
-    file_of(subject).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    file_of(subject).write_text(as_text(subject, result))
     return changed
+
+
+def as_text(subject, traces):
+    """Return the content of a subject's file: JSON with a line for each path."""
+    lines = [f"{json.dumps(path)}: {json.dumps(traces[path], sort_keys=True)}" for path in sorted(traces)]
+    return f'{{"subject": "{subject}", "paths": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
 __all__ = ["RefusedError", "compare", "file_of", "missing", "read", "recipes_of", "trace", "versions", "write"]
