@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from tabulate import tabulate
 
@@ -66,10 +66,14 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     return chosen, in_cost_order(to_do, costs)
 
 
-def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[dict[str, Any]]:
+StageLine = TypedDict("StageLine", {"stage": str, "what": str, "seeds": str, "to do": int, "expected_s": float | None})
+"""A line of the command's output: a stage as a whole, or one recipe of it that is to do."""
+
+
+def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
-    lines = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
+    lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
     for recipe in left:
         numbers = sorted({cell.seed for cell in recipe.cells})
         skip = recipe.cells[0].skip
@@ -97,7 +101,7 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     return f"{text}, and {unknown} recipes of unknown length" if unknown else text
 
 
-def _text(lines: list[dict[str, Any]]) -> str:
+def _text(lines: list[StageLine]) -> str:
     shown = [
         {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": line["to do"]}
         | {"expected": duration(line["expected_s"]) if line["to do"] else ""}

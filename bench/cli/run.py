@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from tabulate import tabulate
 
@@ -74,6 +74,20 @@ def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, li
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
 
 
+PlanLine = TypedDict(
+    "PlanLine",
+    {
+        "cell": str,
+        "state": str,
+        "training": float | None,
+        "measuring": float | None,
+        "seeds together": int,
+        "basis": str,
+    },
+)
+"""A line of `plan`; seconds are None where nothing tells them."""
+
+
 def _plan(arguments: argparse.Namespace) -> int:
     from bench.plan.batches import fit_keys
 
@@ -82,7 +96,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
     costs = estimates(chosen, store.all_records()[0], a_fits_threads)
     to_do = _as_fitted(chosen, store)
-    rows: list[dict[str, Any]] = []
+    rows: list[PlanLine] = []
     seen = set()
     jobs: dict[str, float] = {}  # expected seconds of what one process does, by the key of its first cell
     for named in chosen:

@@ -28,7 +28,7 @@ from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run.options import Options
 from bench.run.runner import run
-from tests.run.test_runner import Silent
+from tests.run.watching import Recorder
 
 CPU = torch.device("cpu")
 # 8 significant bits: between 1 and 2 the step is 2^-7. 1 + 2^-9 is a quarter of a step above 1, hence 1.
@@ -218,7 +218,7 @@ def test_an_old_gpu_has_no_tf32(monkeypatch):
 
 def smoke(tmp_path, *names, precision="bf16", **options):
     chosen = cells(Selection(approaches=names, profile="smoke", precision=precision, **options))
-    results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Silent(), "inline")
+    results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(), "inline")
     return [Store(tmp_path).find(result.cell.naming()) for result in results]
 
 

@@ -19,7 +19,7 @@ from bench.run.options import Options
 from bench.run.runner import run
 from benchmarks.power import effects_of, planted, save_effects
 from tests.gate_folders import split_sha
-from tests.run.test_runner import Silent
+from tests.run.watching import Recorder
 
 # The KL makes most of linear_bbb's loss, some 360 nats here, and a few seeds in a hundred start 40 worse than the rest:
 # hence a margin. Adam at twice the rate moves a network twice as far, and the network without dropout is where dropout
@@ -85,7 +85,7 @@ def real(tmp_path_factory):
         patch.setattr(process, "build", small)
         gate = load_gate(root / "gate.toml")
         reference = [planned for cell in gate.cells for planned in gate.planned(cell, range(8))]
-        run(reference, Store(root), Options(str(root), threads=1, retain=False), Silent(), "inline")
+        run(reference, Store(root), Options(str(root), threads=1, retain=False), Recorder(), "inline")
         yield gate, root
 
 
@@ -99,7 +99,7 @@ def gated(real, folder, approaches=(), plant=contextlib.nullcontext):
         kept = tuple(cell for cell in gate.cells if cell.approach in approaches)
         gate = dataclasses.replace(gate, cells=kept, repeated=())
     with plant():
-        run_fresh(gate, folder, 1, Silent(), "inline")
+        run_fresh(gate, folder, 1, Recorder(), "inline")
     report = judge(gate, root, folder, datetime.date(2026, 1, 1))
     states = {f"{check.cell} {check.key}": check.state for check in report.metrics}
     states |= {check.name: check.state for check in report.checks}

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from bench.cli.main import main, parse, shown
+from bench.cli.main import main, parse
 from bench.cli.options import select
 from bench.core.errors import BenchError
+from bench.core.text import one_line
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifests
 from tests.stress.fuzz.damage import damaged
@@ -64,7 +65,7 @@ def _parse(given: tuple[list[str], int]) -> None:
         if found is not None and hasattr(found, "seeds") and hasattr(found, "recipe") and _few(found) and not chance:
             select(found)
     except BenchError as error:
-        raise BenchError(shown(error)) from error
+        raise BenchError(one_line(str(error))) from error
 
 
 def _reader(empty: Path) -> Callable[[list[str]], None]:
@@ -74,7 +75,7 @@ def _reader(empty: Path) -> Callable[[list[str]], None]:
         try:
             found = _parsed(line)
         except BenchError as error:
-            raise BenchError(shown(error)) from error
+            raise BenchError(one_line(str(error))) from error
         if found is None or line[0] not in READING or not _only_reads(found):
             return
         place = [] if line[0] == "list" else ["--results", str(empty)]
