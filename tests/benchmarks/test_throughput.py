@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import ClassVar
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -15,8 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core import timing
+from bench.core.canonical import plain
 from bench.core.errors import ConfigError, MissingFramework, StoreError, Unsupported
 from bench.core.products import matrix_products
+from bench.core.reasons import OTHER_LOAD, Reason
 from bench.interface import Approach, Categorical, Posterior, Split, Task
 from bench.measure.measuring import ROW_NOISE_ROWS
 from bench.plan.recipes import build, profile, resolve
@@ -422,9 +425,9 @@ def test_every_yardstick_that_a_gpu_can_run_trains_and_predicts_there(name):
 # records and the table
 
 
-def speeds(**changes):
-    """A record with three rounds of made-up seconds."""
-    row = {
+def speeds(row=None, **changes):
+    """Speeds with three rounds of made-up seconds; `row` changes what was measured."""
+    measured = {
         "title": "training step",
         "ours": {"work": 10, "seconds": [2.0, 1.0, 4.0]},  # 5, 10, 2.5 steps a second: median 5
         "document": {"work": 2, "seconds": [2.0, 4.0, 2.0]},  # 1, 0.5, 1
@@ -434,7 +437,7 @@ def speeds(**changes):
         "measured": {"ours": "10 steps", "document": "2 steps"},
         "overhead_s": 0.02,
     }
-    return {
+    made = {
         "schema": files.SCHEMA,
         "approach": "mlp",
         "what": "train",
@@ -444,11 +447,13 @@ def speeds(**changes):
         "outcome": "done",
         "reason": "",
         "rounds": 3,
-        "rows": [row],
+        "rows": [{**measured, **(row or {})}],
         "timings": {"valid": True, "reason": ""},
+        "versions": {"recipe": {"published": 1}},
         "provenance": {"cpu": "made-up CPU", "threads": 2, "commit": "0123456789abcdef", "dirty": False},
         **changes,
     }
+    return msgspec.convert(made, files.Speeds)
 
 
 def test_medians_ranges_ratios_and_shares_of_a_row():
@@ -467,16 +472,14 @@ def test_medians_ranges_ratios_and_shares_of_a_row():
 
 
 def test_the_ratio_is_the_median_of_ratios():
-    record = speeds()
     # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
-    record["rows"][0]["document"]["seconds"] = [1.0, 4.0, 4.0]
+    record = speeds(row={"document": {"work": 2, "seconds": [1.0, 4.0, 4.0]}})
     (row,) = by_column(throughput_table([record], manifests()))
     assert row["ratio"].value == 5.0
 
 
 def test_predictions_are_rates_and_have_no_overhead():
-    record = speeds(what="predict", draws=100)
-    del record["rows"][0]["overhead_s"]
+    record = speeds(row={"overhead_s": None}, what="predict", draws=100)
     (row,) = by_column(throughput_table([record], manifests()))
     assert row["ours"].value == 5.0
     assert isinstance(row["overhead"], Missing)
@@ -543,23 +546,24 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
 def test_the_table_is_there_where_there_are_speeds(tmp_path):
     with pytest.raises(ConfigError, match=r"python -m benchmarks\.throughput measures speeds"):
         one_table(Material(tmp_path), "throughput")
-    files.write(tmp_path, speeds())
+    files.folder(tmp_path).write(speeds())
     assert len(one_table(Material(tmp_path), "throughput").rows) == 1
 
 
 def test_files_are_sealed_and_replaced(tmp_path):
-    path = files.write(tmp_path, speeds())
-    files.write(tmp_path, speeds(rounds=4))
+    folder = files.folder(tmp_path)
+    path = folder.write(speeds())
+    folder.write(speeds(rounds=4))
     records, problems = files.read_all(tmp_path)
-    assert [record["rounds"] for record in records] == [4]
+    assert [record.rounds for record in records] == [4]
     assert problems == []
     path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
     with pytest.raises(StoreError, match="changed after"):
-        files.read(path)
+        folder.read(path)
     other = path.with_name("other.json")
     other.write_text(json.dumps({"schema": 1}))
-    with pytest.raises(StoreError, match="no speeds of this version"):
-        files.read(other)
+    with pytest.raises(StoreError, match="its hash does not fit"):
+        folder.read(other)
     other.write_text("{")
     assert len(files.read_all(tmp_path)[1]) == 2
 
@@ -586,14 +590,15 @@ def test_the_command_writes_records_and_the_table_that_table_makes_again(small, 
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
     records, problems = files.read_all(tmp_path)
     assert not problems
-    assert [(r.approach, r["what"], r["draws"], len(r["rows"])) for r in records if r.approach == "mlp"] == [
+    assert [(r.approach, r.what, r.draws, len(r.rows)) for r in records if r.approach == "mlp"] == [
         ("mlp", "predict", 3, 1),
         ("mlp", "predict", 4, 1),
         ("mlp", "train", 1, 1),
     ]
     for record in records:
-        assert len(record["rows"][0]["ours"]["seconds"]) == 2
-        assert {"commit", "dirty", "cpu", "load_average", "source_sha256"} <= set(record.provenance)
+        assert len(record.rows[0].ours.seconds) == 2
+        assert record.provenance.cpu
+        assert record.provenance.load_average
     written = (tmp_path / "tables" / "throughput.md").read_text()
     assert written.count("| mlp ") == 3
     (tmp_path / "tables" / "throughput.md").unlink()
@@ -606,7 +611,7 @@ def test_json_is_what_the_files_hold(small, tmp_path, capsys):
     assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     (kept,) = files.read_all(tmp_path)[0]
-    assert shown["rows"] == kept["rows"]
+    assert shown["rows"] == plain(kept.rows)
 
 
 def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_path, capsys):
@@ -640,14 +645,14 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
 @pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
 def test_what_runs_on_cpu_in_float32_only_is_skipped_elsewhere(change):
     record = measure.measure(Request("mxnet_bbb", **change))
-    assert (record.outcome, record["rows"]) == ("skipped", [])
+    assert (record.outcome, record.rows) == ("skipped", [])
     assert record.reason.startswith("mxnet_bbb runs on cpu in float32 only: ")
 
 
 def test_load_of_others_is_marked(small, monkeypatch):
-    monkeypatch.setattr(measure.OtherLoad, "reason", lambda self: "other load on the machine")
+    monkeypatch.setattr(measure.OtherLoad, "reasons", lambda self: [Reason(OTHER_LOAD)])
     record = measure.measure(Request("mlp", rounds=1, block_s=1e-3))
-    assert record.timings == {"valid": False, "reason": "other load on the machine"}
+    assert (record.timings.valid, record.timings.reason) == (False, "other load on the machine")
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
