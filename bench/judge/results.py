@@ -147,8 +147,8 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
     ordered = sorted(seeds)
     is_range = len(ordered) > 2 and ordered == [*range(ordered[0], ordered[-1] + 1)]
     listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))
-    word = "seed" if len(ordered) == 1 else "seeds"
-    return f"Profile {profile}{smoke}, {device}, {precision}, {word} {listed}{spread if len(ordered) > 1 else ''}."
+    which = f"seed{'s' if len(ordered) > 1 else ''} {listed}" if ordered else "no records"
+    return f"Profile {profile}{smoke}, {device}, {precision}, {which}{spread if len(ordered) > 1 else ''}."
 
 
 class Made(Protocol):
