@@ -25,7 +25,7 @@ def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
         fit = (record.approach, record.recipe)
         if record.profile == "full" and record.seed == 0 and record.precision == "float32" and fit in planned:
             times = record.timings
-            seconds[fit] = [times["fit_s"], *seconds[fit][1:], times["measure_s"]]  # a fit counts once
+            seconds[fit] = [times.fit_s, *seconds[fit][1:], times.measure_s]  # a fit counts once
     assert seconds.keys() == planned
     mean = sum(map(sum, seconds.values())) / len(seconds)
     assert abs(told / mean - 1) < 0.25

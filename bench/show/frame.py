@@ -1,0 +1,39 @@
+"""Records as one table for a notebook: a row for each metric of each record.
+
+>>> from bench.show.frame import records_frame
+>>> frame = records_frame("results", profile="full")
+>>> frame[frame.metric == "mnist/accuracy"].groupby(["approach", "recipe"]).value.mean()
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.plan.freshness import is_stale
+
+COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
+
+
+def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFrame:
+    """Return the metrics of the finished, fresh records of a results folder, as a frame with the columns `COLUMNS`.
+
+    A value is a float in the metric's own unit (`bench.measure.metrics.table`), NaN where it could not be measured.
+    Where a cell and seed has several records, each has its rows. `profile` keeps the records of one profile.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    root = Path(results)
+    if not root.is_dir():
+        raise ConfigError(f"{root} is no folder; give one that `run` has filled")
+    rows = [
+        (*(getattr(record, name) for name in COLUMNS[:-2]), metric, value)
+        for record in Store(root).all_records()[0]
+        if record.outcome == "done" and profile in (None, record.profile) and not is_stale(record)
+        for metric, value in record.metrics.items()
+    ]
+    return pd.DataFrame.from_records(rows, columns=COLUMNS).astype({"value": "float64"})
