@@ -1,7 +1,7 @@
 """Contract checks that any implementation must pass: `for check in CHECKS: check.run(ApproachUnderTest(name))`.
 
 Each check trains at most a few steps on made-up rows and raises ContractViolation with what was seen and what the
-contract asks. tests/judge/test_contract.py applies them to every approach of the registry, `check-approach` to any.
+contract asks. tests/judge/test_contract.py applies them to every approach of the registry, `audit NAME` to any.
 """
 
 from __future__ import annotations
