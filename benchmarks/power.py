@@ -103,7 +103,7 @@ def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
 
 def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
     """Return what a report of a run with a planted fault measured."""
-    made, commit = now(), str(code_state()["commit"])
+    made, commit = now(), code_state().commit
     return [
         FaultEffect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
         for check in report.metrics

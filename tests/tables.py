@@ -63,7 +63,7 @@ def small() -> Material:
         record("mlp", seed=1, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.981}]),
         record("mlp", "published", "common", seed=0, metrics={"mnist/accuracy": 0.9801}),
         record("mlp", "corrected", "common", seed=0, outcome="failed", reason="a | b"),
-        record("mlp", "published+wide", "common", seed=0, metrics={"mnist/accuracy": 0.985}),
+        record("mlp", "published+lr-decay", "common", seed=0, metrics={"mnist/accuracy": 0.985}),
     ]
     known = {"mlp": manifest("mlp", "feldman2018"), "uniform": manifest("uniform", corrected=False)}
     claims = [

@@ -28,9 +28,10 @@ def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versi
     )
 
 
-def recipe_versions(approach: str, recipe: str) -> Versions:
-    """Return today's versions of a recipe alone: of a fit, or of a speed."""
-    return Versions(recipe=dict(resolve(manifests()[approach], recipe).versions))
+def recipe_versions(approach: str, recipe: str) -> Versions | None:
+    """Return today's versions of a recipe alone, as a fit or a speed has them; None for an unknown approach."""
+    entry = manifests().get(approach)
+    return None if entry is None else Versions(recipe=dict(resolve(entry, recipe).versions))
 
 
 def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None:

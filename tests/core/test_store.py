@@ -96,8 +96,9 @@ def test_a_skipped_record_gives_way_to_a_finished_one(tmp_path):
 def test_a_skipped_cell_finds_what_was_done_elsewhere(tmp_path):
     store = Store(tmp_path)
     store.write(record())
-    assert store.find_done_elsewhere(record(key="c" * 64)).key == "a" * 64
-    assert store.find_done_elsewhere(record(key="c" * 64, seed=1)) is None
+    assert store.find_done_elsewhere(record(key="c" * 64), counts=lambda found: True).key == "a" * 64
+    assert store.find_done_elsewhere(record(key="c" * 64), counts=lambda found: False) is None
+    assert store.find_done_elsewhere(record(key="c" * 64, seed=1), counts=lambda found: True) is None
 
 
 @pytest.mark.parametrize("condition", ["device", "precision"])
@@ -106,7 +107,7 @@ def test_other_conditions_are_another_cell(tmp_path, condition):
     store.write(record(key="c" * 64, outcome="skipped", reason="no such device", **{condition: "other"}))
     store.write(record(**{condition: "usual"}))
     assert {found.outcome for found in store.all_records()[0]} == {"done", "skipped"}
-    assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"})) is None
+    assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"}), counts=lambda found: True) is None
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])

@@ -12,7 +12,7 @@ import torch
 
 from bench.cli.main import main
 from bench.core.errors import BenchError
-from bench.core.reasons import Reason
+from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.interface import Categorical, Posterior
 from bench.judge.ladder.definition import ladder
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_has_its_reason():
     assert metrics == pytest.approx({"mnist/geometric_nll": math.log(10), "noise_uniform/refusal_rate@0.05": 0.0})
     assert missing == {"mnist/selective_accuracy@0.5": Reason("rows-refused")}
     _, missing = read_keys(Blind(), protocol, ["mnist/pruned_used_accuracy@0.5"])
-    assert "does not expose its weights" in missing["mnist/pruned_used_accuracy@0.5"]
+    assert "does not expose its weights" in in_words(missing["mnist/pruned_used_accuracy@0.5"])
 
 
 class Sure(Posterior):

@@ -109,7 +109,7 @@ from bench.plan.cells import Selection, cells
 from bench.core.store import Store
 found = {}
 for record in Store(Path(sys.argv[1])).all_records()[0]:
-    found[record["key"]] = why_stale(record)
+    found[record.key] = why_stale(record)
 keys = [cell.key for cell in cells(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
 print(json.dumps([found, keys]))
 """

@@ -202,4 +202,4 @@ def test_what_trains_nothing_costs_nothing_to_train():
 
 def test_a_record_names_the_kind_of_device_and_not_its_number():
     cell = dataclasses.replace(MLP, device="cuda:1")
-    assert cell.naming()["device"] == "cuda"
+    assert cell.naming().device == "cuda"

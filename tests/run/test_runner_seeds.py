@@ -114,7 +114,7 @@ def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
         assert not timings.valid
         assert timings.reasons[0] == Reason("seeds-together", {"n": 2})
         assert timings.fit_s == pytest.approx(sum(epoch.seconds for epoch in record.epochs))
-        assert timings.fit_s == found[0]["timings"]["fit_s"]  # equal shares
+        assert timings.fit_s == found[0].timings.fit_s  # equal shares
     for record in records(tmp_path / "alone").values():
         assert record.timings.batched is None
         assert "together" not in in_words(*record.timings.reasons)

@@ -44,7 +44,7 @@ def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
     (context,) = computation.contexts
     kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
     seeds = {context.name: {"epochs": [], "diverged": None}}
-    info = {"epoch": 4, "seeds": seeds, "fit_keys": {}, "source_sha256": "s"}
+    info = {"epoch": 4, "seeds": seeds, "fit_keys": {}, "versions": {"recipe": {"published": 1}}}
     monkeypatch.setattr(store, "read_tensors", lambda *_: (kept, info))
     epoch, state = context.restore()
     assert epoch == 4

@@ -114,7 +114,7 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
     assert command.main(["fuzz", "--inputs", "2", "--write", str(tmp_path)]) == FAILED
     assert "FAULT made up: KeyError: 'x'" in capsys.readouterr().out
     kept, problems = faults_files.read_all(tmp_path)
-    assert (list(kept), problems, len(kept["fuzz"].figures["faults"])) == (["fuzz"], [], 1)
+    assert (list(kept), problems, len(kept["fuzz"].faults)) == (["fuzz"], [], 1)
 
 
 @pytest.mark.parametrize(
