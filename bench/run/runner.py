@@ -153,7 +153,8 @@ def is_final(record: Record) -> bool:
     """
     if record.outcome not in FINAL or is_stale(record):
         return False
-    return not any(row.present for row in list_datasets() if row.optional and row.name in record.missing)
+    lacking = {key.partition("/")[0] for key in record.missing}  # a metric's key begins with its data set
+    return not any(row.present for row in list_datasets() if row.optional and row.name in lacking)
 
 
 def _run_group(

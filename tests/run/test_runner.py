@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from bench.plan.registry import manifests
 from bench.run.events import EpochEnded, Recorded
 from bench.run.options import Options
 from bench.run.runner import existing, is_final, run
+from tests import synthetic
 from tests.run.watching import Recorder
 
 
@@ -200,3 +202,13 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     assert [entry.seconds for entry in record.epochs][: len(trained)] == [entry["seconds"] for entry in trained]
     assert not record.timings.valid
     assert "interrupted and resumed" in in_words(*record.timings.reasons)
+
+
+@pytest.mark.parametrize("lacking", ["notmnist459", "notmnist459/all 459/refusal_rate"])
+def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monkeypatch, lacking):
+    """The common protocol names the data set, a document's protocol the metric that it would have had."""
+    lacked = synthetic.record("pyro_random_module", missing={lacking: "it is not there"})
+    for present in (False, True):
+        row = SimpleNamespace(name="notmnist459", optional=True, present=present)
+        monkeypatch.setattr("bench.run.runner.list_datasets", lambda row=row: [row])
+        assert is_final(lacked) == (not present)
