@@ -1,6 +1,7 @@
-"""The door: one file a command, which reads options, calls one room below and prints.
+"""The commands: one file per command. A command reads its options, calls the rooms below and prints what they return.
 
-In: the words of a command line. Out: text or JSON, and an exit code. No rule, statistic or file format lives here.
+In: the words of a command line. Out: text or JSON, and an exit code. The commands hold no rule, no statistic and no
+file format.
 """
 
 FAILED = 1  # a check failed

@@ -1,5 +1,5 @@
-"""Files and randomness: what every other room stands on.
+"""Files and randomness: every other room builds on this one.
 
-In: bytes, paths, seeds, environment variables. Out: records and tensors that survive a kill, named random streams,
-clocks, errors. It knows no approach, no data set, no metric and no command.
+In: bytes, paths, seeds, environment variables. Out: records and tensors in files that a kill cannot leave half
+written, named random streams, clocks, errors. It knows no approach, no data set, no metric and no command.
 """

@@ -1,5 +1,5 @@
-"""Compares numbers: with reported claims, with other records, with a reference, with the rules of an audit.
+"""Compares the numbers of records: with reported claims, with other records, with a reference, with audit rules.
 
-In: records and claims. Out: verdicts, effects, findings, checks, as data. It trains only through `bench.run`, and
-makes no table and no picture.
+In: records and claims. Out: verdicts, effects, findings and checks, as data. It trains only through `bench.run`, and
+makes no tables and no pictures.
 """

@@ -1,4 +1,4 @@
-"""What would run: approaches, recipes and cells with their keys, which of them share a computation, and what they cost.
+"""Plans a run: approaches, recipes, cells and their keys, which cells share a computation, and how long they take.
 
 In: manifests and a user's selection. Out: cells, batches of cells, estimates. It trains nothing and measures nothing.
 """

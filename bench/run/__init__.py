@@ -1,4 +1,4 @@
-"""Makes records: fits cells, one or many at a time, here or elsewhere, measures them and writes what came out.
+"""Makes records: fits cells, one or several at a time, on this machine or on others, measures them, writes records.
 
-In: cells and a results folder. Out: one record a cell, whatever happens. It judges no number and draws nothing.
+In: cells and a results folder. Out: one record per cell, also if the cell fails. It judges no number and draws nothing.
 """

@@ -1,7 +1,7 @@
-"""What a worker's process does: one job, told of as lines of JSON. It ends with the run that wants it.
+"""Does one job in a child process and reports its events as lines of JSON. The child process ends when its run ends.
 
-`forked` is the entry of a process of this interpreter's fork server, `python -m bench.run.remote` that of another
-interpreter or machine; `bench.run.supervisor` starts and watches both.
+A child process of this interpreter's fork server begins at `forked`. A child process of another interpreter, or on
+another machine, begins at `python -m bench.run.remote`. `bench.run.supervisor` starts and watches both.
 """
 
 from __future__ import annotations

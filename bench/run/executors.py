@@ -1,7 +1,8 @@
-"""Where a fit runs: in a fresh process (the default, so that a crash harms one cell) or in this one (for debugging).
+"""Runs each fit where the executor says: in a child process, in this process, or on a pool of Dask workers.
 
-Several such processes may work at a time. An approach may have an interpreter of its own, and a pool of workers takes
-the place of all that.
+A fresh child process for each fit is the default, because a crash then harms one fit only. Several child processes may
+work at a time, and an approach may have an interpreter of its own. A fit in this process is for debugging. A pool
+starts the child processes on its workers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Draws what was found: tables, figures, the page, and answers about a user's own pictures.
+"""Shows results: tables, figures, the page, and what a trained approach says about a user's own pictures.
 
-In: records and what `bench.judge` says of them. Out: text, CSV, LaTeX, HTML, PNG. It decides nothing: no rule of a
-verdict and no statistic is computed here.
+In: records, and what `bench.judge` found in them. Out: text, CSV, LaTeX, HTML, PNG. It decides nothing: it computes no
+verdict and no statistic.
 """

@@ -1,10 +1,10 @@
-"""The audit: known mistakes of measuring and training, as rules that run.
+"""The audit: a rule for each known mistake of measuring or training, and the code that checks the rule.
 
 rules       the list of mistakes
-elbo/       the rules over an objective and its predictions, yours too: `from bench.judge.audit import elbo`
-approach    the rules over an approach as a black box
-records     the rules over stored records, raw predictions and kept posteriors
-data        the rules over the data sets
-documents   the rules over the documents, as read and as shown by running
-check       the contract and the rules over one approach, a line a check
+elbo/       rules for an objective and its predictions; for your own code: `from bench.judge.audit import elbo`
+approach    rules for an approach as a black box
+records     rules for stored records, raw predictions and kept posteriors
+data        rules for the data sets
+documents   rules for the documents: what reading them showed, and what running showed
+check       checks one approach by the contract and the rules, and gives one line per check
 """

@@ -1,7 +1,8 @@
 """Contract checks that any implementation must pass: `for check in CHECKS: check.run(ApproachUnderTest(name))`.
 
-Each check trains at most a few steps on made-up rows and raises ContractViolation with what was seen and what the
-contract asks. tests/judge/test_contract.py applies them to every approach of the registry, `audit NAME` to any.
+Each check trains at most a few steps on made-up rows. If a check fails, it raises ContractViolation, which says what
+the check saw and what the contract asks for. tests/judge/test_contract.py runs the checks on every approach of the
+registry. `python -m bench audit NAME` runs them on one approach, which may be your own.
 """
 
 from __future__ import annotations

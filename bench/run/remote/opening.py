@@ -1,4 +1,4 @@
-"""From the name of an executor to what it stands for: this process, a child, or a pool of workers."""
+"""Returns the executor for a name that the user gives: this process, child processes, or a pool of Dask workers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The report as one page of HTML: read top to bottom, it answers first and proves afterwards; nothing is measured."""
+"""The report as one HTML page. The answers come first, then the evidence for them. It measures nothing."""

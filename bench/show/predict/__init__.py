@@ -1,4 +1,4 @@
-"""Any picture of a digit, answered by a trained approach: the digit, or "I don't know".
+"""Lets a trained approach read a user's picture of a digit. The answer is the digit, or "I don't know".
 
 >>> from bench.show.predict import Predictor
 >>> p = Predictor("results", "linear_bbb")

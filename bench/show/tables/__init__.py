@@ -1,1 +1,1 @@
-"""Records to tables: nothing here trains, measures or imports a framework."""
+"""Makes tables from records. It trains nothing, measures nothing and imports no framework."""

@@ -4,18 +4,18 @@
     report = elbo.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
     print(report)
 
-`audit_torch` takes the loss of a training step as a black box; `audit_pyro` takes model, guide and estimator. A file
-for each question:
+`audit_torch` takes the loss of a training step as a black box. `audit_pyro` takes model, guide and estimator. Each
+file answers one question:
 
-    likelihood   what is the loss: how often does it count the data, and what else does it hold?
-    kl           how often does the KL count in an epoch, and with which sign?
+    likelihood   how often does the loss count the data, and what other terms does it have?
+    kl           how often does an epoch count the KL, and with which sign?
     prior        how wide is the prior?
-    gradients    is autograd's gradient the slope of the loss, and do the data reach every parameter?
-    sigma        can sigma move, and is it zero where the mean was pruned?
+    gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
+    sigma        can training change sigma, and is sigma zero where the mean was pruned?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
-Latent variables of single rows, as a VAE has, are not covered. docs/audit.md says what each argument makes visible,
-and what stays invisible.
+The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
+makes visible, and which mistakes the audit cannot see.
 """
 
 from __future__ import annotations
