@@ -91,5 +91,5 @@ def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str) 
         raise StoreError(f"{what} {path} was changed after it was written (its hash does not fit)")
     try:
         return msgspec.convert(body, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a character is no text
         raise StoreError(f"{what} {path} has not the form of this suite: {shorten(error)}") from error

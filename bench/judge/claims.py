@@ -21,6 +21,7 @@ from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
+LONGEST_QUOTE = 200  # characters of a value that an error repeats
 PUBLISHED = REFERENCE / "published.csv"
 
 UNITS = (
@@ -130,7 +131,9 @@ def load_claims(path: Path = PUBLISHED) -> list[Claim]:
             raise ConfigError(f"{where}: {len(row)} columns instead of {len(columns)}; quote texts that hold commas")
         claim = _parse(dict(zip(columns, row, strict=True)), where)
         if claim.id in claims:
-            raise ConfigError(f"{where}, column id: '{claim.id}' is there twice; every claim needs its own")
+            raise ConfigError(
+                f"{where}, column id: '{claim.id[:LONGEST_QUOTE]}' is there twice; every claim needs its own"
+            )
         claims[claim.id] = claim
     return list(claims.values())
 
@@ -138,7 +141,8 @@ def load_claims(path: Path = PUBLISHED) -> list[Claim]:
 def _parse(row: Mapping[str, str], where: str) -> Claim:
     def check(column: str, good: bool, allowed: str) -> None:
         if not good:
-            raise ConfigError(f"{where}, column {column}: '{row[column]}' is not allowed; give {allowed}")
+            given = row[column][:LONGEST_QUOTE]
+            raise ConfigError(f"{where}, column {column}: '{given}' is not allowed; give {allowed}")
 
     for column in ("id", "source", "approach", "metric", "dataset"):
         check(column, bool(row[column].strip()), "a name")

@@ -354,3 +354,13 @@ def test_all_locks_are_held_or_none(tmp_path):
 def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
     assert not locks.is_held(tmp_path, "a" * 64)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_character_in_a_sealed_record_is_one_line(tmp_path):
+    """JSON can write half of a pair of surrogates, which no text holds; the hash over it fits."""
+    path = Store(tmp_path).write(record())
+    body = {**json.loads(path.read_text()), "outcome": "\ud800"}
+    path.write_text(json.dumps(seal(body)))
+    records, (problem,) = Store(tmp_path).all_records()
+    assert records == []
+    assert "has not the form of this suite" in problem.reason

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cli.options import INCOMPLETE
+from bench.core.reasons import in_words
 from bench.core.store import Store
 from tests.stress import planting
 from tests.stress.processes import Run
@@ -115,7 +116,7 @@ def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
         outcome, words = OUTCOMES[name]
         if found.ends[name][0] != outcome or words not in found.ends[name][1]:
             found.faults.append(f"{name}: {found.ends[name]} instead of {outcome} with '{words}'")
-        if stored.get(name, {}).get("reason") != found.ends[name][1]:
+        if name not in stored or in_words(stored[name].reason) != found.ends[name][1]:
             found.faults.append(f"{name}: no record has the reason")
     warned = [event["message"] for event in run.events if event["kind"] == "warning"]
     found.ends["a posterior that does not fit on the disk"] = (ends.get(LARGE, NOTHING)[0], " ".join(warned))
