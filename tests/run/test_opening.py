@@ -1,11 +1,13 @@
 """Names of executors and what they stand for; what cannot be opened is said in one line."""
 
+import asyncio
+
 import pytest
 import torch
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
-from bench.run.remote import opening
+from bench.run.remote import dask_pool, opening
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,13 @@ def test_what_cannot_be_opened_is_one_line(arguments, words, tmp_path, capsys, m
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_an_error_without_words_is_named_by_its_type():
+    with_cause = OSError("timed out")
+    with_cause.__cause__ = asyncio.CancelledError()
+    told = dask_pool._why_no_answer("tcp://127.0.0.1:1", with_cause)
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1 (CancelledError)" in told
 
 
 def test_one_gpu_is_not_shared():

@@ -167,7 +167,8 @@ def _why_no_answer(address: str, error: Exception) -> str:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
-    return f"no Dask scheduler answers at {address} ({str(cause).splitlines()[0]}); check the address and {hint}"
+    why = (str(cause).splitlines() or [type(cause).__name__])[0]  # a cancelled connection has no words
+    return f"no Dask scheduler answers at {address} ({why}); check the address and {hint}"
 
 
 def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
