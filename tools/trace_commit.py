@@ -1,9 +1,9 @@
 """Carry records over to versions: show that the commits that made them give today's golden traces, and stamp them.
 
-    python tools/trace_commit.py trace OUT        # run the traces that the records need inside every commit, to OUT/
-    python tools/trace_commit.py judge OUT        # compare them with the stored ones: results/reference/carried.json
+    python -m tools.trace_commit trace OUT        # run the traces that the records need inside every commit, to OUT/
+    python -m tools.trace_commit judge OUT        # compare them with the stored ones: results/reference/carried.json
                                                   # and the table of docs/freshness.md
-    python tools/trace_commit.py stamp            # put today's versions into the records that are shown
+    python -m tools.trace_commit stamp            # put today's versions into the records that are shown
 
 A record needs the traces of its fit (single or several seeds), of its predictions and of its protocol. A record that
 is not shown gets no versions, so that it is stale and `python -m bench run` makes it again.
@@ -24,8 +24,6 @@ from shutil import copytree
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 CARRIED = ROOT / "results" / "reference" / "carried.json"
 PAGE, BEGIN, END = ROOT / "docs" / "freshness.md", "<!-- carried -->\n", "<!-- /carried -->"
 FOLDERS = ("records", "readings", "throughput")
