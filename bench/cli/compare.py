@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE
+from bench.cli import INCOMPLETE
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.compare.differences import differences, row_test

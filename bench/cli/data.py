@@ -7,7 +7,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE
+from bench.cli import INCOMPLETE
 from bench.data.fetching import fetch
 from bench.data.inventory import list_datasets, verify
 

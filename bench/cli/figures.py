@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.cli import options
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, names
+from bench.cli import INCOMPLETE, options
+from bench.cli.options import add_place, check_records, folder, names
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable

@@ -11,7 +11,8 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench.cli.options import FAILED, INCOMPLETE, count, threads
+from bench.cli import FAILED, INCOMPLETE
+from bench.cli.options import count, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.judge.gate.checks import FAIL, GateReport

@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.cli.options import INCOMPLETE, add_place, check_device, check_place, folder, seeds
+from bench.cli import INCOMPLETE
+from bench.cli.options import add_place, check_device, check_place, folder, seeds
 from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name

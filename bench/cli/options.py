@@ -1,4 +1,4 @@
-"""What several commands share: exit codes, the forms of options, the selection of cells and of records."""
+"""What several commands share: the forms of options, the selection of cells and of records."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-from bench.cli import FAILED as FAILED
-from bench.cli import INCOMPLETE as INCOMPLETE
-from bench.cli import INTERRUPTED as INTERRUPTED
-from bench.cli import USAGE as USAGE
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
 from bench.core.text import one_line

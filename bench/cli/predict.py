@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cli.options import USAGE, add_approach_path, warn
+from bench.cli import USAGE
+from bench.cli.options import add_approach_path, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.store import Store
 from bench.show.predict import fits, show

@@ -10,7 +10,8 @@ from typing import TypedDict
 
 from tabulate import tabulate
 
-from bench.cli.options import INCOMPLETE, check_device, seeds
+from bench.cli import INCOMPLETE
+from bench.cli.options import check_device, seeds
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words

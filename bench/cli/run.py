@@ -11,8 +11,9 @@ from typing import TypedDict
 
 from tabulate import tabulate
 
+from bench.cli import INCOMPLETE
 from bench.cli.ending import ending, reason_width
-from bench.cli.options import INCOMPLETE, add_selection, count, select, threads
+from bench.cli.options import add_selection, count, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core.locks import Holder

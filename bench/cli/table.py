@@ -7,8 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from bench.cli import options
-from bench.cli.options import INCOMPLETE, add_place, check_records, folder, place_options
+from bench.cli import INCOMPLETE, options
+from bench.cli.options import add_place, check_records, folder, place_options
 from bench.show.material import Material
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.registry import TABLES, all_tables, one_table

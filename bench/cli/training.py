@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cli.options import INCOMPLETE, count, positive, seconds, threads, warn
+from bench.cli import INCOMPLETE
+from bench.cli.options import count, positive, seconds, threads, warn
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line

@@ -6,7 +6,8 @@ import argparse
 import difflib
 import json
 
-from bench.cli.options import INCOMPLETE, add_place, check_records
+from bench.cli import INCOMPLETE
+from bench.cli.options import add_place, check_records
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.show.tables.render import render

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import COMMANDS, main
-from bench.cli.options import INCOMPLETE, USAGE, seeds
+from bench.cli.options import seeds
 
 
 def lines(capsys):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bench.cli import INCOMPLETE
 from bench.cli.main import main
-from bench.cli.options import INCOMPLETE
 from bench.core.errors import ConfigError
 from bench.core.precision import check_precision
 from bench.core.products import (

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import torch
 
+from bench.cli import FAILED, USAGE
 from bench.cli.main import main
-from bench.cli.options import FAILED, USAGE
 from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, overlap, pixel_range

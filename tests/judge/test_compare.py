@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import INCOMPLETE, USAGE
 from bench.core.store import Store
 from bench.judge.compare.differences import IDENTICAL, ONE_SEED, row_test
 from tests.synthetic import record

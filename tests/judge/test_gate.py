@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import FAILED, INCOMPLETE, USAGE
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
 from bench.core.store import read_record

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import USAGE
 from bench.cli.main import main
-from bench.cli.options import USAGE
 from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.gate.config import GATE, load_gate

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.cli.options import FAILED, INCOMPLETE
+from bench.cli import FAILED, INCOMPLETE
 from bench.core.store import Store
 from tests.gate_folders import folders, planned_records, write
 from tests.judge.test_gate import DIVERGED, DIVERGING, TOY, TOY_DIVERGED, TOY_SEEDS, change, judged, lose

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from bench.cli.options import FAILED, INCOMPLETE
+from bench.cli import FAILED, INCOMPLETE
 from bench.core.store import Store, read_record
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.fresh import AGAIN

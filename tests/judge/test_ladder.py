@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bench.cli import USAGE
 from bench.cli.main import main
-from bench.cli.options import USAGE
 from bench.core.errors import BenchError, ConfigError
 from bench.core.reasons import told
 from bench.interface import Marginal

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import INCOMPLETE, USAGE
 from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import CostEstimate

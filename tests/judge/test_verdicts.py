@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import INCOMPLETE, USAGE
 from bench.judge.claims import PUBLISHED, ClaimRow, load_claims
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.cli.options import FAILED, INCOMPLETE, USAGE
 from bench.core.errors import BrokenApproach
 from bench.plan import plugins, registry
 from bench.plan.registry import broken, load_class, manifests, source_files

@@ -10,8 +10,8 @@ import pytest
 import torch
 from msgspec import structs
 
+from bench.cli import USAGE
 from bench.cli.main import main
-from bench.cli.options import USAGE
 from bench.core.canonical import digest
 from bench.core.errors import ConfigError, StoreError
 from bench.core.store import Store

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.cli import USAGE
 from bench.cli.main import main
-from bench.cli.options import USAGE
 from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.cli.options import INCOMPLETE
+from bench.cli import INCOMPLETE
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from tests.stress import planting
