@@ -11,9 +11,12 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 from scipy import special
 
 LEVEL = 0.95
+POWER = 0.8
+NODES = 64  # of each integral over what the seeds leave uncertain
 
 
 def half_width(sd: float, n: float, level: float = LEVEL) -> float:
@@ -24,7 +27,7 @@ def half_width(sd: float, n: float, level: float = LEVEL) -> float:
         n: number of runs, at least 2.
         level: probability that the interval covers the next run.
     """
-    return float(_quantile(0.5 + level / 2, n)) * sd * math.sqrt(1 + 1 / n)
+    return error_half_width(prediction_error(sd, n), n - 1, level)
 
 
 def p_value(distance: float, sd: float, n: float) -> float:
@@ -32,12 +35,68 @@ def p_value(distance: float, sd: float, n: float) -> float:
 
     Without any spread it is 1 for distance 0, else 0.
     """
+    return error_p(distance, prediction_error(sd, n), n - 1)
+
+
+def prediction_error(sd: float, n: float) -> float:
+    """Return the standard error of one more run minus the mean of n runs with this standard deviation."""
+    return sd * math.sqrt(1 + 1 / n)
+
+
+def error_half_width(error: float, freedom: float, level: float = LEVEL) -> float:
+    """Return the half-width of a two-sided t interval by standard error and degrees of freedom."""
+    return _quantile(0.5 + level / 2, freedom) * error if error else 0.0
+
+
+def error_p(distance: float, error: float, freedom: float) -> float:
+    """Return the two-sided p-value of a distance (>= 0) by its standard error and degrees of freedom."""
     if distance == 0:
         return 1.0
-    if sd == 0:
+    return 2 * upper_tail(distance / error, freedom) if error else 0.0
+
+
+def resolution(error: float, freedom: float, level: float, power: float = POWER) -> float:
+    """Return the shift that a two-sided t test at a level reveals with this power (Student's noncentral t).
+
+    Args:
+        error: standard error of the difference, for one more run s sqrt(1 + 1/k).
+        freedom: degrees of freedom, finite.
+        level: of the test.
+        power: probability that the test rejects.
+    """
+    if error == 0:
         return 0.0
-    t = distance / (sd * math.sqrt(1 + 1 / n))
-    return 2 * upper_tail(t, n - 1)
+    return float(special.nctdtrinc(freedom, 1 - power, _quantile(1 - level / 2, freedom))) * error
+
+
+def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
+    """Return the two-sided p-value of a report that is the highest of several runs.
+
+    Args:
+        low: lowest number that prints as the report, minus the mean of our runs.
+        high: the highest one.
+        sd: standard deviation of our runs.
+        n: number of our runs.
+        tries: number of reported runs of which the highest was kept.
+    """
+    if sd == 0:
+        return 1.0 if low <= 0 <= high else 0.0
+    below, above = _highest_below(high / sd, n, tries), 1 - _highest_below(low / sd, n, tries)
+    return min(1.0, 2 * below, 2 * above)
+
+
+def _highest_below(t: float, n: int, tries: int) -> float:
+    """Return P(highest of several new runs < m + t s), for mean m and standard deviation s of n runs.
+
+    With z and w^2 (n - 1) standard normal and chi squared, m = z / sqrt(n) and s = w: the new runs are independent once
+    these two are known, so that it is the mean of Phi(t w + z / sqrt(n))^tries.
+    """
+    places, weights = special.roots_legendre(NODES)
+    share, weights = (places + 1) / 2, weights / 2
+    z = special.ndtri(share)
+    w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
+    inside = special.ndtr(t * w[:, None] + z[None, :] / math.sqrt(n)) ** tries
+    return float(weights @ inside @ weights)
 
 
 def upper_tail(t: float, freedom: float) -> float:
@@ -46,8 +105,8 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 @functools.cache
-def _quantile(probability: float, n: float) -> float:
-    return float(special.ndtri(probability) if math.isinf(n) else special.stdtrit(n - 1, probability))
+def _quantile(probability: float, freedom: float) -> float:
+    return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))
 
 
 class HolmStep(NamedTuple):

@@ -1,0 +1,261 @@
+"""The rule of verdicts for one claim: is it one of ours, and how sharply do we know?
+
+Everything is on the claim's scale (`bench.judge.stats.scales`). D is the distance of our mean from the numbers that
+print as the reported one. h is the half-width of the 95 % prediction interval for one more run of ours, because a
+report of one run is one more run. M is the margin, the difference that would matter, declared with the claim. p is the
+probability that one more run of ours lies at least D away, and R the shift of the mean that one reported run reveals
+with 80 % power. The first line that holds is the outcome:
+
+    exact, not exact   claims that are computed, not trained: the printed digits decide
+    not run            nothing was measured
+    too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
+    differs            the adjusted p is below `ALPHA`; the reason says where D <= M: by less than matters
+    agrees             D + h <= M: even one more run of ours would land within what matters
+    agrees, coarsely   otherwise: shifts below R would not have shown
+
+A report of several runs with their spread is compared by its mean: p and h are Welch's for the difference of the two
+means, and it agrees where Welch's two one-sided tests put them within the margin of each other, p < `ALPHA`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import cached_property
+
+from bench.judge.claims import CLOSED_FORM, Claim, measured_key, print_interval
+from bench.judge.samples import Sample
+from bench.judge.stats.equivalence import Group, equivalence_p, welch
+from bench.judge.stats.prediction import best_of_p, error_half_width, error_p, prediction_error, resolution
+from bench.judge.stats.scales import (
+    IDENTITY,
+    LOG,
+    Scale,
+    ends_on_scale,
+    from_scale,
+    margin_on_scale,
+    scale_of,
+    to_scale,
+    width_in_words,
+)
+
+ALPHA = 0.05
+ENOUGH = 5  # seeds
+EXACT, NOT_EXACT = "exact", "not exact"
+AGREES, COARSE, DIFFERS = "agrees", "agrees, coarsely", "differs"
+TOO_FEW, NOT_RUN = "too few seeds", "not run"
+OUTCOMES = (EXACT, AGREES, COARSE, DIFFERS, NOT_EXACT, TOO_FEW, NOT_RUN)
+ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it learnt
+TRIES = 3  # runs of which a report may be the best
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers that decide a claim or a curve, on its scale."""
+
+    values: tuple[float, ...]  # of our seeds, at least two
+    low: float  # the numbers that print as the reported one begin here
+    high: float
+    margin: float
+    report: Group | None = None  # spread and number of the reported runs; None: the report is of one run
+
+    @property
+    def n(self) -> int:
+        """Return the number of our seeds."""
+        return len(self.values)
+
+    @cached_property
+    def mean(self) -> float:
+        """Return the mean of our seeds."""
+        return statistics.fmean(self.values)
+
+    @cached_property
+    def sd(self) -> float:
+        """Return the standard deviation of our seeds (n - 1 below)."""
+        return statistics.stdev(self.values)
+
+    @property
+    def distance(self) -> float:
+        """Return D."""
+        return max(0.0, self.low - self.mean, self.mean - self.high)
+
+    @cached_property
+    def error(self) -> tuple[float, float]:
+        """Return the standard error of report minus mean, and its degrees of freedom."""
+        if self.report is None:
+            return prediction_error(self.sd, self.n), self.n - 1
+        return welch(Group(self.sd, self.n), self.report)
+
+    @property
+    def half_width(self) -> float:
+        """Return h."""
+        return error_half_width(*self.error)
+
+    @property
+    def p(self) -> float:
+        """Return the two-sided p-value of D, not adjusted."""
+        return error_p(self.distance, *self.error)
+
+    @property
+    def percentile(self) -> float:
+        """Return the percentage of our runs below the reported number; a run that prints like it counts half."""
+        below = sum(1.0 if value < self.low else 0.5 if value <= self.high else 0.0 for value in self.values)
+        return 100 * below / self.n
+
+    @property
+    def p_equivalence(self) -> float | None:
+        """Return the p-value of equivalence up to the margin; None if the report is of one run."""
+        if self.report is None:
+            return None
+        middle = (self.low + self.high) / 2
+        return equivalence_p(self.mean - middle, self.margin, Group(self.sd, self.n), self.report)
+
+    @property
+    def is_close(self) -> bool:
+        """Return whether it agrees, unless it differs."""
+        same = self.p_equivalence
+        return self.distance + self.half_width <= self.margin if same is None else same < ALPHA
+
+    def resolution(self, level: float) -> float:
+        """Return R for a test at this level."""
+        return resolution(*self.error, level)
+
+    def best_of_three_p(self, better: int) -> float:
+        """Return p if the report is the best of three runs; `better` is 1 where higher is better, -1 where lower."""
+        low, high = sorted((better * (self.low - self.mean), better * (self.high - self.mean)))
+        return best_of_p(low, high, self.sd, self.n, TRIES)
+
+    def outcome(self, p_adjusted: float) -> str:
+        """Return the outcome of enough seeds."""
+        if p_adjusted < ALPHA:
+            return DIFFERS
+        return AGREES if self.is_close else COARSE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome, and the numbers that led to it."""
+
+    claim: Claim
+    outcome: str
+    reason: str
+    sample: Sample  # what our seeds measured, in the claim's unit
+    scale: Scale = IDENTITY
+    evidence: Evidence | None = None  # on the scale, if there are two seeds of a trained number or more
+    p_adjusted: float | None = None  # over the document's claims, if the claim was tested
+    level: float = ALPHA  # at which the claim is tested
+    curve: str = ""  # name of the curve whose outcome this point of it has
+
+    @property
+    def difference(self) -> float | None:
+        """Return the mean of our seeds minus the reported value, in the claim's unit."""
+        return None if self.sample.mean is None else self.sample.mean - self.claim.value
+
+    @property
+    def centre(self) -> float | None:
+        """Return the mean of our seeds in the claim's unit; on the scale log it is the geometric mean."""
+        if self.evidence is not None and self.scale == LOG:
+            return from_scale(LOG, self.evidence.mean)
+        return self.sample.mean
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval for the reported number, in the claim's unit; a fraction is cut at 0 and 1."""
+        if self.evidence is None:
+            return None
+        low, high = (from_scale(self.scale, self.evidence.mean + side * self.evidence.half_width) for side in (-1, 1))
+        is_fraction = self.claim.unit == "fraction"
+        return (max(0.0, low), min(1.0, high)) if is_fraction else (low, high)
+
+    @property
+    def best_of_three_p(self) -> float | None:
+        """Return p if the report is the best of three runs; None where no direction is better."""
+        better = better_direction(self.claim)
+        is_single = self.evidence is not None and self.evidence.report is None
+        return self.evidence.best_of_three_p(better) if self.evidence and is_single and better else None
+
+    def in_words(self, width: float) -> str:
+        """Return a width on the scale in the claim's unit."""
+        return width_in_words(self.scale, 0.0 if self.evidence is None else self.evidence.mean, width)
+
+
+def is_exact(claim: Claim) -> bool:
+    """Return whether a claim's number is computed and not trained."""
+    return measured_key(claim)[0] == CLOSED_FORM or ALL_PRUNED in claim.id
+
+
+def better_direction(claim: Claim) -> int:
+    """Return 1 where higher is better, -1 where lower is, else 0."""
+    if "accuracy" in claim.metric or claim.metric == "fraction_correct":
+        return 1
+    return -1 if "loss" in claim.metric or claim.metric == "fraction_incorrect" else 0
+
+
+def distance_from_print(claim: Claim, value: float) -> float:
+    """Return the distance from a number to the nearest one that prints as the claim; 0 if it prints so itself."""
+    interval = print_interval(claim)
+    return max(0.0, interval.low - value, value - interval.high)
+
+
+def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
+    """Return the numbers that decide a claim; None with too few to have a spread, or one off the scale."""
+    scale = scale_of(claim)
+    try:
+        values = tuple(to_scale(scale, value) for value in sample.values)
+    except ValueError:
+        return None
+    if len(values) < 2:
+        return None
+    report = None if claim.spread is None else Group(claim.spread, claim.n_runs)
+    return Evidence(values, *ends_on_scale(claim, scale), margin_on_scale(claim, scale), report)
+
+
+def is_testable(claim: Claim, sample: Sample) -> bool:
+    """Return whether a claim is trained and has enough seeds, none of which failed."""
+    return not is_exact(claim) and sample.n >= ENOUGH and sample.gap is None and evidence_of(claim, sample) is not None
+
+
+def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:
+    """Return the verdict of one claim that is tested together with others, by Bonferroni's adjustment."""
+    evidence = evidence_of(claim, sample)
+    p = None if evidence is None else min(1.0, n_claims * evidence.p)
+    return conclude(claim, sample, p, ALPHA / n_claims)
+
+
+def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: float) -> Verdict:
+    """Return the verdict of a claim whose p-value was adjusted over the claims that are tested at a level together."""
+    if not sample.n:
+        return Verdict(claim, NOT_RUN, sample.gap.reason if sample.gap else "nothing was measured", sample)
+    if is_exact(claim):
+        worst = max(distance_from_print(claim, value) for value in sample.values)
+        reason = "inside the printed digits" if worst == 0 else f"{worst:.2g} outside the printed digits"
+        return Verdict(claim, EXACT if worst == 0 else NOT_EXACT, reason, sample)
+    evidence, scale = evidence_of(claim, sample), scale_of(claim)
+    if evidence is None or p_adjusted is None or not is_testable(claim, sample):
+        return Verdict(claim, TOO_FEW, _what_is_missing(claim, sample), sample, scale, evidence)
+    outcome = evidence.outcome(p_adjusted)
+    found = Verdict(claim, outcome, "", sample, scale, evidence, p_adjusted, level)
+    return Verdict(claim, outcome, reason_of(found), sample, scale, evidence, p_adjusted, level)
+
+
+def reason_of(verdict: Verdict) -> str:
+    """Return in words why a tested claim has its outcome."""
+    evidence = verdict.evidence
+    assert evidence is not None
+    if verdict.outcome == DIFFERS:
+        little = ", by less than matters" if evidence.distance <= evidence.margin else ""
+        return f"differs by {verdict.in_words(evidence.distance)}{little}"
+    if verdict.outcome == AGREES and evidence.report is not None:
+        return "the means of both groups of runs differ by less than matters"
+    if verdict.outcome == AGREES:
+        return "even one more run of ours would land within what matters"
+    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} would not have shown"
+
+
+def _what_is_missing(claim: Claim, sample: Sample) -> str:
+    few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
+    if sample.gap is not None:
+        return f"{few}; {sample.gap.reason}"
+    if sample.n >= ENOUGH:
+        return f"{few}; the scale {scale_of(claim).name} cannot hold one of them"
+    return few

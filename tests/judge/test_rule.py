@@ -1,0 +1,152 @@
+"""The rule of verdicts for one claim: resolution, best of three, and each outcome on worked numbers."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.judge.claims import load_claims
+from bench.judge.samples import Gap, Sample
+from bench.judge.stats.prediction import best_of_p, p_value, prediction_error, resolution
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005, 10,000 images
+# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
+FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+
+
+def verdict(values, reported, n_claims=1, gap=None, **changes):
+    claim = dataclasses.replace(FINAL, stage="final", value=reported, printed=repr(reported), **changes)
+    return judge_one(claim, Sample(tuple(values), gap), n_claims)
+
+
+# --- how sharply ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "shift"), [(5, 4.12), (10, 3.30), (20, 3.03)])
+def test_the_resolution_of_one_reported_run(n, shift):
+    assert resolution(prediction_error(1.0, n), n - 1, 0.05) == pytest.approx(shift, abs=0.005)
+
+
+def test_ever_more_seeds_do_not_resolve_less_than_the_noise_of_the_one_run():
+    # The z test of one run: z(.975) + z(.8) = 1.95996 + .84162.
+    assert resolution(prediction_error(1.0, 1e6), 1e6, 0.05) == pytest.approx(2.8016, abs=1e-3)
+
+
+def test_the_resolution_is_the_shift_with_80_percent_power():
+    # 20,000 documents of 4 claims, tested at .05 / 4 with 8 seeds: standard error of the share .0028.
+    level, n = 0.05 / 4, 8
+    shift = resolution(prediction_error(1.0, n), n - 1, level)
+    runs = np.random.default_rng(1).normal(size=(20_000, n + 1))
+    away = np.abs(runs[:, n] + shift - runs[:, :n].mean(axis=1))
+    seen = [p_value(d, s, n) < level for d, s in zip(away, runs[:, :n].std(axis=1, ddof=1), strict=True)]
+    assert abs(np.mean(seen) - 0.8) < 4 * 0.0028
+
+
+# --- best of several runs -------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 6), st.integers(3, 30))
+def test_the_best_of_one_run_is_one_run(distance, n):
+    assert best_of_p(distance, distance, 1.0, n, tries=1) == pytest.approx(p_value(distance, 1.0, n), abs=2e-3)
+
+
+def test_the_best_of_three_keeps_its_level():
+    # 4,000 reports that are the best of three: p < .05 in 5 % of them, standard error .0034.
+    runs = np.random.default_rng(2).normal(size=(4_000, 8))
+    best = runs[:, 5:].max(axis=1) - runs[:, :5].mean(axis=1)
+    found = [best_of_p(d, d, s, 5, 3) < 0.05 for d, s in zip(best, runs[:, :5].std(axis=1, ddof=1), strict=True)]
+    assert abs(np.mean(found) - 0.05) < 4 * 0.0034
+
+
+def test_the_best_of_three_turns_with_the_direction():
+    # the loss of a mirrored sample is as likely as the accuracy: p of the highest above is p of the lowest below
+    accuracy = verdict(FIVE, 0.979)
+    loss = verdict([-value for value in FIVE], -0.979, metric="test_loss", unit="nats")
+    assert accuracy.best_of_three_p == pytest.approx(loss.best_of_three_p)
+    assert verdict(FIVE, 0.979, metric="refusal_rate").best_of_three_p is None
+
+
+# --- outcomes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reported", "margin", "outcome", "words"),
+    [  # h = 3.0414 s = .0030414, R = .00412; the report's digits take 1e-7, float32's resolution
+        (0.978, 0.005, AGREES, "even one more run of ours would land within what matters"),  # .001 + .00304 <= .005
+        (0.979, 0.005, COARSE, "shifts below 0.0041 would not have shown"),  # .002 + .00304 > .005; t = 1.826, p = .14
+        (0.99, 0.005, DIFFERS, "differs by 0.013"),  # t = .013 / (.001 sqrt(1.2)) = 11.87, p = 3e-4
+        (0.981, 0.005, DIFFERS, "differs by 0.004, by less than matters"),  # t = 3.65, p = .022, .004 <= .005
+    ],
+)
+def test_each_outcome_of_five_seeds(reported, margin, outcome, words):
+    found = verdict(FIVE, reported, margin=margin)
+    assert (found.outcome, found.reason) == (outcome, words)
+    assert found.evidence.half_width == pytest.approx(0.0030414, abs=1e-6)
+    assert found.interval == pytest.approx((0.977 - 0.0030414, 0.977 + 0.0030414), abs=1e-6)
+
+
+def test_more_claims_raise_p_and_lower_the_level():
+    # p = .022 alone; of three claims .065
+    found = verdict(FIVE, 0.981, n_claims=3)
+    assert found.outcome == COARSE
+    assert found.p_adjusted == pytest.approx(3 * found.evidence.p)
+    assert found.level == pytest.approx(0.05 / 3)
+
+
+def test_too_few_seeds_have_p_and_interval_all_the_same():
+    found = verdict(FIVE[:4], 0.981)
+    assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
+    assert "4 of the 5 seeds" in found.reason
+    assert found.evidence.p == pytest.approx(p_value(0.981 - found.sample.mean, found.sample.sd, 4), rel=1e-3)
+    assert verdict(FIVE[:1], 0.981).evidence is None
+
+
+def test_a_failed_seed_is_not_dropped():
+    found = verdict(FIVE, 0.977, gap=Gap("*", "1 of 6 seeds not counted (seed 3 diverged: train_loss is nan)"))
+    assert found.outcome == TOO_FEW
+    assert "diverged" in found.reason
+
+
+def test_nothing_measured_says_why():
+    found = verdict((), 0.977, gap=Gap("no data", "notmnist459 is not here"))
+    assert (found.outcome, found.reason) == (NOT_RUN, "notmnist459 is not here")
+
+
+def test_a_seed_off_the_scale_is_said():
+    toy = CLAIMS["feldman2018.toy_mlp.step25000.loss"]
+    found = judge_one(toy, Sample((0.1, 0.2, 0.3, 0.4, 0.0)))
+    assert (found.outcome, found.evidence) == (TOO_FEW, None)
+    assert "the scale log cannot hold one of them" in found.reason
+
+
+def test_what_prints_as_reported_is_no_distance():
+    # truncated .97 stands for .97 to below .98, which holds the mean
+    found = verdict(FIVE, 0.97, precision=0.01, precision_kind="truncated")
+    assert (found.evidence.distance, found.evidence.p, found.outcome) == (0, 1, AGREES)
+    assert found.evidence.percentile == 50  # all five print so, and each counts half
+
+
+def test_the_percentile_counts_our_runs():
+    assert verdict(FIVE, 0.9772).evidence.percentile == 60
+    assert verdict(FIVE, 0.99).evidence.percentile == 100
+
+
+def test_computed_numbers_are_compared_by_their_digits():
+    claim = CLAIMS["feldman2018.worked_example.w"]  # 4.5561
+    assert judge_one(claim, Sample((4.55611,))).outcome == EXACT
+    assert judge_one(claim, Sample((4.5563,))).outcome == NOT_EXACT
+    # the mean of these prints as reported, neither of them does: every seed counts
+    assert judge_one(claim, Sample((4.5559, 4.5563))).outcome == NOT_EXACT
+
+
+@given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5), st.sampled_from(sorted(CLAIMS)))
+def test_every_claim_has_an_outcome_and_a_reason(values, reported, margin, name):
+    claim = dataclasses.replace(CLAIMS[name], value=reported, printed=repr(reported), margin=margin)
+    found = judge_one(claim, Sample(tuple(values)))
+    assert found.outcome in OUTCOMES
+    assert found.reason
