@@ -6,19 +6,17 @@ another machine, begins at `python -m bench.run.remote`. `bench.run.supervisor` 
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 import os
 import resource
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
 import msgspec
-import psutil
 
 from bench.core.environment import harness_hash, thread_variables
 from bench.core.errors import BenchError, ConfigError
@@ -29,9 +27,8 @@ from bench.plan.registry import manifests
 from bench.run import output
 from bench.run.events import Ended, EpochEnded, Event, Measuring, Planned, Refused, Send, encode
 from bench.run.options import Options
+from bench.run.orphans import GONE, end_with
 from bench.run.remote.jobs import Job, PlanJob, WorkJob, check, data_folder, here
-
-GONE = 1  # exit code of a worker that nobody waits for
 
 
 def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
@@ -45,6 +42,9 @@ def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
     """
     output.keep(os.open(kept, os.O_RDWR | os.O_APPEND))
     os.environ.update(thread_variables(job.options.threads))
+    # A child of the fork server would begin its own processes through such a server too. Locks made for that have names
+    # (tqdm makes one), and Python warns of them when the run ends, because this process skips the clean-up.
+    multiprocessing.set_start_method("fork", force=True)
     end_with(owner, os.getppid())
     serve(lambda: job, pipe.fileno())
 
@@ -131,19 +131,3 @@ def _tidying(send: Send) -> Send:
             tidier.tidy_now_and_then()
 
     return tell
-
-
-def end_with(*processes: int) -> None:
-    """End this process as soon as one of the processes is gone.
-
-    One is the run, which holds the lock of the fit. The other is the parent: the fork server, or a script that takes
-    the place of an interpreter.
-    """
-    for number in set(processes):
-        threading.Thread(target=_end_with, args=(number,), daemon=True, name="end with owner").start()
-
-
-def _end_with(process: int) -> NoReturn:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(process).wait()
-    os._exit(GONE)

@@ -106,9 +106,7 @@ def process_context() -> ForkServerContext | SpawnContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # The server has imported torch but never computed with it, so its children start fast and clean. torch._dynamo is
-    # what torch.optim imports at its first use, which takes as long as the rest of torch.
-    context.set_forkserver_preload(["bench.run.process", "bench.core.compiled", "torch._dynamo"])
+    context.set_forkserver_preload(["bench.run.preload"])
     return context
 
 

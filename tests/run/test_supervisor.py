@@ -108,6 +108,23 @@ def test_a_worker_ends_with_the_process_that_started_it():
         started.wait(20)
 
 
+IMPORTS = (
+    "import os, subprocess as s, sys;"
+    "text = 'import os; from bench.run.orphans import import_for; import_for(os.getppid(), [\"slow\"])';"
+    "child = s.Popen([sys.executable, '-c', text], stdout=sys.stdout); child.wait()"
+)
+
+
+def test_a_fork_server_that_still_imports_ends_with_its_run(tmp_path):
+    (tmp_path / "slow.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    with subprocess.Popen([sys.executable, "-c", IMPORTS], stdout=subprocess.PIPE, text=True, env=environ) as parent:
+        server = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        parent.wait()
+        server.wait(60)
+
+
 def test_what_a_framework_prints_does_not_get_between_the_lines():
     text = (
         "import os; from bench.run import output; lines = os.dup(1); output.keep(2);"
@@ -150,6 +167,37 @@ def test_a_failed_cells_record_has_what_its_worker_printed(end, reason, tmp_path
     assert record.detail.endswith("the last word")
 
 
+def test_a_fit_that_leaves_a_process_behind_and_ends_is_noticed(tmp_path, monkeypatch, look_again):
+    """The process left behind holds the pipe of events, as a daemon that a library starts would."""
+    text = f"""
+def _fit(*_):
+    import os, time
+    left = os.fork()
+    if not left:
+        time.sleep(600)
+    open("{tmp_path}/pid", "w").write(str(left))
+    os._exit(7)
+McDropout.fit = _fit
+"""
+    chosen = outside(tmp_path, monkeypatch, "leaving", text)
+    store = Store(tmp_path / "results")
+    watcher = Recorder()
+    try:
+        run(chosen, store, Options(str(store.root), threads=1), watcher, "process", time_limit_s=500)
+    finally:
+        psutil.Process(int((tmp_path / "pid").read_text())).kill()
+    (event,) = watcher.of(Recorded)
+    assert (event.outcome, "exit code 7" in event.reason) == ("failed", True)
+
+
+def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(tmp_path, monkeypatch, look_again):
+    outside(tmp_path, monkeypatch, "locking", "\nimport multiprocessing\nLOCK = multiprocessing.RLock()\n")
+    place = ("--recipe", "published", "--protocol", "common", "--profile", "smoke", "--results", str(tmp_path / "r"))
+    command = [sys.executable, "-m", "bench", "run", "locking", *place, "--quiet"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ended.stderr == ""
+
+
 def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
     (cell,) = outside(tmp_path, monkeypatch, "mine")
     options = Options(str(tmp_path / "results"), memory_mib=123.0)
@@ -168,6 +216,7 @@ def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
     heard = []
     monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setattr(child, "end_with", lambda *processes: None)
+    monkeypatch.setattr(child.multiprocessing, "set_start_method", lambda method, force: None)
     monkeypatch.setattr(child.output, "keep", os.close)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "")

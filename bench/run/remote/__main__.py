@@ -10,8 +10,9 @@ import socket
 import sys
 
 from bench.run import output
-from bench.run.child import end_with, serve
+from bench.run.child import serve
 from bench.run.events import Placed, encode
+from bench.run.orphans import end_with
 from bench.run.remote.jobs import decode_job
 
 

@@ -1,0 +1,53 @@
+"""How a process ends when its run is gone: a child process that works, and the fork server while it imports."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from typing import NoReturn
+
+import psutil
+
+GONE = 1  # exit code of a process that nobody waits for
+LOOK_EVERY_S = 0.5
+
+
+def end_with(*processes: int) -> None:
+    """End this process as soon as one of the processes is gone.
+
+    One is the run, which holds the lock of the fit. The other is the parent: the fork server, or a script that takes
+    the place of an interpreter.
+    """
+    for number in set(processes):
+        threading.Thread(target=_end_with, args=(number,), daemon=True, name="end with owner").start()
+
+
+def _end_with(process: int) -> NoReturn:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(process).wait()
+    os._exit(GONE)
+
+
+def import_for(run: int, names: Iterable[str]) -> None:
+    """Import modules; end this process if its parent process `run` ends meanwhile.
+
+    A timer looks, not a thread: a fork server must have no threads when it forks.
+    """
+
+    def look(number: int, frame: object) -> None:
+        del number, frame
+        if os.getppid() != run:
+            os._exit(GONE)
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY_S, LOOK_EVERY_S)
+    try:
+        for name in names:
+            importlib.import_module(name)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
