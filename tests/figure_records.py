@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from bench.core.store import Store
 from bench.judge.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
 from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
-from bench.show.figures.style import WIDTH
+from bench.show.figures.style import NARROW, WIDTH
 from bench.show.material import Material
 from tests.synthetic import record
 
@@ -118,6 +119,8 @@ def _scores(approach: str, seed: int) -> dict[str, Any]:
         found[f"{name}/draws"] = (log_probs - logits.max(-1, keepdims=True)).astype(np.float16)
         entropy = noise.uniform(0, 1 if name == "mnist" else 2.3, ROWS)
         found[f"{name}/predictive_entropy"] = entropy.astype(np.float16)
+        found[f"{name}/max_probability"] = noise.uniform(0.9, 1, ROWS).astype(np.float16)
+        found[f"{name}/predicted"] = np.zeros(ROWS, np.int8)
         found[f"{name}/label"] = np.full(ROWS, 0 if name == "mnist" else -1, np.int8)
     return found
 
@@ -145,6 +148,9 @@ def assert_drawn(figure: Figure) -> None:
     assert height <= 72 * 11, figure.name
     assert len(content) < 1_000_000, figure.name
     assert "<text" in content, figure.name  # text stays text
+    if figure.narrow is not None:
+        narrow = render(dataclasses.replace(figure, draw=figure.narrow), "svg").decode()
+        assert float(re.findall(r'width="([\d.]+)pt"', narrow)[0]) <= 72 * NARROW + 1, figure.name
 
 
 def filled(root: Path) -> Path:

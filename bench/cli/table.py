@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
 from bench.cli.options import add_place, check_records, folder, place_options
+from bench.show.findings import sentences
 from bench.show.material import Material
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.registry import TABLES, all_tables, one_table
@@ -40,7 +41,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.write:
         write_tables(made.values(), folder(arguments, "tables"))
     if arguments.readme is not None:
-        differs = update_readme(arguments.readme, made, check=arguments.check)
+        differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
             return 1

@@ -108,7 +108,15 @@ def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
     fill(tmp_path)
     for path in tmp_path.glob("records/*/*.npz"):
         path.unlink()
-    expected = {"roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "rabanser2017-weight-density"}
+    expected = {
+        "confidence",
+        "roc",
+        "entropy",
+        "draws",
+        "chopra2018-votes",
+        "feldman2018-ood",
+        "rabanser2017-weight-density",
+    }
     assert set(missing(tmp_path)) == expected
 
 

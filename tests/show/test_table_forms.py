@@ -18,9 +18,9 @@ from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
 from bench.judge.samples import Gap, Sample
 from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
-from bench.show.tables.files import update_readme, write_tables
+from bench.show.tables.files import readme_body, update_readme, write_tables
 from bench.show.tables.registry import one_table
-from bench.show.tables.render import escape, markdown, markdown_body, render
+from bench.show.tables.render import escape, markdown, render
 from bench.show.tables.summary import summary
 from bench.show.terminal import shown
 from tests.synthetic import record
@@ -220,7 +220,7 @@ def test_the_readme_is_brought_up_to_date_once(tmp_path):
     assert path.read_text() == old
     assert update_readme(path, named())
     new = path.read_text()
-    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n\n" + markdown_body(small_accuracy()))
+    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n\n" + readme_body(small_accuracy()))
     assert new.endswith("<!-- /table -->\nend\n")
     assert "old" not in new
     assert not update_readme(path, named(), check=True)

@@ -9,12 +9,14 @@ from bench.core.files import write_atomically
 from bench.show.figures import (
     accuracy,
     answers,
+    confidence,
     cost,
     detection,
     digits,
     draw_counts,
     forest,
     ladders,
+    mistakes,
     pruning,
     rabanser,
     toys,
@@ -28,6 +30,8 @@ from bench.show.material import Material
 
 FORMATS = ("svg", "png")
 MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
+    confidence.make,
+    mistakes.make,
     accuracy.make,
     digits.make,
     votes.make,

@@ -23,6 +23,7 @@ class Figure:
     group: str  # the document whose figure it is, or "field" for those that the field expects
     draw: Callable[[], Drawing]
     vector: bool = True  # False where so many marks or pixels are drawn that SVG would be large
+    narrow: Callable[[], Drawing] | None = None  # the same for a page as narrow as a telephone
 
 
 @dataclass(frozen=True)

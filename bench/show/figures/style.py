@@ -21,6 +21,7 @@ REPORTED = "#7F7F7F"  # what a document reports, always grey
 FAINT = "#BBBBBB"  # what is there for comparison
 INK = "#333333"
 WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
+NARROW = 3.7  # of a figure for a page as narrow as a telephone: 355 pixels
 SMALL = 7.0  # smallest text, points
 SVG_DPI = 72  # in which matplotlib writes SVG, whose units are points
 

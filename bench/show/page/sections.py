@@ -14,8 +14,8 @@ from bench.show.tables.cells import Missing, Table
 from bench.show.tables.verdicts import counts_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-ANSWER_FIGURES = ("accuracy",)
-ANSWER_TABLES = ("headline", "verdict_summary", "headlines", "brief")
+ANSWER_FIGURES = ("confidence", "mistakes", "accuracy")
+ANSWER_TABLES = ("headline", "confidence", "mistakes", "choice", "verdict_summary", "headlines", "brief")
 
 
 @dataclass(frozen=True)

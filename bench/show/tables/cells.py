@@ -34,6 +34,7 @@ class Measured:
     digits: Digits = FRACTION
     mark: Gap | None = None  # what a reader must know about a number that is shown
     inline: bool = False  # give the whole reason in the table's cell instead of a word and a note
+    has_spread: bool = True  # False: the mean alone, where the table says spread and number of seeds elsewhere
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -55,7 +56,7 @@ class Measured:
         if self.inline and self.sample.gap:
             shown = [self.sample.gap.code]
         text = self.digits.text(mean)
-        if sd is not None:
+        if sd is not None and self.has_spread:
             text += f" +- {format(sd, self.digits.form(mean).lstrip('+'))} ({self.sample.n})"
         return " ".join([text, *shown])
 
@@ -203,7 +204,18 @@ def results_table(
     remarks: Iterable[str] = (),
     *,
     has_spread: bool = True,
+    lines: Iterable[Mapping[str, str | float | None]] = (),
 ) -> Table:
     """Return a table made from results, with their conditions and origin; `has_spread`: it shows means over seeds."""
     conditions = results.describe(has_spread)
-    return make_table(name, title, explanation, columns, rows, remarks, conditions=conditions, origin=results.origin())
+    return make_table(
+        name,
+        title,
+        explanation,
+        columns,
+        rows,
+        remarks,
+        conditions=conditions,
+        origin=results.origin(),
+        lines=lines,
+    )

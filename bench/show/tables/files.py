@@ -9,11 +9,12 @@ from pathlib import Path
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import write_atomically
 from bench.show.tables.cells import Table
-from bench.show.tables.render import markdown_body, render
+from bench.show.tables.render import escape, markdown_grid, render
 
-_BLOCK = re.compile(r"<!-- table:(?P<name>\S+) -->(?P<body>.*?)<!-- /table -->", re.DOTALL)
-_OPEN = "<!-- table:"
-_CLOSE = "<!-- /table -->"
+_BLOCK = re.compile(r"<!-- (?P<kind>table|finding):(?P<name>\S+) -->(?P<body>.*?)<!-- /(?P=kind) -->", re.DOTALL)
+_OPEN = re.compile(r"<!-- (?:table|finding):")
+EXAMPLE = "<!-- table:NAME --> ... <!-- /table -->"
+_CLOSE = re.compile(r"<!-- /(?:table|finding) -->")
 
 
 def write_tables(tables: Iterable[Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
@@ -27,19 +28,23 @@ def write_tables(tables: Iterable[Table], folder: Path, forms: Sequence[str] = (
     return written
 
 
-def update_readme(path: Path, tables: Mapping[str, Table], check: bool = False) -> bool:
-    """Put today's tables between the markers of a README.
+def update_readme(
+    path: Path, tables: Mapping[str, Table], findings: Mapping[str, str] | None = None, check: bool = False
+) -> bool:
+    """Put today's tables and sentences between the markers of a README.
 
     Args:
-        path: a file with `<!-- table:NAME -->` ... `<!-- /table -->`, any number of them.
+        path: a file with `<!-- table:NAME -->` ... `<!-- /table -->` or `<!-- finding:NAME -->` ...
+            `<!-- /finding -->`, any number of them.
         tables: the tables by name.
+        findings: the sentences by name.
         check: change nothing.
 
     Returns:
-        Whether the file's tables differ (or differed) from the given ones.
+        Whether the file's blocks differ (or differed) from the given ones.
 
     Raises:
-        ConfigError: the file cannot be read, has no markers, an unclosed one, or names an unknown table.
+        ConfigError: the file cannot be read, has no markers, an unclosed one, or names what is unknown.
         StoreError: the file cannot be written.
     """
     try:
@@ -48,17 +53,24 @@ def update_readme(path: Path, tables: Mapping[str, Table], check: bool = False) 
         raise ConfigError(f"{path} cannot be read: {error}") from error
     blocks = list(_BLOCK.finditer(old))
     if not blocks:
-        raise ConfigError(f"{path} has no block {_OPEN}NAME --> ... {_CLOSE}; put one where a table shall stand")
-    if not len(blocks) == old.count(_OPEN) == old.count(_CLOSE):
-        raise ConfigError(f"{path} has a table block without its other end; close each {_OPEN}NAME --> with {_CLOSE}")
+        raise ConfigError(f"{path} has no block {EXAMPLE}; put one where a table shall stand")
+    if not len(blocks) == len(_OPEN.findall(old)) == len(_CLOSE.findall(old)):
+        raise ConfigError(f"{path} has a block without its other end; close each as {EXAMPLE}")
+    bodies = {"table": {name: readme_body(table) for name, table in tables.items()}, "finding": findings or {}}
     for block in blocks:
-        if block["name"] not in tables:
-            raise unknown_name(f"table in {path}", block["name"], tables)
-    new = _BLOCK.sub(lambda block: _block(tables[block["name"]]), old)
+        if block["name"] not in bodies[block["kind"]]:
+            raise unknown_name(f"{block['kind']} in {path}", block["name"], bodies[block["kind"]])
+    new = _BLOCK.sub(lambda block: _block(block["kind"], block["name"], bodies[block["kind"]][block["name"]]), old)
     if new != old and not check:
         write_atomically(path, new.encode())
     return new != old
 
 
-def _block(table: Table) -> str:
-    return f"{_OPEN}{table.name} -->\n\n{markdown_body(table)}\n{_CLOSE}"
+def _block(kind: str, name: str, body: str) -> str:
+    return f"<!-- {kind}:{name} -->\n\n{body.rstrip()}\n\n<!-- /{kind} -->"
+
+
+def readme_body(table: Table) -> str:
+    """Return the rows of a table, then its caption and notes; machine and code stand in the table `provenance`."""
+    notes = "".join(f"- {escape(note)}\n" for note in table.own_notes)
+    return f"{markdown_grid(table)}\n\n{escape(table.caption)}\n" + (f"\n{notes}" if notes else "")

@@ -16,11 +16,14 @@ from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.cells import Table
+from bench.show.tables.choice import choice_table
+from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
 from bench.show.tables.determinism import determinism_table
 from bench.show.tables.faults import fault_table
 from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
+from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import load_papers, papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
@@ -93,6 +96,9 @@ def _provenance(material: Material) -> Table:
 
 TABLES = (
     TableKind("headline", "Do the numbers that all quote hold?", lambda m: headline_table(m.results, m.verdicts)),
+    TableKind("confidence", "When a network is 99 % sure, is it right?", confidence_table),
+    TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
+    TableKind("choice", "Which approach should I take?", lambda m: choice_table(m.results)),
     TableKind("accuracy", "Do the reported accuracies hold?", lambda m: accuracy_table(m.results, m.claims)),
     TableKind("ood", "How unsure are the networks of what is no digit?", lambda m: ood_table(m.results, m.claims)),
     TableKind("detection", "Which score tells best what is no digit?", lambda m: detection_table(m.results)),

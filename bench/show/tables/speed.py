@@ -74,17 +74,30 @@ def _or_gap(value: float | None, why: Gap) -> float | Gap:
     return why if value is None else float(value)
 
 
+def counted_times(records: Sequence[Record], name: str) -> tuple[Sample, bool]:
+    """Return a time of the seeds whose timings count, and True; of all seeds, and False, where none do."""
+    invalid = _invalid(records)
+    counted = _timing([record for record in records if record not in invalid], name)
+    if counted.n or not invalid:
+        return counted, True
+    return _timing(records, name), False
+
+
+def _invalid(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.outcome == "done" and not record.timings.valid]
+
+
 def _time(records: Sequence[Record], name: str) -> Measured:
     """Return a time of the seeds whose timings count; of all, marked, where none do."""
-    invalid = [record for record in records if record.outcome == "done" and not record.timings.valid]
-    counted = _timing([record for record in records if record not in invalid], name)
+    invalid = _invalid(records)
+    sample, counts = counted_times(records, name)
     if not invalid:
-        return Measured(_scaled(counted, name), THREE)
+        return Measured(_scaled(sample, name), THREE)
     why = in_words(*invalid[0].timings.reasons) or "the record does not say why"
-    if counted.n:
+    mark = Gap("!", f"times do not count: {why}")
+    if counts:
         mark = Gap("*", f"times of {len(invalid)} of {len(records)} seeds do not count: {why}")
-        return Measured(_scaled(counted, name), THREE, mark)
-    return Measured(_scaled(_timing(records, name), name), THREE, Gap("!", f"times do not count: {why}"))
+    return Measured(_scaled(sample, name), THREE, mark)
 
 
 def _scaled(sample: Sample, name: str) -> Sample:

@@ -1,0 +1,88 @@
+"""At least 99 % sure: of which share of digits, letters, clothes and noise does each network say so?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, canvas
+from bench.show.material import Material
+from bench.show.tables.confidence import RECIPES, SURE, Place, Sureness, sureness
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+NAME, TITLE = "confidence", "At least 99 % sure: of what does each network say so?"
+DIGITS = "digits"
+SHOWN = {
+    DIGITS: ("digits", "o", REPORTED),
+    "letters": ("letters", "s", COLOURS[1]),
+    "fashion_mnist": ("clothes", "^", COLOURS[0]),
+    "noise_gaussian": ("noise", "D", COLOURS[2]),
+}
+
+
+def make(material: Material) -> Iterator[Figure | Absent]:
+    """Give the figure."""
+    found = {place: one for place, one in sureness(material).items() if place.approach in material.classifiers()}
+    if not found:
+        reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")
+        yield Absent(NAME, TITLE, FIELD, reason)
+        return
+    records = [record for one in found.values() for record in one.records]
+    caption = (
+        f"Share of images whose largest mean probability is at least {SURE:g}. Grey circles: the test digits, where to "
+        "be sure is good if the answer is right; coloured: letters A to J, clothes and Gaussian noise, where nothing "
+        f"should be sure. Large: the corrected recipe; small and pale: as published. {material.conditions(records)}"
+    )
+    narrow = _Draw(found, NARROW)
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(found, WIDTH), narrow=narrow)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    found: Mapping[Place, Sureness]
+    width: float
+
+    def __call__(self) -> Drawing:
+        """Return the drawing: a row for each approach, a mark for each data set and recipe."""
+        approaches = list(dict.fromkeys(place.approach for place in self.found))
+        drawing = canvas(self.width, 0.9 + 0.5 * len(approaches))
+        axes = drawing.subplots()
+        for row, approach in enumerate(approaches):
+            axes.axhline(row, color=FAINT, linewidth=0.6, zorder=0)
+            for recipe in RECIPES:
+                one = self.found.get(Place(approach, recipe))
+                if one is not None:
+                    _row(axes, row, one, recipe)
+        for label, marker, colour in SHOWN.values():
+            axes.plot([], [], marker, color=colour, markersize=6, label=label)
+        is_narrow = self.width < WIDTH
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else len(SHOWN), borderaxespad=0.1)
+        axes.set_yticks(
+            range(len(approaches)), [name.replace("_", "\n", 1) if is_narrow else name for name in approaches]
+        )
+        axes.set_ylim(len(approaches) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlim(-3, 103)
+        axes.set_xlabel("at least 99 % sure [% of images]", color=INK)
+        return drawing
+
+
+def _row(axes: Axes, row: int, one: Sureness, recipe: str) -> None:
+    is_corrected = recipe == "corrected"
+    place = row - 0.12 if is_corrected else row + 0.22
+    for name, (_, marker, colour) in SHOWN.items():
+        sample = one.digits if name == DIGITS else one.no_digits[name]
+        if sample.mean is not None:
+            axes.plot(
+                sample.mean,
+                place,
+                marker,
+                color=colour,
+                markersize=7 if is_corrected else 4,
+                alpha=1 if is_corrected else 0.5,
+            )

@@ -1,0 +1,146 @@
+"""Which approach to take: what the corrected recipes are worth and what they cost, in a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.core.records import Record
+from bench.core.text import FRACTION, THREE, Digits, duration
+from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample, gather, metrics_of
+from bench.show.tables.cells import Entry, Linked, Measured, Table, results_table
+from bench.show.tables.speed import counted_times
+
+RISK = 0.01  # share of wrong answers that is accepted
+SHORT = Digits(decimals=3)
+PERCENT = Digits(decimals=1)
+UNREACHED = Gap("never", "no share of answers, however small, has 1 % of mistakes or fewer")
+NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
+BASELINE = "knows nothing"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: a metric of the records, and which way is better."""
+
+    key: str
+    digits: Digits
+    is_higher_better: bool
+
+
+METRICS = {
+    "accuracy": Column("mnist/accuracy", FRACTION, True),
+    "NLL": Column("mnist/nll", SHORT, False),
+    "ECE": Column("mnist/ece", SHORT, False),
+    "letters": Column("letters/auroc_predictive_entropy", SHORT, True),
+    "clothes": Column("fashion_mnist/auroc_predictive_entropy", SHORT, True),
+}
+REFUSED, TRAINING, ANSWER = "refused, %", "training", "one answer"
+COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
+HIGHER = {name: METRICS[name].is_higher_better if name in METRICS else False for name in COLUMNS}
+"""Of each column, whether more is better."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One approach with its best recipe: a number of each seed for each column; times in seconds."""
+
+    approach: str
+    recipe: str
+    numbers: Mapping[str, Sample]
+    busy: frozenset[str]  # columns whose times are of a busy machine
+    is_baseline: bool
+
+
+def candidates(results: Results) -> list[Candidate]:
+    """Return the approaches of documents and users, then the baselines of none."""
+    found = [_candidate(results, name) for name in results.classifiers()]
+    measured = [one for one in found if one.numbers["accuracy"].n]
+    return sorted(measured, key=lambda one: one.is_baseline)
+
+
+def _candidate(results: Results, approach: str) -> Candidate:
+    recipe = "corrected" if results.has_corrected(approach) else "published"
+    records = results.cell(approach, recipe, "common")
+    numbers = {name: metrics_of(records, column.key) for name, column in METRICS.items()}
+    numbers[REFUSED] = gather(records, refused_for_risk)
+    busy = set()
+    for name, timing in ((TRAINING, "fit_s"), (ANSWER, "latency_s")):
+        numbers[name], counts = counted_times(records, timing)
+        busy |= set() if counts else {name}
+    manifest = results.manifests.get(approach)
+    is_baseline = manifest is not None and not manifest.document
+    return Candidate(approach, recipe, numbers, frozenset(busy), is_baseline)
+
+
+def refused_for_risk(record: Record) -> float | Gap:
+    """Return the percentage of digits to refuse, the least certain first, until 1 % of the answers are wrong."""
+    curve = record.arrays.risk_coverage
+    if curve is None:
+        return NO_CURVE
+    enough = [coverage for coverage, risk in zip(curve.coverage, curve.risk, strict=True) if risk <= RISK]
+    return 100 * (1 - max(enough)) if enough else UNREACHED
+
+
+def choice_table(results: Results) -> Table:
+    """Return a row for each approach."""
+    found = candidates(results)
+    caption = (
+        "The corrected recipe of each approach, common protocol; means of the seeds. NLL: negative log-likelihood, "
+        "nats a digit. ECE: expected calibration error, by how much the stated confidence misses the accuracy. "
+        "Refused: percent of the digits that it must leave unanswered, the least certain first, so that at most "
+        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
+        "digits; 0.5 is chance, 1 is best. Training on one or two threads of this processor; one answer: one image, "
+        "100 draws."
+    )
+    return results_table(
+        results,
+        "choice",
+        "Which approach should I take?",
+        caption,
+        ["approach", *COLUMNS],
+        [_row(one) for one in found],
+        _notes(found),
+        has_spread=False,
+        lines=[_line(one) for one in found],
+    )
+
+
+def _row(one: Candidate) -> list[Entry]:
+    name = f"{one.approach} ({BASELINE})" if one.is_baseline else one.approach
+    return [name, *(_entry(one, column) for column in COLUMNS)]
+
+
+def _entry(one: Candidate, column: str) -> Entry:
+    sample = one.numbers[column]
+    if column not in (TRAINING, ANSWER) or sample.mean is None:
+        digits = METRICS[column].digits if column in METRICS else PERCENT
+        return Measured(sample, digits, has_spread=False)
+    short = duration(sample.mean) if column == TRAINING else f"{THREE.text(1000 * sample.mean)} ms"
+    return Linked(short + (" !" if column in one.busy else ""), sample.sources)
+
+
+def _notes(found: Sequence[Candidate]) -> list[str]:
+    spreads = [
+        f"{name} {METRICS[name].digits.text(max(spread))}"
+        for name in METRICS
+        if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
+    ]
+    seeds = sorted({one.numbers["accuracy"].n for one in found})
+    notes = [f"Seeds: {' or '.join(map(str, seeds))}."] if seeds else []
+    if spreads:
+        notes.append(f"Largest standard deviation between the seeds of a row: {', '.join(spreads)}.")
+    if any(one.busy for one in found):
+        notes.append("!: measured while the machine had other work, so that it is too long.")
+    return notes
+
+
+def _line(one: Candidate) -> dict[str, str | float | None]:
+    """Return mean, standard deviation and number of seeds of each column, for machines."""
+    line: dict[str, str | float | None] = {"approach": one.approach, "recipe": one.recipe}
+    for name in COLUMNS:
+        sample = one.numbers[name]
+        label = f"{name}, s" if name in (TRAINING, ANSWER) else name
+        line |= {label: sample.mean, f"{label} sd": sample.sd, f"{label} n": sample.n}
+    return line

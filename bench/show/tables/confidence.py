@@ -1,0 +1,150 @@
+"""At least 99 % sure: how often a network says so of digits and of what is no digit, and how often it is then right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.core.records import Record
+from bench.core.text import Digits
+from bench.judge.results import described
+from bench.judge.samples import Gap, Sample, gather
+from bench.measure.metrics.arrays import BoolArray
+from bench.show.material import Material, Scores
+from bench.show.tables.cells import Entry, Measured, Table, make_table
+
+SURE = 0.99  # the largest mean probability from which on a network counts as sure
+NO_DIGITS = {
+    "letters": "letters",
+    "notmnist459": "not-MNIST",
+    "fashion_mnist": "clothes",
+    "noise_gaussian": "Gaussian noise",
+    "noise_uniform": "uniform noise",
+}
+PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
+RECIPES = ("published", "corrected")
+NO_SCORES = Gap("no scores", "the scores of each image lie beside the records of no seed; a full run makes them")
+NO_SUCH_SET = Gap("no data", "this data set was not there when the record was made")
+NEVER = Gap("never", "it is so sure of no digit")
+
+
+class Place(NamedTuple):
+    """One recipe of an approach."""
+
+    approach: str
+    recipe: str
+
+
+@dataclass(frozen=True)
+class Sureness:
+    """How often one recipe is sure, in percent of images; one value for each seed whose scores are there."""
+
+    digits: Sample
+    right: Sample  # in percent of the digits that it is sure of
+    no_digits: Mapping[str, Sample]  # by data set
+    records: Sequence[Record]  # those with scores
+
+
+def sureness(material: Material) -> dict[Place, Sureness]:
+    """Return the published and corrected classifiers that have scores of each image."""
+    found = {}
+    for approach in material.results.classifiers():
+        for recipe in RECIPES:
+            records = [one for one in material.finished(approach, recipe) if material.scores(one)]
+            if records:
+                found[Place(approach, recipe)] = _sureness(material, records)
+    return found
+
+
+def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
+    def sample(read: Callable[[Scores], float | Gap]) -> Sample:
+        return gather(records, lambda record: read(material.scores(record)))
+
+    return Sureness(
+        sample(lambda scores: share_sure(scores, "mnist")),
+        sample(share_right),
+        {name: sample(partial(share_sure, dataset=name)) for name in NO_DIGITS},
+        records,
+    )
+
+
+def share_sure(scores: Scores, dataset: str) -> float | Gap:
+    """Return the percentage of a data set's images of which a network is sure.
+
+    Scores are kept as float16, whose neighbours of .99 are .98975 and .99023: what was .98999 counts as sure too.
+    """
+    sure = _is_sure(scores, dataset)
+    return NO_SUCH_SET if sure is None else 100 * float(sure.mean())
+
+
+def share_right(scores: Scores) -> float | Gap:
+    """Return the percentage of right answers among the digits of which a network is sure."""
+    sure = _is_sure(scores, "mnist")
+    if sure is None:
+        return NO_SUCH_SET
+    right = np.asarray(scores["mnist/predicted"] == scores["mnist/label"])
+    return 100 * float(right[sure].mean()) if sure.any() else NEVER
+
+
+def _is_sure(scores: Scores, dataset: str) -> BoolArray | None:
+    confidence = scores.get(f"{dataset}/max_probability")
+    return None if confidence is None else np.asarray(confidence.astype(np.float64) >= SURE)
+
+
+def confidence_table(material: Material) -> Table:
+    """Return a row for each published and corrected recipe."""
+    found = sureness(material)
+    rows: list[list[Entry]] = [
+        [
+            place.approach,
+            place.recipe,
+            Measured(one.digits, PERCENT),
+            Measured(one.right, CLOSE),
+            *(Measured(one.no_digits[name], PERCENT) for name in NO_DIGITS),
+        ]
+        for place, one in found.items()
+    ]
+    records = [record for one in found.values() for record in one.records]
+    conditions = (material.profile, material.device, material.precision)
+    return make_table(
+        "confidence",
+        "At least 99 % sure: how often, and how often right?",
+        "Percent of images of which a network says that it is at least 99 % sure: the largest probability, mean of "
+        "100 draws (one of a deterministic network), is at least .99. Right: of the digits of which it is sure, those "
+        f"that it names right; {100 * SURE:g} or more keep the promise. What is no digit has no right answer, so "
+        "that to be sure is a mistake. The seeds are those whose scores of each image are kept beside their records.",
+        ["approach", "recipe", "digits", "of these right", *NO_DIGITS.values()],
+        rows,
+        _precision(material, records),
+        conditions=described(conditions, {record.seed for record in records}) if records else "No records.",
+        origin=material.results.origin(),
+    )
+
+
+def _precision(material: Material, records: Sequence[Record]) -> list[str]:
+    """Return how far a share can be off because the images are a sample, at most: at 50 %, by the binomial rule."""
+    sizes = {
+        len(values)
+        for record in records[:1]
+        for name, values in material.scores(record).items()
+        if name.endswith("/max_probability")
+    }
+    if not sizes:
+        return []
+    shown = ", ".join(
+        f"\N{PLUS-MINUS SIGN}{_half_width(size):.1f} of {size:,} images" for size in sorted(sizes, reverse=True)
+    )
+    return [
+        f"Images are a sample too: the 95 % interval of a share is at most, in points, {shown}. How much another seed "
+        "differs does not show in a column of one seed."
+    ]
+
+
+def _half_width(images: int) -> float:
+    """Return half of the widest 95 % interval of a share of so many images, in points."""
+    return 100 * 1.96 * math.sqrt(0.25 / images)

@@ -1,0 +1,95 @@
+"""What each mistake of the documents is worth: the corrected recipe minus the published one, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bench.core.text import Digits
+from bench.judge.ladder.effects import Effect, effects, seeds_lost
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Ladder, Rung
+from bench.judge.ladder.selection import chosen
+from bench.judge.stats.paired import Paired
+from bench.show.material import Material
+from bench.show.tables.cells import Entry, Missing, Table, make_table
+
+LETTERS = "letters"
+COLUMNS = {
+    "accuracy, points": ((MNIST, "accuracy"), 100.0, Digits(decimals=2, signed=True)),
+    "NLL": ((MNIST, "nll"), 1.0, Digits(decimals=3, signed=True)),
+    "letters' AUROC, points": ((LETTERS, "auroc"), 100.0, Digits(decimals=1, signed=True)),
+}
+
+
+class Mistake(NamedTuple):
+    """A mistake of a document: what happens when it alone is corrected."""
+
+    approach: str
+    rung: Rung
+    effects: dict[tuple[str, str], Effect]  # by data set and quantity
+
+    @property
+    def accuracy(self) -> Paired | None:
+        """Return the change of the accuracy."""
+        return self.effects[MNIST, "accuracy"].paired
+
+
+def mistakes(material: Material) -> list[Mistake]:
+    """Return every correction of every published recipe by itself."""
+    return [found for ladder in chosen(()) for found in _mistakes(material, ladder)]
+
+
+def _mistakes(material: Material, ladder: Ladder) -> Iterator[Mistake]:
+    found = effects(ladder, material.numbers)
+    kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
+    for rung, changes in found:
+        if rung.kind == kind:
+            yield Mistake(ladder.approach, rung, changes)
+
+
+def is_clear(paired: Paired) -> bool:
+    """Return whether the 95 % interval of a difference excludes zero."""
+    return paired.interval is not None and (paired.interval[0] > 0 or paired.interval[1] < 0)
+
+
+def mistakes_table(material: Material) -> Table:
+    """Return a row for each mistake."""
+    found = mistakes(material)
+    rows: list[list[Entry]] = [
+        [
+            one.approach,
+            one.rung.name,
+            str(one.accuracy.n) if one.accuracy else "-",
+            *(_entry(one.effects[what], scale, digits) for what, scale, digits in COLUMNS.values()),
+        ]
+        for one in found
+    ]
+    lost = dict.fromkeys(gap.reason for one in found for effect in one.effects.values() for gap in seeds_lost(effect))
+    notes = [*(f"*: {reason}" for reason in lost), *(f"{one.rung.name}: {one.rung.title}." for one in found)]
+    conditions = material.results.conditions
+    return make_table(
+        "mistakes",
+        "What is each mistake of the documents worth?",
+        "One mistake corrected, all others left: after minus before, mean of the differences of the same n seeds with "
+        "its 95 % t interval. Accuracy and letters' AUROC (how well the entropy tells letters from digits) in "
+        "percentage points, NLL in nats an image. Common protocol. No interval is adjusted for the number of "
+        f"mistakes: of {len(found)} without any effect, one in twenty would be clear of zero by chance in each column.",
+        ["approach", "mistake", "n", *COLUMNS],
+        rows,
+        notes,
+        conditions="Profile {}, {}, {}.".format(*conditions) if conditions else "No records.",
+        origin=material.results.origin(),
+    )
+
+
+def _entry(effect: Effect, scale: float, digits: Digits) -> Entry:
+    return Missing(effect.gaps[0]) if effect.paired is None else change_text(effect, scale, digits)
+
+
+def change_text(effect: Effect, scale: float, digits: Digits) -> str:
+    """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
+    assert effect.paired is not None
+    text = digits.text(scale * effect.paired.mean)
+    if effect.paired.interval is not None:
+        text += " [{}, {}]".format(*(digits.text(scale * end) for end in effect.paired.interval))
+    return text + ("*" if seeds_lost(effect) else "")

@@ -1,0 +1,127 @@
+"""The findings and their tables: worked shares, a promise that is broken, effects that are clear of zero or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.core.text import Digits
+from bench.judge.ladder.effects import Effect
+from bench.judge.samples import Gap
+from bench.judge.stats.paired import Paired
+from bench.show import findings
+from bench.show.findings import NOT_MEASURED, sentences
+from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
+from bench.show.tables.confidence import NEVER, NO_SUCH_SET, share_right, share_sure
+from bench.show.tables.mistakes import change_text, is_clear
+from bench.show.tables.registry import one_table
+from tests.synthetic import record
+from tests.tables import line, material
+
+
+def scores(confidence, predicted=(0, 0, 0, 0), label=(0, 0, 0, 1), dataset="mnist"):
+    return {
+        f"{dataset}/max_probability": np.array(confidence, np.float16),
+        f"{dataset}/predicted": np.array(predicted, np.int8),
+        f"{dataset}/label": np.array(label, np.int8),
+    }
+
+
+def test_shares_are_of_all_images_and_right_ones_of_the_sure():
+    # three of four images are at .99 or more; of these the last is wrong: 2 of 3 right
+    given = scores([0.995, 0.5, 1.0, 0.9999])
+    assert share_sure(given, "mnist") == 75
+    assert share_right(given) == pytest.approx(200 / 3)
+
+
+def test_the_threshold_is_between_two_neighbours_of_half_precision():
+    assert share_sure(scores([0.9898, 0.9902, 0.0, 0.0]), "mnist") == 25  # kept as .98975 and .99023
+
+
+def test_nothing_sure_or_no_such_set_is_a_reason():
+    assert share_right(scores([0.1, 0.2, 0.3, 0.4])) == NEVER
+    assert share_sure(scores([1, 1, 1, 1]), "letters") == NO_SUCH_SET
+
+
+def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
+    records = [record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")]
+    made = material(records)
+    found = {
+        records[0].key: scores([1, 1, 1, 1], label=(0, 0, 0, 0)) | scores([1, 1, 0, 0], dataset="letters"),
+        records[1].key: scores([1, 1, 1, 1]) | scores([1, 0, 0, 0], dataset="letters"),
+    }
+    monkeypatch.setattr(made, "scores", lambda one: found[one.key])
+    assert line(one_table(made, "confidence"), "mlp", "corrected") == {
+        "approach": "mlp",
+        "recipe": "corrected",
+        "digits": "100.0",
+        "of these right": "75.00",
+        "letters": "25.0",
+        "not-MNIST": "no data",
+        "clothes": "no data",
+        "Gaussian noise": "no data",
+        "uniform noise": "no data",
+    }
+    said = findings.sure(made)
+    assert "1 of 2 networks keep the promise" in said
+    assert "the least, 75.0 %, is mlp's (corrected)" in said
+    assert "25 % (mlp) to 25 % (mlp) of letters." in said
+
+
+def test_without_records_every_finding_says_so():
+    assert set(sentences(material([])).values()) == {NOT_MEASURED}
+
+
+def paired(*after: float) -> Paired:
+    return Paired(tuple(range(len(after))), (0.0,) * len(after), after)
+
+
+def test_an_effect_is_clear_where_its_interval_excludes_zero():
+    # mean .02, sd .01, t(2, .975) = 4.3027: half-width .01 * 4.3027 / sqrt(3) = .0248, so that zero is inside
+    assert not is_clear(paired(0.01, 0.02, 0.03))
+    assert is_clear(paired(0.03, 0.04, 0.05))  # .04 - .0248 = .0152
+    assert is_clear(paired(-0.03, -0.04, -0.05))
+    assert not is_clear(paired(0.5))  # one seed has no interval
+
+
+def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():
+    points = Digits(decimals=2, signed=True)
+    assert change_text(Effect(paired(0.03, 0.04, 0.05)), 100, points) == "+4.00 [+1.52, +6.48]"
+    lost = Effect(paired(0.5), (Gap("diverged", "why", is_fault=True),))
+    assert change_text(lost, 100, points) == "+50.00*"
+
+
+def curve(coverage, risk):
+    arrays = {"mnist/risk_coverage": {"coverage": coverage, "risk": risk}}
+    return record("mlp", "corrected", "common", arrays=arrays)
+
+
+def test_refusal_is_the_least_that_reaches_one_percent_of_mistakes():
+    assert refused_for_risk(curve([0.5, 0.8, 1.0], [0.001, 0.01, 0.02])) == pytest.approx(20)
+    assert refused_for_risk(curve([0.5, 1.0], [0.0, 0.004])) == 0
+    assert refused_for_risk(curve([0.5, 1.0], [0.3, 0.4])) == UNREACHED
+    assert refused_for_risk(record("mlp", "corrected", "common")) == NO_CURVE
+
+
+def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
+    def measured(approach, recipe, accuracy):
+        return record(
+            approach,
+            recipe,
+            "common",
+            metrics={"mnist/accuracy": accuracy},
+            timings={"fit_s": 100.0, "latency_s": 0.05, "valid": recipe == "corrected"},
+        )
+
+    made = material(
+        [
+            measured("uniform", "published", 0.1),
+            measured("mlp", "published", 0.9),
+            measured("mlp", "corrected", 0.95),
+        ]
+    )
+    rows = one_table(made, "choice").texts()
+    assert [row[0] for row in rows] == ["mlp", "uniform (knows nothing)"]
+    assert rows[0][1] == "0.9500"
+    assert rows[0][-2:] == ["2 min", "50.0 ms"]
+    assert rows[1][-2:] == ["2 min !", "50.0 ms !"]  # the machine was busy
