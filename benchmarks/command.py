@@ -26,7 +26,7 @@ def run(name: str, description: str, known: Sequence[str], measure: Callable[[Se
     def act() -> int:
         given = parser.parse_args()
         made = measure(given.approaches or known)
-        write_tables([made], given.results / "tables")
+        write_tables([made], given.results / "tables", below=given.results)
         sys.stdout.write(f"{render(made)}\n")
         return 0
 

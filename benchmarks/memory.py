@@ -55,7 +55,7 @@ def _measure(given: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(one(given.fits, given.one, given.draws, given.images)))
         return 0
     made = table([_in_a_process(fit.approach, given) for fit in choose(Store(given.fits))], given.draws, given.images)
-    write_tables([made], given.results / "tables")
+    write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0
 

@@ -113,7 +113,7 @@ def _measure(given: argparse.Namespace) -> int:
     from bench.show.tables.files import write_tables
     from bench.show.tables.render import render
 
-    write_tables([made], given.results / "tables")
+    write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0
 

@@ -52,8 +52,9 @@ def _figures(arguments: argparse.Namespace) -> int:
         return 0
     chosen = [figure for figure in found if not wanted or figure.name in wanted]
     place = arguments.to or folder(arguments, "figures")
-    check_writable(place)
-    for path in write(chosen, place, arguments.format):
+    below = None if arguments.to else arguments.results
+    check_writable(place, below)
+    for path in write(chosen, place, arguments.format, below):
         print(path)
     if not wanted:
         for item in absent:

@@ -84,7 +84,8 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
         found = effects(one, numbers)
         said = sentences(find(one.question, numbers, material.claims)) if one.question else ""
         if arguments.write:
-            write_tables([ladder_table(one, found, numbers, one.ood)], folder(arguments, "tables"))
+            made = ladder_table(one, found, numbers, one.ood)
+            write_tables([made], folder(arguments, "tables"), below=arguments.results)
         if arguments.json:
             lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
             continue

@@ -37,10 +37,11 @@ def _report(arguments: argparse.Namespace) -> int:
     page = arguments.output or arguments.results / "report" / "index.html"
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
-    check_writable(page.parent)  # before the work, not after it
+    below = None if arguments.output else arguments.results
+    check_writable(page.parent, below)  # before the work, not after it
     material = material_of(arguments)
     content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
-    written = write_report(content, page, arguments.format)
+    written = write_report(content, page, arguments.format, below)
     warn(material)
     if "html" in arguments.format:
         print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")

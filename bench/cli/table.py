@@ -39,7 +39,7 @@ def _table(arguments: argparse.Namespace) -> int:
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
-        write_tables(made.values(), folder(arguments, "tables"))
+        write_tables(made.values(), folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
         if differs and arguments.check:
@@ -65,5 +65,5 @@ def write_and_print_tables(arguments: argparse.Namespace) -> None:
     """Write all tables of a results folder and print their summary, with the command that shows its notes."""
     material = material_of(arguments)
     warn(material)
-    write_tables(all_tables(material).values(), folder(arguments, "tables"))
+    write_tables(all_tables(material).values(), folder(arguments, "tables"), below=arguments.results)
     print(summary(material, shlex.join(["python", "-m", "bench", "table", "accuracy", *place_options(arguments)])))

@@ -1,4 +1,8 @@
-"""Reading and writing whole files within bounds, with errors that say what to do."""
+"""Reading and writing whole files within bounds, with errors that say what to do.
+
+A folder of files may come from somebody else. Whoever works in such a folder passes it as `below`: no link below it is
+followed, and nothing but a plain file is opened, so that nothing outside it is read, written, moved or removed.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import stat
-import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +23,8 @@ from bench.core.text import one_line
 LONGEST = 300  # characters of what was found
 CHUNK = 1 << 20  # bytes read at a time
 PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
-PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # mkstemp adds 8 characters
+PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_part_name` makes them
+_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # one may go through a folder that one may not list
 LEFTOVER_S = 600.0  # age from which a part is what a killed process left: no write takes that long
 
 
@@ -46,18 +51,97 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def read_file(path: Path, limit: int, remedy: str = "") -> bytes:
-    """Return the bytes of a regular file of at most `limit` bytes.
+@contextlib.contextmanager
+def opened_folder(folder: Path, below: Path | None = None, make: bool = False) -> Iterator[int]:
+    """Open a folder and give its handle; with `make`, make it first.
+
+    Args:
+        folder: the folder.
+        below: a folder that it is, or lies below; from there on no link is followed.
+        make: whether to make what is not there.
 
     Raises:
-        DataCorrupt: it is not a regular file, cannot be read, or is longer.
+        OSError: it is not there, lies outside `below`, or is a link or behind one.
+    """
+    start = folder if below is None else below
+    names = folder.relative_to(start).parts if folder.is_relative_to(start) else ("..",)
+    if ".." in names:
+        raise OSError(errno.EPERM, f"it lies outside {start}", str(folder))
+    if make:
+        start.mkdir(parents=True, exist_ok=True)
+    handle = os.open(start, _FOLDER)
+    try:
+        for name in names:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=handle)
+            inner = _open_folder_in(handle, name, folder)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open_folder_in(handle: int, name: str, folder: Path) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            kind = "a symbolic link" if _is_link(name, handle) else "not a folder"
+            raise OSError(error.errno, f"'{name}' on the way is {kind}", str(folder)) from error
+        raise
+
+
+def _is_link(name: str, handle: int) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
+    return False
+
+
+@contextlib.contextmanager
+def opened_file(path: Path, below: Path | None = None, flags: int = os.O_RDONLY) -> Iterator[BinaryIO]:
+    """Open a plain file. With `below`, no link is followed, and what is written to has no second name.
+
+    Raises:
+        OSError: it cannot be opened, is a link, or is no plain file.
+    """
+    is_written = bool(flags & (os.O_WRONLY | os.O_RDWR))
+    follow = os.O_NOFOLLOW if below is not None else 0
+    with opened_folder(path.parent, below, make=bool(flags & os.O_CREAT)) as folder:
+        try:
+            # A pipe without a writer would block for ever.
+            handle = os.open(path.name, flags | follow | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP and _is_link(path.name, folder):
+                raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from error
+            raise
+    try:
+        _check_plain(os.fstat(handle), one_name=is_written and below is not None)
+    except OSError:
+        os.close(handle)
+        raise
+    with os.fdopen(handle, "ab" if is_written else "rb") as file:
+        yield file
+
+
+def _check_plain(status: os.stat_result, one_name: bool) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    if one_name and status.st_nlink > 1:
+        raise OSError(errno.EMLINK, "it is also the file of another name (a hard link)")
+
+
+def read_file(path: Path, limit: int, remedy: str = "", below: Path | None = None) -> bytes:
+    """Return the bytes of a plain file of at most `limit` bytes; `below`: see `opened_folder`.
+
+    Raises:
+        DataCorrupt: it is not a plain file, cannot be read, or is longer.
     """
     try:
-        # Reading a pipe could block for ever, and a device never ends.
-        if not stat.S_ISREG(path.stat().st_mode):
-            kind = "a folder" if path.is_dir() else "not a regular file"
-            raise corrupt(str(path), f"it is {kind}", "a file", remedy)
-        with path.open("rb") as file:
+        with opened_file(path, below) as file:
             data = _read(file, limit + 1)
     except OSError as error:
         raise corrupt(str(path), f"it cannot be read ({reason(error)})", "a readable file", remedy) from error
@@ -74,36 +158,48 @@ def _read(file: BinaryIO, limit: int) -> bytes:
     return bytes(data)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, below: Path | None = None) -> None:
     """Write a file and make its folder. A reader sees the old bytes or the new ones, also after a power cut.
+
+    Args:
+        path: the file. A link of this name is replaced, not followed.
+        content: its bytes.
+        below: see `opened_folder`.
 
     Raises:
         StoreError: the folder cannot be written, or the disk is full.
     """
-    part: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=PART_START, suffix=PART_END)
-        part = Path(name)
+        with opened_folder(path.parent, below, make=True) as folder:
+            _write_in(folder, path.name, content)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {reason(error)}; free space or choose another folder") from error
+
+
+def _write_in(folder: int, name: str, content: bytes) -> None:
+    part = _part_name()
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o644)  # mkstemp makes it readable by its owner only
-        part.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {reason(error)}; free space or choose another folder") from error
+            os.fchmod(handle, 0o644)
+            os.fsync(handle)
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        _sync_folder(folder)
     finally:
-        if part is not None:
-            with contextlib.suppress(OSError):  # `sweep` removes what cannot be removed here
-                part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # `sweep` removes what cannot be removed here
+            os.unlink(part, dir_fd=folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def _part_name() -> str:
+    return f"{PART_START}{secrets.token_hex(4)}{PART_END}"
+
+
+def _sync_folder(folder: int) -> None:
     """Wait until the disk has the folder's list of names: before, a power cut can bring the old file back."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(".", os.O_RDONLY, dir_fd=folder)
     except OSError:  # a folder that one may write but not read
         return
     try:
@@ -115,11 +211,35 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def check_writable(folder: Path) -> None:
+def remove(path: Path, below: Path) -> None:
+    """Remove a file, if it is there and no link is on the way to it; a link of this name goes itself.
+
+    Raises:
+        StoreError: it cannot be removed.
+    """
+    try:
+        with opened_folder(path.parent, below) as folder:
+            os.unlink(path.name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"cannot remove {path}: {reason(error)}; move it away") from error
+
+
+def move(path: Path, target: Path, below: Path) -> None:
+    """Give a file another name, in a folder that is made; raises OSError, also where a link is on either way."""
+    with (
+        opened_folder(path.parent, below) as source,
+        opened_folder(target.parent, below, make=True) as folder,
+    ):
+        os.rename(path.name, target.name, src_dir_fd=source, dst_dir_fd=folder)
+
+
+def check_writable(folder: Path, below: Path | None = None) -> None:
     """Make the folder if it is not there; raise StoreError if files cannot be written into it."""
     probe = folder / ".writable"
-    write_atomically(probe, b"")
-    probe.unlink(missing_ok=True)
+    write_atomically(probe, b"", below)
+    remove(probe, below or folder)
 
 
 def sweep(folders: Iterable[Path], age_s: float = LEFTOVER_S) -> int:

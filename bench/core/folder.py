@@ -1,7 +1,7 @@
 """A folder of sealed files of one type: records, readings, and figures that the report shows.
 
-A file is JSON, sealed by the hash of its content. It is read only if it is a regular file of bounded size, its numbers
-are finite, its form is that of its type, its seal fits and it lies where its content says.
+A file is JSON, sealed by the hash of its content. It is read only if it is a plain file of bounded size, no link is on
+the way to it, its numbers are finite, its form is that of its type, its seal fits and it lies where its content says.
 """
 
 from __future__ import annotations
@@ -33,15 +33,21 @@ class Problem:
 
 @dataclass(frozen=True)
 class SealedFolder(Generic[T]):
-    """The files of one type below a folder."""
+    """The files of one type in a folder of a results folder."""
 
-    root: Path
+    results: Path
+    folder: str
     kind: type[T]
     what: str  # the name of one file's content in errors
     schema: int  # the version of the form that is read and written
     name_of: Callable[[T], str]  # path of a file below the root
     pattern: str  # of the names, as `Path.glob` takes it
     remedy: str  # what to do with a file of another schema
+
+    @property
+    def root(self) -> Path:
+        """Return the folder of the files."""
+        return self.results / self.folder
 
     def path(self, content: T) -> Path:
         """Return where a content lies; a new one of the same name replaces it."""
@@ -58,12 +64,13 @@ class SealedFolder(Generic[T]):
     def write(self, content: T) -> Path:
         """Seal and write a content and return its path; raises StoreError."""
         path, body = self.path(content), plain(self.sealed(content))
-        write_atomically(path, (json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+        text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n"
+        write_atomically(path, text.encode(), self.results)
         return path
 
     def read(self, path: Path) -> T:
         """Read and check a file; raises StoreError that names it, the bad field and what is wrong with it."""
-        content = read_sealed(path, self.kind, self.what, self.schema, self.remedy)
+        content = read_sealed(path, self.kind, self.what, self.schema, self.remedy, self.results)
         if self.path(content) != path:
             raise StoreError(f"{self.what} {path} is not where it belongs; it is of {shorten(self.path(content).name)}")
         return content
@@ -80,9 +87,9 @@ class SealedFolder(Generic[T]):
         return contents, problems
 
 
-def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str) -> T:
-    """Read and check a sealed file, wherever it lies; raises StoreError."""
-    body = read_json(path, what)
+def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, below: Path | None = None) -> T:
+    """Read and check a sealed file, wherever it lies; `below`: see `files.opened_folder`; raises StoreError."""
+    body = read_json(path, what, below)
     if not isinstance(body, dict) or "schema" not in body:
         raise StoreError(f"{what} {path} is not a {what} of this suite")
     if body["schema"] != schema:

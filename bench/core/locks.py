@@ -15,8 +15,8 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from bench.core import environment
-from bench.core.errors import StoreError
-from bench.core.files import write_atomically
+from bench.core.errors import DataCorrupt, StoreError
+from bench.core.files import opened_file, read_file, reason, remove, write_atomically
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
@@ -35,13 +35,13 @@ class Busy(Exception):
 
 
 def lock(root: Path, key: str) -> FileLock:
-    """Return the lock of a fit; raises StoreError if the folder of the locks cannot be made."""
+    """Return the lock of a fit; raises StoreError if its file cannot be made, or is no plain file of its own."""
     path = _path(root, key)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with opened_file(path, root, os.O_RDWR | os.O_CREAT):
+            return FileLock(path)
     except OSError as error:
-        raise StoreError(f"cannot write {path.parent}: {error.strerror}; choose another --results") from error
-    return FileLock(path)
+        raise StoreError(f"cannot write {path}: {reason(error)}; choose another --results") from error
 
 
 @contextlib.contextmanager
@@ -63,8 +63,8 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
                 raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {error.strerror or error}") from error
             path = _note(root, key)
             with contextlib.suppress(StoreError):  # only `status` reads it
-                write_atomically(path, note)
-                held.callback(path.unlink, missing_ok=True)
+                write_atomically(path, note, root)
+                held.callback(remove, path, root)
         yield
 
 
@@ -77,16 +77,15 @@ def is_held(root: Path, key: str) -> bool:
             return False
     except Timeout:
         return True
-    except OSError:  # a folder that is only readable: nobody here can say
+    except (OSError, StoreError):  # a folder that is only readable: nobody here can say
         return False
 
 
 def holder(root: Path, key: str) -> Holder | None:
     """Return who works on a fit that is held; None where that is not known."""
     try:
-        with _note(root, key).open(encoding="utf-8") as file:
-            return msgspec.json.decode(file.read(LARGEST_NOTE), type=Holder)
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError):
+        return msgspec.json.decode(read_file(_note(root, key), LARGEST_NOTE, below=root), type=Holder)
+    except (DataCorrupt, ValueError, RecursionError, msgspec.DecodeError):
         return None
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from bench.core import environment
 from bench.core.errors import StoreError
+from bench.core.files import move, opened_file
+from bench.core.files import reason as why
 from bench.core.text import one_line
 
 FOLDER = "quarantine"
@@ -30,18 +32,18 @@ def set_aside(root: Path, path: Path, reason: str) -> Path | None:
     folder = root / FOLDER
     target = folder / f"{time.time_ns()}__{path.parent.name}__{path.name}"  # no two at the same time and place
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.rename(path, target)
+        move(path, target, root)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"cannot set aside {path}, which cannot be trusted: {error.strerror}; move it away") from error
+        raise StoreError(f"cannot set aside {path}, which cannot be trusted: {why(error)}; move it away") from error
     _log.warning("warning: %s", one_line(f"{reason}; it is now {target}"))
-    with (
-        contextlib.suppress(OSError),
-        (folder / REASONS).open("a", encoding="utf-8", errors="backslashreplace") as file,
-    ):
-        file.write(f"{environment.now()} {target.name}: {reason}\n")
+    line = one_line(f"{environment.now()} {target.name}: {reason}")
+    try:
+        with opened_file(folder / REASONS, root, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+            file.write(f"{line}\n".encode(errors="backslashreplace"))
+    except OSError as error:
+        _log.warning("warning: %s", one_line(f"the reason was not written to {folder / REASONS}: {why(error)}"))
     return target
 
 

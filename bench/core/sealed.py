@@ -35,10 +35,10 @@ def has_seal(content: Mapping[str, object]) -> bool:
         return False
 
 
-def read_json(path: Path, what: str) -> object:
+def read_json(path: Path, what: str, below: Path | None = None) -> object:
     """Return the content of a JSON file of bounded size; raises StoreError, which calls the file `what`."""
     try:
-        text = read_file(path, LARGEST_RECORD).decode("utf-8")
+        text = read_file(path, LARGEST_RECORD, below=below).decode("utf-8")
         found: object = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
     except (DataCorrupt, ValueError, RecursionError) as error:
         raise StoreError(f"{what} {path} cannot be read: {shorten(error)}") from error

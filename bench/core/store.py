@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import check_writable, read_file, sweep, write_atomically
+from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
 from bench.core.folder import Problem, SealedFolder, read_sealed
 from bench.core.records import SCHEMA, Naming, Record, record_name
 from bench.core.sealed import seal
@@ -63,11 +63,11 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
-        self._folder = SealedFolder(self.records, Record, "record", SCHEMA, record_name, "*/*.json", CONVERT)
+        self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", CONVERT)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed writes left."""
-        check_writable(self.root / "fits")
+        check_writable(self.root / "fits", self.root)
         sweep(self.root / folder for folder in WRITTEN)
 
     def lock(self, fit_key: str) -> FileLock:
@@ -91,7 +91,7 @@ class Store:
             np.savez_compressed(buffer, **dict(scores))
             hashed = hashlib.sha256(buffer.getbuffer()).hexdigest()
             record = msgspec.structs.replace(record, scores_sha256=hashed)
-            write_atomically(self._scores_path(record), buffer.getvalue())
+            write_atomically(self._scores_path(record), buffer.getvalue(), self.root)
         path = self._folder.write(record)
         self._drop_superseded(record, path)
         return path
@@ -125,7 +125,7 @@ class Store:
 
         No file is no fault: a clone has those of one seed only.
         """
-        if not self._scores_path(record).exists() or self._scores_content(record) is not None:
+        if not is_there(self._scores_path(record)) or self._scores_content(record) is not None:
             return False
         path = self.record_path(record)
         with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
@@ -138,10 +138,10 @@ class Store:
     def _scores_content(self, record: Record) -> bytes | None:
         """Return the file beside a record; None where there is none, or where its hash shows another one."""
         path = self._scores_path(record)
-        if not path.exists():
+        if not is_there(path):
             return None
         try:
-            content = read_file(path, LARGEST_SCORES)
+            content = read_file(path, LARGEST_SCORES, below=self.root)
             expected = record.scores_sha256
             if expected is not None and hashlib.sha256(content).hexdigest() != expected:
                 raise ValueError("they are not those of the record (their hash does not fit)")
@@ -173,7 +173,7 @@ class Store:
         return found
 
     def _read_or_set_aside(self, path: Path) -> Record | None:
-        if not path.exists():
+        if not is_there(path):
             return None
         try:
             return self._folder.read(path)
@@ -184,14 +184,14 @@ class Store:
     def _set_aside_record(self, path: Path, reason: str) -> None:
         quarantine.set_aside(self.root, path, reason)
         scores = path.with_suffix(".npz")
-        if scores.exists():  # the next record of this name would replace them
+        if is_there(scores):  # the next record of this name would replace them
             quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
 
     def _drop_superseded(self, record: Record, written: Path) -> None:
         """Remove `skipped` records of the same cell: they only said that this one was missing."""
         for path, other in self._same_name(record):
             if path != written and other.outcome == "skipped":
-                path.unlink()
+                remove(path, self.root)
 
     def all_records(self) -> tuple[list[Record], list[Problem]]:
         """Return all trustworthy records, and the files that are none."""
@@ -203,6 +203,10 @@ class Store:
         """Return where a fit's `posterior` or `checkpoint` lives."""
         return self.root / "fits" / fit_key[:16] / f"{kind}.safetensors"
 
+    def drop_checkpoint(self, fit_key: str) -> None:
+        """Remove the checkpoint of a fit, if it has one; raises StoreError."""
+        remove(self.fit_path(fit_key, "checkpoint"), self.root)
+
     def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: object) -> None:
         """Write tensors with a JSON description, sealed by a hash over both."""
         from safetensors.torch import save
@@ -210,7 +214,7 @@ class Store:
         ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         text = canonical(info)
         metadata = {"info": text, "sha256": tensor_hash(ready, text)}
-        write_atomically(path, save(ready, metadata=metadata))
+        write_atomically(path, save(ready, metadata=metadata), self.root)
 
     def read_tensors(
         self, path: Path, belongs: Callable[[Info], bool] | None = None
@@ -219,12 +223,14 @@ class Store:
 
         What cannot be trusted is set aside: the hash does not fit, or the description is not one that `belongs` here.
         """
-        if not path.exists():
+        if not is_there(path):
             return None
         try:
-            if not path.is_file():
-                raise ValueError("it is not a regular file")
-            with safe_open(str(path), framework="pt") as file:
+            # The library takes a name alone: this one is that of the file that was opened, whatever happens to its own.
+            with (
+                opened_file(path, self.root) as opened,
+                safe_open(f"/proc/self/fd/{opened.fileno()}", framework="pt") as file,
+            ):
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             text = metadata.get("info", "")

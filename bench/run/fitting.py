@@ -88,7 +88,7 @@ def fit(
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
         if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
             return fits  # the checkpoint is all that is left of it on the disk
-    store.fit_path(checkpoint_key(group), "checkpoint").unlink(missing_ok=True)
+    store.drop_checkpoint(checkpoint_key(group))
     return fits
 
 

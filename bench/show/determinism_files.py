@@ -45,7 +45,7 @@ def name_of(found: Repeatability) -> str:
 
 def folder(results: Path) -> SealedFolder[Repeatability]:
     """Return what a results folder says of repeatability."""
-    return SealedFolder(results / "determinism", Repeatability, "report", SCHEMA, name_of, "*.json", AGAIN)
+    return SealedFolder(results, "determinism", Repeatability, "report", SCHEMA, name_of, "*.json", AGAIN)
 
 
 def read_all(results: Path) -> tuple[list[Repeatability], list[str]]:

@@ -126,7 +126,7 @@ def name_of(found: FaultFile) -> str:
 
 def folder(results: Path) -> SealedFolder[FaultFile]:
     """Return the figures of fault tests in a results folder."""
-    return SealedFolder(results / "faults", FaultFile, "figures", SCHEMA, name_of, "*.json", AGAIN)
+    return SealedFolder(results, "faults", FaultFile, "figures", SCHEMA, name_of, "*.json", AGAIN)
 
 
 def write(results: Path, name: str, figures: dict[str, object], seed: int, threads: int) -> Path:

@@ -73,7 +73,7 @@ def name_of(speeds: Speeds) -> str:
 
 def folder(results: Path) -> SealedFolder[Speeds]:
     """Return the measured speeds of a results folder."""
-    return SealedFolder(results / "throughput", Speeds, "speeds", SCHEMA, name_of, "*.json", AGAIN)
+    return SealedFolder(results, "throughput", Speeds, "speeds", SCHEMA, name_of, "*.json", AGAIN)
 
 
 def read_all(results: Path) -> tuple[list[Speeds], list[str]]:

@@ -68,6 +68,6 @@ def _throughput(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     table = throughput_table(everything, manifests())
-    write_tables([table], arguments.results / "tables")
+    write_tables([table], arguments.results / "tables", below=arguments.results)
     print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))
     return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE

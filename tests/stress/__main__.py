@@ -160,7 +160,7 @@ def _determinism(given: argparse.Namespace) -> list[str]:
         for problem in problems:
             say(f"warning: {problem}")
         table = determinism_table(kept, manifests())
-        write_tables([table], given.write / "tables")
+        write_tables([table], given.write / "tables", below=given.write)
     print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found, manifests())))
     return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
 

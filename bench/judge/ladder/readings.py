@@ -21,7 +21,7 @@ the middle, where digits have ink."""
 
 def folder(store: Store) -> SealedFolder[Reading]:
     """Return a results folder's readings."""
-    return SealedFolder(store.root / "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", CONVERT)
+    return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", CONVERT)
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
                 store.write(record, arrived.scores(record))
                 records[cell.key] = record
     if len(records) == len(cells):
-        store.fit_path(checkpoint_key(cells), "checkpoint").unlink(missing_ok=True)
+        store.drop_checkpoint(checkpoint_key(cells))
     return records
 
 

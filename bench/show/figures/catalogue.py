@@ -71,18 +71,21 @@ def forms(figure: Figure, formats: Sequence[str]) -> list[str]:
     return list(dict.fromkeys("png" if form == "svg" and not figure.vector else form for form in formats))
 
 
-def write(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+def write(
+    figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("svg",), below: Path | None = None
+) -> list[Path]:
     """Write figures to a folder, each file whole or not at all; raises StoreError.
 
     Args:
         figures: what to draw.
         folder: made if it is not there.
         formats: of `FORMATS`; see `forms`.
+        below: see `bench.core.files.opened_folder`.
     """
     written = []
     for figure in figures:
         for form in forms(figure, formats):
             path = folder / f"{figure.name}.{form}"
-            write_atomically(path, render(figure, form))
+            write_atomically(path, render(figure, form), below)
             written.append(path)
     return written

@@ -26,13 +26,16 @@ TABLES = "tables"  # folder beside the page
 TITLE = "bnn-uncertainty-bench"
 
 
-def write_report(content: ReportContent, page: Path, forms: Sequence[str] = FORMS) -> list[Path]:
+def write_report(
+    content: ReportContent, page: Path, forms: Sequence[str] = FORMS, below: Path | None = None
+) -> list[Path]:
     """Write the page and, in the folder `tables` beside it, its tables in the other forms; raises StoreError.
 
     Args:
         content: what to show.
         page: the file of the page.
         forms: of `FORMS`.
+        below: see `bench.core.files.opened_folder`.
 
     Returns:
         The files, the page first.
@@ -40,9 +43,9 @@ def write_report(content: ReportContent, page: Path, forms: Sequence[str] = FORM
     others = [form for form in forms if form != "html"]
     written = []
     if "html" in forms:
-        write_atomically(page, render_page(content, page.parent, others).encode())
+        write_atomically(page, render_page(content, page.parent, others).encode(), below)
         written.append(page)
-    return written + write_tables(content.tables.values(), page.parent / TABLES, others)
+    return written + write_tables(content.tables.values(), page.parent / TABLES, others, below)
 
 
 def render_page(content: ReportContent, folder: Path, forms: Sequence[str] = ()) -> str:

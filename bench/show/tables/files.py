@@ -17,13 +17,18 @@ EXAMPLE = "<!-- table:NAME --> ... <!-- /table -->"
 _CLOSE = re.compile(r"<!-- /(?:table|finding) -->")
 
 
-def write_tables(tables: Iterable[Table], folder: Path, forms: Sequence[str] = ("md", "csv")) -> list[Path]:
-    """Write NAME.FORM of every table and form of `render`, each file whole or not at all; raises StoreError."""
+def write_tables(
+    tables: Iterable[Table], folder: Path, forms: Sequence[str] = ("md", "csv"), below: Path | None = None
+) -> list[Path]:
+    """Write NAME.FORM of every table and form of `render`, each file whole or not at all; raises StoreError.
+
+    `below`: see `bench.core.files.opened_folder`.
+    """
     written = []
     for table in tables:
         for form in forms:
             path = folder / f"{table.name}.{form}"
-            write_atomically(path, render(table, form).encode())
+            write_atomically(path, render(table, form).encode(), below)
             written.append(path)
     return written
 

@@ -1,0 +1,172 @@
+"""A results folder from somebody else cannot make a command touch what lies outside it: no link in it is followed."""
+
+import os
+
+import pytest
+import torch
+
+from bench.cli import INCOMPLETE, USAGE
+from bench.cli.main import main
+from bench.core import files, locks, quarantine
+from bench.core.errors import DataCorrupt, StoreError
+from bench.core.store import Store
+from tests.synthetic import record
+
+KEY = "a" * 64
+CONTENT = b"a file of the user"
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """Return a folder with a file that must stay as it is, and check that nothing in it was touched."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    canary = folder / "canary"
+    canary.write_bytes(CONTENT)
+    yield folder
+    assert [path.name for path in folder.iterdir()] == ["canary"]
+    assert canary.read_bytes() == CONTENT
+
+
+@pytest.fixture
+def results(tmp_path):
+    root = tmp_path / "results"
+    root.mkdir()
+    return root
+
+
+def test_a_link_is_not_read_and_a_file_is(results, outside):
+    (results / "link").symlink_to(outside / "canary")
+    (results / "behind").symlink_to(outside)
+    (results / "plain").write_bytes(b"plain")
+    assert files.read_file(results / "plain", 10, below=results) == b"plain"
+    refused = {"link": "it is a symbolic link", "behind/canary": "'behind' on the way is a symbolic link"}
+    for name, problem in refused.items():
+        with pytest.raises(DataCorrupt, match=problem):
+            files.read_file(results / name, 100, below=results)
+    for path in (results / ".." / "outside" / "canary", outside / "canary"):
+        with pytest.raises(DataCorrupt, match="it lies outside"):
+            files.read_file(path, 100, below=results)
+
+
+def test_a_results_folder_may_itself_be_a_link(results, tmp_path):
+    """The user gave it, so that the user knows where it leads."""
+    (tmp_path / "mine").symlink_to(results)
+    Store(tmp_path / "mine").write(record("mlp"))
+    assert len(Store(tmp_path / "mine").all_records()[0]) == 1
+
+
+def test_a_pipe_ends_at_once(results):
+    os.mkfifo(results / "pipe")
+    with pytest.raises(DataCorrupt, match="it is not a regular file"):
+        files.read_file(results / "pipe", 10, below=results)
+
+
+def test_nothing_is_written_or_removed_behind_a_link(results, outside):
+    (results / "behind").symlink_to(outside)
+    for act in (
+        lambda: files.write_atomically(results / "behind" / "new", b"", results),
+        lambda: files.write_atomically(results / "behind" / "deep" / "new", b"", results),
+        lambda: files.write_atomically(results / "behind" / "canary", b"", results),
+        lambda: files.remove(results / "behind" / "canary", results),
+    ):
+        with pytest.raises(StoreError, match="'behind' on the way is a symbolic link"):
+            act()
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_itself(results, outside):
+    for name in ("written", "removed"):
+        (results / name).symlink_to(outside / "canary")
+    files.write_atomically(results / "written", b"new", results)
+    files.remove(results / "removed", results)
+    assert not (results / "written").is_symlink()
+    assert (results / "written").read_bytes() == b"new"
+    assert not os.path.lexists(results / "removed")
+
+
+@pytest.mark.parametrize("what", ["folder", "lock", "note", "hard link"])
+def test_locks_follow_no_link(results, outside, what):
+    if what == "folder":
+        (results / locks.FOLDER).symlink_to(outside)
+    else:
+        (results / locks.FOLDER).mkdir()
+        place = results / locks.FOLDER / f"{KEY[:16]}.{'json' if what == 'note' else 'lock'}"
+        (os.link if what == "hard link" else os.symlink)(outside / "canary", place)
+    if what == "note":
+        with locks.hold(results, [KEY]):
+            assert locks.holder(results, KEY).pid == os.getpid()
+    else:
+        assert not locks.is_held(results, KEY)
+        with pytest.raises(StoreError, match="link"), locks.hold(results, [KEY]):
+            pass
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_the_reasons_of_a_quarantine_go_to_no_other_file(results, outside, link):
+    (results / quarantine.FOLDER).mkdir()
+    link(outside / "canary", results / quarantine.FOLDER / quarantine.REASONS)
+    (results / "bad").write_bytes(b"bad")
+    moved = quarantine.set_aside(results, results / "bad", "it is broken")
+    assert moved.read_bytes() == b"bad"
+
+
+def test_no_file_of_others_is_set_aside(results, outside):
+    """Neither through a link to its folder nor through a quarantine that is a link, nor by a key with `..` in it."""
+    store = Store(results)
+    kept = record("mlp")
+    path = store.write(kept)
+    path.parent.rename(results / "elsewhere")
+    path.parent.symlink_to(outside)
+    path.with_name("canary").rename(path)  # a user's file, with a name that a record has
+    with pytest.raises(StoreError, match=r"cannot set aside .* is a symbolic link; move it away"):
+        store.find(kept)
+    path.rename(outside / "canary")
+    (results / quarantine.FOLDER).symlink_to(outside)
+    (results / "bad").write_bytes(b"bad")
+    with pytest.raises(StoreError, match="symbolic link"):
+        quarantine.set_aside(results, results / "bad", "it is broken")
+    with pytest.raises(StoreError, match="it lies outside"):
+        quarantine.set_aside(results, results / "fits" / "../../outside" / "canary", "it is broken")
+
+
+@pytest.mark.parametrize("depth", ["file", "fit", "fits"])
+def test_no_posterior_is_read_through_a_link(results, tmp_path, depth):
+    other, store = Store(tmp_path / "other"), Store(results)
+    other.write_tensors(other.fit_path(KEY, "posterior"), {"mu": torch.ones(2)}, {})
+    source, place = other.fit_path(KEY, "posterior"), store.fit_path(KEY, "posterior")
+    for _ in range(("file", "fit", "fits").index(depth)):
+        source, place = source.parent, place.parent
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(source)
+    before = source.stat().st_mtime_ns
+    if depth == "file":  # the link itself is set aside
+        assert store.read_tensors(store.fit_path(KEY, "posterior")) is None
+        assert not place.is_symlink()
+    else:
+        with pytest.raises(StoreError, match="symbolic link"):
+            store.read_tensors(store.fit_path(KEY, "posterior"))
+    assert source.stat().st_mtime_ns == before
+    assert other.read_tensors(other.fit_path(KEY, "posterior")) is not None
+
+
+@pytest.mark.parametrize("folder", ["tables", "figures", "report", "records", "readings", "locks", "fits"])
+def test_commands_write_nothing_behind_a_link(results, outside, capsys, folder):
+    Store(results).write(record("uniform", profile="smoke"))
+    if (results / folder).exists():
+        (results / folder).rename(results / "moved")
+    (results / folder).symlink_to(outside)
+    place = ["--results", str(results), "--profile", "smoke"]
+    for command in (
+        ["table", "--write"],
+        ["report", "--no-figures"],
+        ["figures", "mlp_digits"],
+        ["status", "uniform"],
+        ["run", "uniform", "--executor", "inline", "--quiet"],
+    ):
+        code = main([*command, *place])
+        shown = capsys.readouterr().err
+        assert "Traceback" not in shown
+        if code == USAGE:
+            assert shown.count("error:") == 1
+        else:
+            assert code in (0, INCOMPLETE)
