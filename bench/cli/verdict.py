@@ -10,6 +10,10 @@ from bench.cli import INCOMPLETE
 from bench.cli.options import add_place, check_records
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
+from bench.judge.alternatives.weighing import against
+from bench.judge.results import Results
+from bench.judge.stats.verdicts import Verdict
+from bench.show.tables.alternatives import against_lines
 from bench.show.tables.render import render
 from bench.show.tables.verdicts import as_json, explain, summary_table, verdicts_table
 
@@ -41,8 +45,14 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([as_json(results, verdict) for verdict in verdicts], indent=1))
     elif arguments.claim is not None:
-        print("\n\n".join(explain(results, verdict) for verdict in verdicts))
+        print("\n\n".join("\n".join(_explained(results, verdict)) for verdict in verdicts))
     else:
         print(render(verdicts_table(results, verdicts), "text"))
         print(render(summary_table(results, verdicts), "text"))
     return INCOMPLETE if material.problems else 0
+
+
+def _explained(results: Results, verdict: Verdict) -> list[str]:
+    """Return the rule step by step, then the alternatives."""
+    lines = against_lines(against(verdict.claim, results))
+    return [explain(results, verdict), *(f"  against    {line}" for line in lines)]

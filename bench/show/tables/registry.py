@@ -13,6 +13,7 @@ from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.cells import Table
@@ -89,6 +90,10 @@ def _final_numbers(material: Material) -> Table:
     return final_numbers_table(material.results, material.claims, material.verdicts)
 
 
+def _alternatives(material: Material) -> Table:
+    return alternatives_table(material.results, end_results_against(material.results, material.claims))
+
+
 def _provenance(material: Material) -> Table:
     """Return where the records come from: those of the conditions, and those that one table shows of others."""
     return provenance_table(cited_records(material, [_precision(material)]))
@@ -112,6 +117,7 @@ TABLES = (
     TableKind("claims", "What was measured of each reported number?", lambda m: claims_table(m.results, m.rows)),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.verdicts)),
     TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.verdicts)),
+    TableKind("alternatives", "Which recipes does each end result tell apart?", _alternatives),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
     TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
     TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),

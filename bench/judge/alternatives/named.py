@@ -1,0 +1,58 @@
+"""The named alternatives to a published recipe: its corrected recipe, each change alone, and its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.judge.ladder.definition import ladder
+from bench.judge.ladder.file import LADDERS
+from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, VARIANT
+from bench.plan.manifests import ApproachManifest
+
+CORRECTED, CORRECTION = "corrected", "correction"
+KINDS = (CORRECTED, CORRECTION, VARIANT, CONTROL)
+_HELD_OUT = ("heldout10k-of-train", "train60k")  # rows that are measured, and a training split that holds them
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A recipe that a report could have come from instead of the published one."""
+
+    kind: str  # one of `KINDS`
+    approach: str
+    recipe: str
+
+    @property
+    def name(self) -> str:
+        """Return the fit's name for people."""
+        return f"{self.approach} {self.recipe}"
+
+
+def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternative]:
+    """Return the alternatives to an approach's published recipe, each fit once: those that its ladder compares."""
+    if entry.task != "mnist":
+        return []  # a toy has neither corrections nor a ladder
+    found: dict[str, Alternative] = {}
+    for one in _of_ladder(entry, path):
+        if (one.approach, one.recipe) != (entry.name, "published"):
+            found.setdefault(one.name, one)
+    return sorted(found.values(), key=lambda one: KINDS.index(one.kind))
+
+
+def _of_ladder(entry: ApproachManifest, path: Path) -> Iterator[Alternative]:
+    if "corrected" in entry.recipes:
+        yield Alternative(CORRECTED, entry.name, "corrected")
+    kinds = {ALONE: CORRECTION, CUMULATIVE: CORRECTION, VARIANT: VARIANT, CONTROL: CONTROL}
+    for rung in ladder(entry.name, path).rungs:
+        if rung.kind in kinds:
+            before, after = next(iter(rung.numbers.values()))
+            for place in (after, before):
+                yield Alternative(kinds[rung.kind], place.approach, place.recipe)
+
+
+def learns_what_is_measured(alternative: Alternative, entry: ApproachManifest, split: str) -> bool:
+    """Return whether an alternative trains on rows that the published recipe holds out and the protocol measures."""
+    base = entry.recipes.get(alternative.recipe.partition("+")[0])
+    return base is not None and split.startswith(_HELD_OUT[0]) and base.split == _HELD_OUT[1]

@@ -1,0 +1,192 @@
+"""How likely a reported number is under each alternative, beside the published recipe measured in the same way.
+
+Both recipes are measured by the published protocol where both have records of it. Otherwise both are measured by the
+common protocol: the report itself was not, which is a caution. Where the common protocol gives the published recipe
+another distribution than the published one does (they share less than half), it measures something else, and there is
+no comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
+from bench.judge.claims import Claim, in_claim_unit, measure
+from bench.judge.ladder.effects import command
+from bench.judge.ladder.rungs import Place
+from bench.judge.results import Results
+from bench.judge.samples import Gap, Sample, metrics_of
+from bench.judge.stats.predictive import Predictive, density_ratio, overlap
+from bench.judge.stats.rule import ALPHA, ENOUGH, evidence_of
+
+PUBLISHED, COMMON = "published", "common"
+FAR = 10.0  # standard deviations from an alternative's mean: no number of so few seeds describes the tail there
+OVERWHELMING = 1_000.0  # a ratio that is not told more exactly
+HALF = 0.5  # two recipes that share more than this are not told apart
+_ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # measured with one draw an image by their document
+
+Finding = Literal["ratio", "far outside", "few seeds", "not measured"]
+RATIO: Finding = "ratio"
+FAR_OUTSIDE: Finding = "far outside"
+FEW_SEEDS: Finding = "few seeds"
+NOT_MEASURED: Finding = "not measured"
+Read = Callable[[str, str, str], Sample]
+"""A quantity of a fit, given its approach, recipe and protocol."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A reported number under one alternative and under the published recipe, both measured by one protocol."""
+
+    alternative: Alternative
+    protocol: str
+    published: Sample
+    measured: Sample  # of the alternative
+    finding: Finding
+    reason: str = ""  # why there is no ratio
+    ratio: float | None = None  # how many times likelier the number is under the published recipe
+    shared: float | None = None  # overlap of the two distributions
+    is_ours: bool = False  # the number looks like one more run of the published recipe
+
+    @property
+    def is_overwhelming(self) -> bool:
+        """Return whether the report can hardly come from the alternative, but can come from the published recipe."""
+        return self.ratio is not None and self.ratio > OVERWHELMING and self.is_ours
+
+
+class Against(NamedTuple):
+    """A claim beside all alternatives to its recipe."""
+
+    claim: Claim
+    found: tuple[Weighed, ...]
+
+    @property
+    def compared(self) -> tuple[Weighed, ...]:
+        """Return the alternatives whose distribution is known."""
+        return tuple(one for one in self.found if one.shared is not None)
+
+    @property
+    def tests_nothing(self) -> bool:
+        """Return whether the claim could tell the published recipe from no alternative, whatever number was reported.
+
+        The distributions decide, not the number: one of eight identical alternatives reaches a ratio of ten in 9 % of
+        cases by chance. An alternative of few seeds has a wide distribution, which shows ignorance and decides nothing.
+        """
+        return bool(self.compared) and all(
+            one.finding != FEW_SEEDS and one.shared is not None and one.shared > HALF for one in self.compared
+        )
+
+    @property
+    def hardly_from(self) -> tuple[Weighed, ...]:
+        """Return the alternatives from which the report can hardly come, the corrected recipe first."""
+        return tuple(one for one in self.found if one.is_overwhelming)
+
+
+def against(claim: Claim, results: Results) -> Against:
+    """Return what the records say of a claim under each alternative; an unknown approach has none."""
+    entry = results.manifests.get(claim.approach)
+    if entry is None:
+        return Against(claim, ())
+    read = partial(_read, claim, results)
+    found = []
+    for one in alternatives(entry):
+        if one.approach == claim.approach and learns_what_is_measured(one, entry, claim.split):
+            gap = Gap("n/a", "it trains on the rows that the document holds out")
+            found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
+        else:
+            found.append(weigh(claim, one, read))
+    return Against(claim, tuple(found))
+
+
+def weigh(claim: Claim, alternative: Alternative, read: Read) -> Weighed:
+    """Return what is known of a reported number under an alternative.
+
+    Args:
+        claim: the number, its approach and how it is printed; its recipe is the published one.
+        alternative: another recipe.
+        read: gives the numbers of any fit, in the claim's unit.
+    """
+    pairs = {
+        protocol: (read(claim.approach, PUBLISHED, protocol), read(alternative.approach, alternative.recipe, protocol))
+        for protocol in (PUBLISHED, COMMON)
+    }
+    for fewest in (ENOUGH, 2):
+        for protocol, (ours, theirs) in pairs.items():
+            if min(ours.n, theirs.n) >= fewest:
+                if protocol == COMMON and (shift := _shift(claim, pairs[PUBLISHED][0], ours)):
+                    return _unknown(alternative, COMMON, ours, Sample(gap=Gap("n/a", shift)))
+                return _weighed(claim, alternative, protocol, ours, theirs)
+    ours, theirs = pairs[PUBLISHED]
+    return _unknown(alternative, PUBLISHED, ours, theirs)
+
+
+def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+    gap = theirs.gap or ours.gap
+    reason = gap.reason if gap else "one seed has no spread"
+    if theirs.gap is not None and theirs.gap.code == "not run":
+        reason = f"`{command(Place(alternative.approach, alternative.recipe, PUBLISHED, ''), ENOUGH)}` measures it"
+    return Weighed(alternative, protocol, ours, theirs, NOT_MEASURED, reason)
+
+
+def _weighed(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+    published, other = _predicted(claim, ours), _predicted(claim, theirs)
+    evidence = evidence_of(claim, ours)
+    if published is None or other is None or evidence is None:
+        gap = Gap("n/a", "seeds that all give one number, or one that its scale cannot hold, have no distribution")
+        return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
+    low, high = evidence.low, evidence.high
+    shared, is_ours = overlap(published, other), evidence.p >= ALPHA
+    is_far = other.sds_away(low, high) > FAR
+    if min(ours.n, theirs.n) < ENOUGH:
+        finding, reason = FAR_OUTSIDE if is_far else FEW_SEEDS, f"fewer than {ENOUGH} seeds"
+        return Weighed(alternative, protocol, ours, theirs, finding, reason, None, shared, is_ours)
+    ratio = density_ratio(published, other, low, high)
+    return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE if is_far else RATIO, "", ratio, shared, is_ours)
+
+
+def _predicted(claim: Claim, sample: Sample) -> Predictive | None:
+    """Return the distribution of one more run on the claim's scale."""
+    evidence = evidence_of(claim, sample)
+    return None if evidence is None else Predictive.of(evidence.values)
+
+
+def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
+    """Return why the common protocol measures something else than the document, '' if it does not."""
+    here, there = _predicted(claim, as_published), _predicted(claim, as_common)
+    if here is None or there is None or overlap(here, there) >= HALF:
+        return ""
+    return (
+        f"the common protocol measures something else: it gives the published recipe {as_common.mean:.4g} +- "
+        f"{as_common.sd:.2g}, the document's own protocol {as_published.mean:.4g} +- {as_published.sd:.2g}"
+    )
+
+
+def _read(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> Sample:
+    """Return what a fit gives for a claim, in its unit."""
+    records = results.cell(approach, recipe, protocol)
+    if protocol == PUBLISHED:
+        return measure(claim, records)
+    key = _common_key(claim, results)
+    if not key:
+        return Sample(gap=Gap("n/a", "the common protocol measures no such number"))
+    sample = metrics_of(records, key)
+    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
+
+
+def _common_key(claim: Claim, results: Results) -> str:
+    """Return where a record of the common protocol has the nearest to a claim's number, '' if it has none."""
+    if claim.split.startswith("train") or claim.stage not in ("final", _last_stage(claim, results)):
+        return ""
+    if claim.metric == "predictive_entropy":  # of mean log-probabilities, as feldman2018 takes it
+        return f"{claim.dataset}/geometric_entropy"
+    if claim.metric == "accuracy" and claim.approach in _ONE_DRAW:
+        return f"{claim.dataset}/draw_accuracy_mean"
+    return f"{claim.dataset}/{claim.metric}"
+
+
+def _last_stage(claim: Claim, results: Results) -> str:
+    epochs = [len(record.epochs) for record in results.cell(claim.approach, PUBLISHED, PUBLISHED)]
+    return f"epoch:{max(epochs)}" if epochs else ""

@@ -1,0 +1,140 @@
+"""Against what: how likely each end result is under every named alternative, as a table and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bench.core.text import FRACTION, SIX
+from bench.judge.alternatives.named import CORRECTED, CORRECTION
+from bench.judge.alternatives.weighing import (
+    COMMON,
+    FAR,
+    FAR_OUTSIDE,
+    FEW_SEEDS,
+    HALF,
+    NOT_MEASURED,
+    OVERWHELMING,
+    Against,
+    Weighed,
+    against,
+)
+from bench.judge.claims import Claim
+from bench.judge.results import Results
+from bench.judge.samples import Gap
+from bench.judge.stats.rule import ENOUGH, is_exact
+from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, of_claim, results_table
+from bench.show.tables.headline import load_quoted
+
+COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
+CAPTION = (
+    "Each end result, and each number that is quoted, beside the recipes that it could have come from instead of the "
+    "published one; +NAME is the published recipe with that change. As published, as alternative: what our seeds of "
+    "the two recipes give, both measured by the protocol that is named. Where that is the common one, the report was "
+    "measured otherwise. Shared: overlap of the t distributions that the seeds of each recipe predict for one more "
+    "run, 1 where they are the same. Ratio: how many times likelier the reported number is under the published recipe. "
+    f"Far outside: the report lies more than {FAR:g} standard deviations from the alternative's mean, where so few "
+    f"seeds give no number. Few seeds: fewer than {ENOUGH}."
+)
+LONGEST_PRINT = 8  # characters of a reported number
+
+
+def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Against]:
+    """Return the alternatives to each number measured after training, and to each that is quoted."""
+    quoted = {one.claim for one in load_quoted()}
+    return [
+        against(claim, results)
+        for claim in claims
+        if claim.id in quoted or (claim.stage == "final" and not is_exact(claim))
+    ]
+
+
+def alternatives_table(results: Results, found: Sequence[Against]) -> Table:
+    """One line for each claim and alternative."""
+    lines = [_line(mine, one) for mine in found for one in mine.found]
+    remarks = [f"{mine.claim.id}: {said}" for mine in found for said in sentences(mine)]
+    title = "Against what: which recipes a reported number tells apart"
+    return results_table(results, "alternatives", title, CAPTION, COLUMNS, lines, remarks)
+
+
+def _line(mine: Against, one: Weighed) -> list[Entry]:
+    claim, here = mine.claim, (of_claim(mine.claim.id),)
+    digits = FRACTION if claim.unit == "fraction" else SIX
+    gap = Missing(Gap("not measured", one.reason))
+    is_known = one.finding != NOT_MEASURED
+    return [
+        Linked(claim.id, here),
+        Linked(claim.printed if len(claim.printed) <= LONGEST_PRINT else SIX.text(claim.value), here),
+        _recipe(mine, one),
+        one.protocol if is_known else "-",
+        Measured(one.published, digits) if is_known else "-",
+        Measured(one.measured, digits) if is_known else gap,
+        "-" if one.shared is None else f"{one.shared:.2f}",
+        ratio_text(one),
+    ]
+
+
+def _recipe(mine: Against, one: Weighed) -> str:
+    """Return the alternative's recipe in short, with its approach where that is another one."""
+    recipe = one.alternative.recipe
+    short = recipe.removeprefix("published") or recipe
+    return short if one.alternative.approach == mine.claim.approach else f"{one.alternative.approach} {short}"
+
+
+def ratio_text(one: Weighed) -> str:
+    """Return a ratio with two digits; those that would say more than the seeds know are only bounded."""
+    if one.finding == NOT_MEASURED:
+        return "-"
+    if one.finding in (FAR_OUTSIDE, FEW_SEEDS) or one.ratio is None:
+        return one.finding
+    if one.ratio > OVERWHELMING:
+        return f">{OVERWHELMING:.0f}"
+    if one.ratio < 1 / OVERWHELMING:
+        return f"<1/{OVERWHELMING:.0f}"
+    if one.ratio < 0.1:
+        return f"1/{1 / one.ratio:.2g}"
+    return f"{one.ratio:.2g}" if one.ratio < 100 else f"{one.ratio:.0f}"
+
+
+def sentences(mine: Against) -> list[str]:
+    """Return what the alternatives say of a claim: from which recipe it can hardly come, or that it tests nothing."""
+    if mine.tests_nothing:
+        return [
+            "this number tests nothing: the published recipe and every alternative that was measured would give much "
+            f"the same numbers (they share more than {HALF:.0%})"
+        ]
+    return [_hardly(mine, one) for one in mine.hardly_from]
+
+
+def _hardly(mine: Against, one: Weighed) -> str:
+    kind = one.alternative.kind
+    recipe = "our corrected recipe" if kind == CORRECTED else _recipe(mine, one)
+    so = {CORRECTED: "a run without the mistake", CORRECTION: "a run with this correction"}.get(kind, "it")
+    caution = "; both recipes are measured by the common protocol here, the report was not" * (one.protocol == COMMON)
+    return (
+        f"{mine.claim.printed} is over {OVERWHELMING:.0f} times less likely under {recipe} ({one.measured.n} seeds): "
+        f"the report can hardly have come from {so}{caution}"
+    )
+
+
+def in_short(mine: Against) -> str:
+    """Return a few words for a table of many claims: what the number says against the corrected recipe."""
+    if mine.tests_nothing:
+        return "tests nothing"
+    corrected = [one for one in mine.compared if one.alternative.kind == CORRECTED]
+    return ratio_text(corrected[0]) if corrected else "-"
+
+
+def against_lines(mine: Against) -> list[str]:
+    """Return the alternatives of one claim as lines that follow its verdict."""
+    lines = [f"{_recipe(mine, one)}: {_in_words(one)}" for one in mine.found]
+    return [*lines, *sentences(mine)]
+
+
+def _in_words(one: Weighed) -> str:
+    if one.finding == NOT_MEASURED:
+        return f"not measured ({one.reason})"
+    told = {FAR_OUTSIDE: "the report lies far outside", FEW_SEEDS: f"{one.measured.n} seeds are too few for a ratio"}
+    said = told.get(one.finding, f"published : alternative = {ratio_text(one)}")
+    mean, sd = one.measured.mean, one.measured.sd
+    gives = f"it gives {mean:.4g} +- {sd:.2g} ({one.measured.n}) by protocol {one.protocol}"
+    return f"{said}; {gives}, shared {one.shared:.2f}"
