@@ -1,7 +1,7 @@
 """What a task of a cluster costs beyond its fit, on this machine's loopback: python -m benchmarks.cluster.
 
-Milliseconds a task, one at a time on one worker: Dask's own, with a child that says one line, with a parcel of the size
-of eight fitted networks, and with a child that imports what a fit needs.
+It prints the rows of the table in docs/cluster.md, in milliseconds per task, one task at a time on one worker: least,
+median and greatest. The files that travel are as large as eight fitted networks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def main() -> None:
             f'head -c {PARCEL_BYTES} /dev/zero > $root/records/all; echo \'{{"kind": "end"}}\'',
         )
         _show("Dask alone", 200, lambda: pool.client.submit(os.getpid, pure=False).result())
-        _show("with a child that says one line", 50, lambda: _do(pool, job, {}, said))
-        _show(f"with {PARCEL_BYTES >> 20} MiB there", 10, lambda: _do(pool, job, parcel, said))
-        _show(f"with {PARCEL_BYTES >> 20} MiB back", 10, lambda: _do(pool, job, {}, back))
-        _show("with a child that imports what a fit needs", 5, lambda: _do(pool, job, {}, sys.executable))
+        _show("with a child process that prints one line", 50, lambda: _do(pool, job, {}, said))
+        _show(f"the same, and {PARCEL_BYTES >> 20} MiB sent to the worker", 10, lambda: _do(pool, job, parcel, said))
+        _show(f"the same, and {PARCEL_BYTES >> 20} MiB sent back", 10, lambda: _do(pool, job, {}, back))
+        _show("with a child process that imports what a fit needs", 5, lambda: _do(pool, job, {}, sys.executable))
 
 
 def _program(path: Path, text: str) -> str:
@@ -62,7 +62,7 @@ def _show(what: str, repeats: int, action: Callable[[], object]) -> None:
         action()
         seconds.append(time.perf_counter() - start)
     low, middle, high = (1000 * value for value in (min(seconds), statistics.median(seconds), max(seconds)))
-    sys.stdout.write(f"{what}: {middle:.1f} ms a task ({low:.1f} - {high:.1f}, {repeats} tasks)\n")
+    sys.stdout.write(f"{what}: least {low:.1f} ms, median {middle:.1f} ms, greatest {high:.1f} ms ({repeats} tasks)\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 
+import dask
 import psutil
 import pytest
 
@@ -16,11 +17,13 @@ from bench.run.remote.opening import open_executor
 from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results
 
+pytest.importorskip("dask_jobqueue")  # before a test sets its configuration, which its import would else undo
 CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), profile="smoke"))
 SBATCH = """cp "$1" {folder}/script  # the given one is gone at once
 setsid sh {folder}/script > {folder}/log 2>&1 < /dev/null &
 echo $! > {folder}/job; echo "Submitted batch job $!"
 """
+LOOPBACK = next(name for name, found in psutil.net_if_addrs().items() if "127.0.0.1" in {a.address for a in found})
 SCANCEL = """kill -- "-$1"
 """
 
@@ -38,7 +41,8 @@ def slurm(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
         return folder
 
-    yield install
+    with dask.config.set({"jobqueue.slurm.interface": LOOPBACK}):  # else its scheduler listens to the whole network
+        yield install
     if (folder / "job").exists():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int((folder / "job").read_text()), signal.SIGKILL)
@@ -52,6 +56,7 @@ def test_jobs_give_the_numbers_of_one_process_and_end_with_the_run(slurm, tmp_pa
     options = ("queue=short", "walltime=00:10:00", "account=bayes")
     with contextlib.closing(open_executor("slurm", threads=1, workers=3, job_options=options)) as pool:
         assert pool.width() == 3
+        assert pool.client.scheduler.address.startswith("tcp://127.0.0.1:")
         ended = run(CELLS, there, Options(str(there.root)), watcher, pool)
     assert [result.outcome for result in ended] == ["done"] * len(CELLS)
     assert watcher.of(Started)

@@ -36,6 +36,13 @@ TLS = "tls://"
 LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
+class _Connecting(Client):  # type: ignore[misc]  # untyped
+    """A client that may fail to connect. The pool closes one that is connected."""
+
+    def __del__(self) -> None:
+        """Do nothing: Dask's own would wait for half a minute and print a traceback where there is no connection."""
+
+
 class DaskPool:
     """A `bench.run.remote.pool.Pool` on a scheduler."""
 
@@ -142,7 +149,7 @@ def connect(address: str, gpu: bool = False, workers: int | None = None) -> Dask
     """
     configure()
     try:
-        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        client = _Connecting(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ConfigError(_why_no_answer(address, error)) from error
     pool = DaskPool(client, gpu, workers)
@@ -163,11 +170,12 @@ def _why_no_answer(address: str, error: Exception) -> str:
         return (
             f"{address} needs a certificate; set distributed.comm.tls in Dask's configuration, as docs/cluster.md says"
         )
-    cause: BaseException = error
-    while cause.__cause__ is not None:
+    why = type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:  # the first cause says most, if it has words: a cancelled connection has none
+        why = (str(cause).splitlines() or [why])[0]
         cause = cause.__cause__
     hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
-    why = (str(cause).splitlines() or [type(cause).__name__])[0]  # a cancelled connection has no words
     return f"no Dask scheduler answers at {address} ({why}); check the address and {hint}"
 
 
