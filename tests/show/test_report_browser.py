@@ -58,6 +58,7 @@ def opened(browser, page) -> Any:
     browser.get("about:blank")
     drain(browser)
     browser.get(page.as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
     return browser
 
 
@@ -140,7 +141,23 @@ def test_a_column_with_a_word_among_its_numbers_sorts_by_the_numbers(opened):
     assert not any(text[0].isdigit() for text in after[n_numbers:])
 
 
+def test_a_table_of_several_data_sets_begins_with_the_digits(opened):
+    shown = column(opened, "table-ood", 2)
+    assert set(shown) == {"mnist"}
+    opened.find_element("css selector", "#table-ood select").send_keys("all")
+    assert set(column(opened, "table-ood", 2)) > {"mnist", "letters"}
+
+
+def test_at_phone_width_a_row_is_a_card_that_names_its_numbers(opened):
+    show(opened, 390)
+    opened.refresh()
+    script = """const cell = document.querySelector('#table-choice tbody tr').cells[1]
+        return [cell.dataset.column, getComputedStyle(cell).display]"""
+    assert opened.execute_script(script) == ["accuracy", "grid"]
+
+
 def test_the_filter_keeps_the_rows_with_all_words(opened):
+    opened.find_element("css selector", "#table-detection select").send_keys("all")
     field = opened.find_element("css selector", "#table-detection input")
     assert "Out-of-distribution detection" in field.accessible_name
     everything = column(opened, "table-detection", 0)
@@ -167,6 +184,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
 
 
 def test_a_verdict_opens_its_reasoning(opened):
+    opened.execute_script("document.querySelectorAll('#evidence details').forEach((box) => { box.open = false })")
     link = opened.find_element("css selector", "#table-headlines .pill")
     link.send_keys(Keys.ENTER)
     target = opened.find_element("id", opened.current_url.partition("#")[2])

@@ -1,24 +1,21 @@
-"""The top of the page: what it is made of, what its words mean, and the answer in short."""
+"""The top of the page: what it is made of, what its words mean; and the drawing of a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from bench.core.records import Record
 from bench.judge.results import Results
 from bench.judge.stats.prediction import half_width
-from bench.judge.stats.verdicts import ENOUGH, OUTCOMES, Verdict, is_exact
-from bench.show.page.grid import HUES, Strip
-from bench.show.page.links import anchor
+from bench.judge.stats.verdicts import Verdict
+from bench.show.page.grid import Strip
 from bench.show.tables.headline import REACH
 from bench.show.tables.records import measured
-from bench.show.tables.verdicts import counts_text
 
 LEAD = (
     "Recipes of well-known documents on Bayesian neural networks for MNIST, re-run as they were published, mistakes "
-    "included, and with their corrections; measured as each document did, and all alike in one protocol. Every number "
-    "that a document reports is set beside ours, with a verdict by one rule."
+    "included, and with their corrections; measured as each document did, and all alike in one protocol. First what "
+    "was found; below, folded, every number and where it comes from."
 )
 TERMS = (
     ("published, corrected", "the recipe as the document runs it; the recipe with its named corrections"),
@@ -30,69 +27,8 @@ TERMS = (
     ("links", "a measured number leads to its records, a reported one and a verdict to the reasoning"),
     ("n/a, not run, ...", "a number that is not there; the lines below the table say why"),
     ("tables", "a column's name sorts by it, once up, once down, once as it was; the filter keeps rows with all words"),
+    ("#", "after a heading: the address of this place of the page"),
 )
-
-
-@dataclass(frozen=True)
-class Share:
-    """One outcome's share of a bar, start and width in percent."""
-
-    outcome: str
-    hue: str  # class of its colour
-    count: int
-    start: float
-    width: float
-
-
-@dataclass(frozen=True)
-class Bar:
-    """The verdicts of one document as shares of a line."""
-
-    document: str
-    href: str
-    n_claims: int
-    seeds: str
-    parts: tuple[Share, ...]
-
-
-def sentence(verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts in one sentence, with the number of seeds."""
-    return f"Of {len(verdicts)} reported numbers: {counts_text(verdicts)}. {_seeds_text(verdicts)}"
-
-
-def _seeds_text(verdicts: Iterable[Verdict]) -> str:
-    seeds = _seeds(verdicts)
-    if not seeds:
-        return "Nothing that is trained was measured."
-    word = "seed" if seeds[-1] == 1 else "seeds"
-    few = f", where a verdict needs {ENOUGH}" if seeds[0] < ENOUGH else ""
-    return f"Trained numbers were measured with {_span(seeds)} {word}{few}."
-
-
-def _seeds(verdicts: Iterable[Verdict]) -> list[int]:
-    return sorted({verdict.sample.n for verdict in verdicts if verdict.sample.n and not is_exact(verdict.claim)})
-
-
-def _span(numbers: Sequence[int]) -> str:
-    if not numbers:
-        return "0"
-    return str(numbers[0]) if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
-
-
-def bars(verdicts: Sequence[Verdict]) -> list[Bar]:
-    """Return a bar for each document, in the order of the claims."""
-    found = []
-    for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
-        mine = [verdict for verdict in verdicts if verdict.claim.source == document]
-        parts, start = [], 0.0
-        for outcome in OUTCOMES:
-            count = sum(verdict.outcome == outcome for verdict in mine)
-            width = 100 * count / len(mine)
-            if count:
-                parts.append(Share(outcome, HUES[outcome], count, round(start, 2), round(width, 2)))
-            start += width
-        found.append(Bar(document, f"#{anchor('document', document)}", len(mine), _span(_seeds(mine)), tuple(parts)))
-    return found
 
 
 def strip(verdict: Verdict) -> Strip | None:

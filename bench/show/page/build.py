@@ -13,11 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.core.files import write_atomically
-from bench.show import throughput_files
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
-from bench.show.page.grid import HUES, PageTable, breakable, page_table
+from bench.show.page.grid import PageTable, breakable, page_table
+from bench.show.page.heat import shaded
 from bench.show.page.links import Links
+from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
 from bench.show.tables.headline import DRAWING, final_verdicts
 
@@ -43,20 +44,17 @@ def write_report(
     others = [form for form in forms if form != "html"]
     written = []
     if "html" in forms:
-        write_atomically(page, render_page(content, page.parent, others).encode(), below)
+        write_atomically(page, render_page(content).encode(), below)
         written.append(page)
     return written + write_tables(content.tables.values(), page.parent / TABLES, others, below)
 
 
-def render_page(content: ReportContent, folder: Path, forms: Sequence[str] = ()) -> str:
-    """Return the page as it is seen from a folder; `forms` are those in which the tables lie beside it."""
+def render_page(content: ReportContent) -> str:
+    """Return the page, which needs no other file."""
     material = content.material
-    links = _links(content, folder)
+    links = _links(content)
     said = material.results.origin()
-    shown = {
-        name: page_table(table, links, said, files=[(form, f"{TABLES}/{name}.{form}") for form in forms])
-        for name, table in content.tables.items()
-    }
+    shown = {name: page_table(table, links, said) for name, table in content.tables.items()}
     shown["headlines"] = _with_strips(shown["headlines"], content)
     documents = sections.documents(content, links, shown)
     topics = sections.topics(content, shown)
@@ -69,19 +67,13 @@ def render_page(content: ReportContent, folder: Path, forms: Sequence[str] = ())
             lead=answer.LEAD,
             made=answer.made_of(content.records, material.results),
             terms=answer.TERMS,
-            answer=answer.sentence(material.verdicts),
-            outcomes=list(HUES.items()),
-            bars=answer.bars(material.verdicts),
-            answer_tables=[shown[name] for name in sections.ANSWER_TABLES],
-            figures=sections.answer_figures(content),
-            main_tables=[shown["accuracy"]],
+            findings=sections.findings(content, shown),
+            choice=shaded(shown[sections.CHOICE], candidates(material.results)),
             documents=documents,
             topics=topics,
-            claims=shown["claims"],
             reasonings=evidence.reasonings(content, links),
             places=evidence.places(content, links),
             times=list(evidence.TIMES.values()),
-            files=list(shown.values()) if forms else [],
             contents=sections.contents(documents, topics),
             style=Markup(style),
             script=Markup(script),
@@ -91,12 +83,9 @@ def render_page(content: ReportContent, folder: Path, forms: Sequence[str] = ())
     )
 
 
-def _links(content: ReportContent, folder: Path) -> Links:
-    material = content.material
-    files = {str(record.key): material.store.record_path(record) for record in material.records}
-    files |= {speeds.sha256: throughput_files.folder(material.store.root).path(speeds) for speeds in material.speeds}
-    claims = [claim.id for claim in material.claims]
-    return Links(folder, content.records, files, claims, content.document_names, material.results.approaches)
+def _links(content: ReportContent) -> Links:
+    claims = [claim.id for claim in content.material.claims]
+    return Links(content.records, claims, content.document_names, content.material.results.approaches)
 
 
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:

@@ -11,7 +11,7 @@ from bench.core.records import Record
 from bench.core.text import SIX
 from bench.judge.stats.verdicts import Verdict
 from bench.show.page.content import ReportContent
-from bench.show.page.links import Links, Place, anchor, place_anchor, place_of, record_anchor
+from bench.show.page.links import Links, Place, anchor, place_of, record_anchor
 from bench.show.tables.records import code_of, measured
 from bench.show.tables.tones import tone
 from bench.show.tables.verdicts import explain
@@ -43,7 +43,6 @@ class RecordFacts:
     measured: str  # date and time, from the record
     code: str
     times: tuple[str, ...]
-    file: str  # address, '' if there is none
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class PlaceFacts:
     title: str
     records: tuple[RecordFacts, ...]
     recipe: tuple[tuple[str, str], ...]
-    metrics: tuple[tuple[str, tuple[str, ...]], ...]  # name, and the number of each record
+    metrics: tuple[tuple[str, str], ...]  # name, and the numbers of the records in their order
     missing: tuple[tuple[str, str], ...]  # what was not measured, and why
 
 
@@ -94,28 +93,28 @@ def places(content: ReportContent, links: Links) -> list[PlaceFacts]:
         found.setdefault(place_of(record), []).append(record)
     order = {name: number for number, name in enumerate(content.material.results.approaches)}
     sorted_places = sorted(found, key=lambda place: (order.get(place[0], len(order)), place))
-    return [_place(place, sorted(found[place], key=_by_seed), links) for place in sorted_places]
+    return [_place(links.place(place), place, sorted(found[place], key=_by_seed)) for place in sorted_places]
 
 
 def _by_seed(record: Record) -> tuple[int, str]:
     return record.seed, record.key
 
 
-def _place(place: Place, records: Sequence[Record], links: Links) -> PlaceFacts:
+def _place(at: str, place: Place, records: Sequence[Record]) -> PlaceFacts:
     approach, recipe, protocol, *conditions = place
     names = dict.fromkeys(name for record in records for name in record.metrics)
     missing = {name: in_words(reason) for record in records for name, reason in record.missing.items()}
     return PlaceFacts(
-        place_anchor(place),
+        at,
         f"{approach}, {recipe} \N{MULTIPLICATION SIGN} {protocol} ({', '.join(conditions)})",
-        tuple(_record(record, links) for record in records),
+        tuple(_record(record) for record in records),
         tuple((name, str(value)) for name, value in sorted(records[0].recipe_values.items())),
-        tuple((name, tuple(_number(record.metrics.get(name)) for record in records)) for name in sorted(names)),
+        tuple((name, ", ".join(_number(record.metrics.get(name)) for record in records)) for name in sorted(names)),
         tuple(sorted(missing.items())),
     )
 
 
-def _record(record: Record, links: Links) -> RecordFacts:
+def _record(record: Record) -> RecordFacts:
     return RecordFacts(
         record_anchor(record.key),
         str(record.seed),
@@ -124,7 +123,6 @@ def _record(record: Record, links: Links) -> RecordFacts:
         measured(record) or "unknown",
         code_of(record.provenance),
         tuple(_time(record, name) for name in TIMES),
-        links.file(record.key),
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
@@ -35,6 +34,11 @@ HUES = {
     NOT_RUN: "not-run",
 }
 """Class of each verdict's colour in page.css."""
+NOT_ON_THE_PAGE = {
+    "pruning": ("kept weights", "bytes", "kept by layer"),
+    "throughput": ("ours, range", "document, range", "rounds", "a block, ours", "a block, document"),
+}
+"""Columns that the files have and for which the page has no room, by table."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class PageEntry:
     href: str = ""
     tone: str = ""
     strip: Strip | None = None
+    heat: int | None = None  # 0 (worst of its column) to HOTTEST (best)
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,10 @@ class PageTable:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[PageEntry, ...], ...]
     notes: tuple[str, ...] = ()
-    files: tuple[tuple[str, str], ...] = ()  # form and address of the same table as a file
-    unfolded: ClassVar = ("kept by layer", "data")  # columns of lists, in one line: folded, rows would be tall
 
 
-def page_table(
-    table: Table, links: Links, said: Collection[str] = (), name: str = "", files: Sequence[tuple[str, str]] = ()
-) -> PageTable:
-    """Return a table ready to be shown.
+def page_table(table: Table, links: Links, said: Collection[str] = (), name: str = "") -> PageTable:
+    """Return a table ready to be shown, without the columns for which the page has no room.
 
     The page says the conditions and the origin of its records once, so that its tables leave them out.
 
@@ -85,8 +86,8 @@ def page_table(
         links: where its entries lead.
         said: the origin that the page says for all tables.
         name: of its place, where one table is shown in several parts.
-        files: form and address of the same table as a file.
     """
+    table = _narrowed(table)
     rows = [
         tuple(
             _page_entry(entry, table.text(entry), links, column == "verdict")
@@ -103,19 +104,34 @@ def page_table(
         tuple(_sorts_by_number([row[place] for row in table.rows]) for place in range(len(table.columns))),
         tuple(rows),
         tuple(re.sub("^-(?=:)", GAP, note) for note in notes),
-        tuple(files),
+    )
+
+
+def _narrowed(table: Table) -> Table:
+    left_out = NOT_ON_THE_PAGE.get(table.name, ())
+    kept = [place for place, column in enumerate(table.columns) if column not in left_out]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
     )
 
 
 def typeset(text: str) -> str:
-    """Return a number's text with the signs of print: a minus as long as a plus, and a sign for the spread."""
-    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text).replace(" +- ", " \N{PLUS-MINUS SIGN} ")
+    """Return a number's text with the signs of print: a minus as long as a plus, and a sign for the spread.
+
+    A line may break before the spread or an interval, and nowhere inside them.
+    """
+    signed = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+    spread = re.sub(r" \+- (\S+) \((\d+)\)", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}(\\2)", signed)
+    return re.sub(r"\[(\S+), (\S+)\]", "[\\1,\N{NO-BREAK SPACE}\\2]", spread)
 
 
 def breakable(text: str) -> Markup:
-    """Return text in which a long name of several parts may go on in the next line after a dot."""
-    is_name = " " not in text and text.count(".") > 1
-    return Markup(".<wbr>").join(text.split(".")) if is_name else escape(text)
+    """Return text in which a long name of several parts may go on in the next line: after a dot, before a plus."""
+    if " " in text or (text.count(".") < 2 and "+" not in text[1:]):
+        return escape(text)
+    return Markup(".<wbr>").join(text.split(".")).replace("+", Markup("<wbr>+"))
 
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:

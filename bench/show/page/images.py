@@ -15,6 +15,8 @@ from bench.show.figures.style import printed, style
 from bench.show.page.links import anchor
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
     from bench.show.figures.figure import Figure
 
 LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
@@ -33,6 +35,7 @@ class Image:
     address: str  # data:...
     width: int  # CSS pixels
     height: int
+    narrow: str = ""  # the same, drawn for a narrow page; '' where the wide drawing serves
 
 
 def embed(figures: Iterable[Figure]) -> list[Image]:
@@ -48,17 +51,33 @@ def _embed(figure: Figure) -> Image:
     with style():
         drawing = figure.draw()
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
-        content, kind = b"", "svg+xml"
-        if figure.vector:
-            content = printed(drawing, "svg")
-        if not figure.vector or len(content) > LARGEST_SVG:
-            content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
+        address = _address(drawing, figure.vector)
+        narrow = "" if figure.narrow is None else _address(figure.narrow(), figure.vector)
+        narrow = narrow.replace(" ", "%20")  # a space would end an address of `srcset`
+    return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height, narrow)
+
+
+def _address(drawing: Drawing, is_vector: bool) -> str:
+    content, kind = b"", "svg+xml"
+    if is_vector:
+        content = printed(drawing, "svg")
+    if not is_vector or len(content) > LARGEST_SVG:
+        content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
     data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
-    address = f"data:image/{kind}{data}"
-    return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height)
+    return f"data:image/{kind}{data}"
 
 
 def _as_text(svg: str) -> str:
-    """Return a drawing as part of an address, which is a quarter smaller than base64, with paths to 0.01 of a point."""
-    short = re.sub(r'(?<= d=")[^"]+', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
-    return quote(" ".join(short.split()), safe=PLAIN)
+    """Return a drawing as part of an address, which is a quarter smaller than base64; see `small`."""
+    return quote(small(svg), safe=PLAIN)
+
+
+def small(svg: str) -> str:
+    """Return the same drawing with shorter text: without remarks and idle ids, places to 0.1 of a point."""
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<!DOCTYPE.*?>", "", svg, flags=re.DOTALL)
+    text = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", text)
+    wanted = set(re.findall(r"#([\w-]+)", text))
+    text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in wanted else "", text)
+    text = re.sub(r'(?<= d=")[^"]+|(?<= [xy]=")[^"]+', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), text)
+    text = re.sub(r'(?<= style=")[^"]+', lambda rules: re.sub(r"([:;]) ", r"\1", rules[0]), text)
+    return " ".join(text.split()).replace("> <", "><")

@@ -1,12 +1,9 @@
-"""From where a number comes from to an address inside the page, or beside it."""
+"""From where a number comes from to an address inside the page."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from urllib.parse import quote
+from collections.abc import Sequence
 
 from bench.core.records import Record
 from bench.show.tables.cells import of_claim, of_document
@@ -28,14 +25,9 @@ def place_of(record: Record) -> Place:
     return record.approach, record.recipe, record.protocol, record.profile, record.device, record.precision
 
 
-def place_anchor(place: Place) -> str:
-    """Return the id of where the records of a place are shown."""
-    return anchor("cell", "__".join(place))
-
-
 def record_anchor(key: str) -> str:
     """Return the id of a record's line; the key is a hash, of which this much is as good as all."""
-    return anchor("record", key[:16])
+    return anchor("record", key[:10])
 
 
 def web_address(link: str) -> str:
@@ -44,47 +36,40 @@ def web_address(link: str) -> str:
 
 
 class Links:
-    """Addresses of sources (see `bench.show.tables.cells.Linked`), as seen from the folder of the page."""
+    """Addresses of sources (see `bench.show.tables.cells.Linked`): all inside the page, which is passed on alone."""
 
     def __init__(
         self,
-        folder: Path,
         records: Sequence[Record],
-        files: Mapping[str, Path],
         claims: Sequence[str] = (),
         documents: Sequence[str] = (),
         approaches: Sequence[str] = (),
     ) -> None:
-        """Take what the page will show: records by key, files by key or hash, and names with an anchor."""
-        self._folder = folder
+        """Take what the page will show: records by key, and names with an anchor."""
         self._places = {str(record.key): place_of(record) for record in records}
-        self._files = files
+        ordered = sorted(set(self._places.values()))
+        self._ids = {place: f"cell-{number}" for number, place in enumerate(ordered)}  # short: they are thousands
         self._known = {of_claim(name): f"#{anchor('claim', name)}" for name in claims}
         self._known |= {of_document(name): f"#{anchor('document', name)}" for name in documents}
         self._names = {name: f"#{anchor('approach', name)}" for name in approaches}
         self._names |= {name: f"#{anchor('document', name)}" for name in documents}
 
     def to(self, sources: Sequence[str]) -> str:
-        """Return the address of one source, or of what shows several records; '' without any."""
+        """Return the address of one source, or of what shows several records; '' where the page shows none."""
         known = [source for source in sources if source in self._known or source in self._places]
         if not known:
-            return next((self.file(source) for source in sources if source in self._files), "")
+            return ""
         if known[0] in self._known:
             return self._known[known[0]]
         if len(known) == 1:
             return f"#{record_anchor(known[0])}"
         places = {self._places[key] for key in known if key in self._places}
-        return f"#{place_anchor(places.pop())}" if len(places) == 1 else f"#{ALL_RECORDS}"
+        return f"#{self.place(places.pop())}" if len(places) == 1 else f"#{ALL_RECORDS}"
+
+    def place(self, place: Place) -> str:
+        """Return the id of where the records of a place are shown."""
+        return self._ids[place]
 
     def name(self, text: str) -> str:
         """Return where a document or an approach is described, '' for any other text."""
         return self._names.get(text, "")
-
-    def file(self, source: str) -> str:
-        """Return the address of a record's file, '' where there is none."""
-        path = self._files.get(source)
-        return self.path(path) if path is not None and path.is_file() else ""
-
-    def path(self, path: Path) -> str:
-        """Return the address of a file, relative to the page."""
-        return quote(Path(os.path.relpath(path.resolve(), self._folder.resolve())).as_posix())

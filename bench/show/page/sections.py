@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.plan.manifests import ApproachManifest
+from bench.show.findings import FINDINGS
 from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image, embed
@@ -14,8 +15,9 @@ from bench.show.tables.cells import Missing, Table
 from bench.show.tables.verdicts import counts_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-ANSWER_FIGURES = ("confidence", "mistakes", "accuracy")
-ANSWER_TABLES = ("headline", "confidence", "mistakes", "choice", "verdict_summary", "headlines", "brief")
+CHOICE = "choice"  # the table of the article's last part
+LADDER_FIGURE = "ladder-"  # how the names of the figures begin that stand above a ladder's table
+LEFT_OUT = ("verdicts", "curves", "claims")  # tables whose lines stand with each document, or are its reasonings
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class TopicPlan:
 
 
 TOPICS = (
+    TopicPlan("numbers", "The reported numbers at the end of training", ("headline", "headlines", "verdict_summary")),
+    TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
     TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc", "draws")),
     TopicPlan("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
@@ -73,8 +77,18 @@ class DocumentPart:
     facts: tuple[tuple[str, str, str], ...]  # name, value, address or ''
     approaches: tuple[ApproachPart, ...]
     verdicts: PageTable | None
+    blocks: tuple[Image | PageTable, ...]
+
+
+@dataclass(frozen=True)
+class FindingPart:
+    """A finding: the question, the answer, its picture and its evidence."""
+
+    id: str
+    question: str
+    answer: str
     figures: tuple[Image, ...]
-    tables: tuple[PageTable, ...]
+    table: PageTable
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ def documents(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     known = {part.name for approaches in (part.approaches for part in parts) for part in approaches}
     others = tuple(_approach(content, name) for name in content.material.results.approaches if name not in known)
     if others:
-        parts.append(DocumentPart("baselines", "Baselines", "of no document", (), others, None, (), ()))
+        parts.append(DocumentPart("baselines", "Baselines", "of no document", (), others, None, ()))
     return parts
 
 
@@ -129,9 +143,17 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         tuple(facts),
         tuple(_approach(content, one) for one in mine),
         page_table(_verdicts(content, name), links, name=f"verdicts-{name}"),
-        tuple(embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts"))),
-        (*tables, *(shown[one] for one in wanted if one in shown)),
+        (
+            *embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts")),
+            *tables,
+            *(block for one in wanted if one in shown for block in _with_picture(content, one, shown[one])),
+        ),
     )
+
+
+def _with_picture(content: ReportContent, name: str, table: PageTable) -> list[Image | PageTable]:
+    """Return a table, a ladder's below its figure."""
+    return [*_embedded(content, [name.replace("ladder_", LADDER_FIGURE)]), table]
 
 
 def _approach(content: ReportContent, name: str) -> ApproachPart:
@@ -186,28 +208,49 @@ def _curves(content: ReportContent, name: str) -> list[Table]:
 # topics
 
 
+def findings(content: ReportContent, shown: Mapping[str, PageTable]) -> list[FindingPart]:
+    """Return the findings, which begin the page."""
+    return [
+        FindingPart(
+            f"finding-{one.name}",
+            one.question,
+            one.answer(content.material),
+            tuple(_embedded(content, [one.figure])),
+            shown[one.table],
+        )
+        for one in FINDINGS
+    ]
+
+
 def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:
     """Return the sections after the documents."""
     found = [_topic(content, shown, plan) for plan in TOPICS]
-    placed = {*ANSWER_FIGURES, *(name for plan in TOPICS for name in plan.figures)}
+    pictured = {*(one.figure for one in FINDINGS), *(name for plan in TOPICS for name in plan.figures)}
     rest = [
-        figure for figure in content.figures if figure.group not in content.document_names and figure.name not in placed
+        figure
+        for figure in content.figures
+        if figure.group not in content.document_names
+        and figure.name not in pictured
+        and not figure.name.startswith(LADDER_FIGURE)
     ]
-    if rest:
-        found.append(Topic("further", "Further figures", tuple(embed(rest))))
+    tables = tuple(shown[name] for name in _unplaced(shown))
+    if rest or tables:
+        found.append(Topic("further", "Further figures and tables", tuple(embed(rest)), tables))
     tables = tuple(shown[name] for name in ("unfinished", "fault_tests") if name in shown)
     found.append(Topic("faults", "Faults", tables=tables, text=tuple(_faults(content))))
     return found + [_topic(content, shown, plan) for plan in LAST_TOPICS]
 
 
+def _unplaced(shown: Mapping[str, PageTable]) -> list[str]:
+    """Return the tables that no other section shows."""
+    placed = {name for plan in (*TOPICS, *LAST_TOPICS) for name in plan.tables}
+    placed |= {one.table for one in FINDINGS} | {CHOICE, "toys", "unfinished", "fault_tests", *LEFT_OUT}
+    return [name for name in shown if name not in placed and not name.startswith(("audit_", "answer_", "ladder_"))]
+
+
 def _topic(content: ReportContent, shown: Mapping[str, PageTable], plan: TopicPlan) -> Topic:
     tables = tuple(shown[name] for name in plan.tables if name in shown)
     return Topic(plan.id, plan.title, tuple(_embedded(content, plan.figures)), tables)
-
-
-def answer_figures(content: ReportContent) -> list[Image]:
-    """Return the figures that belong to the answer."""
-    return _embedded(content, ANSWER_FIGURES)
 
 
 def _embedded(content: ReportContent, names: Sequence[str]) -> list[Image]:
@@ -225,19 +268,12 @@ def _faults(content: ReportContent) -> list[str]:
 
 
 def contents(parts: Sequence[DocumentPart], found: Sequence[Topic]) -> list[ContentsLine]:
-    """Return the table of contents."""
-    below_answer = (
-        ContentsLine("table-headline", "The numbers that everybody quotes"),
-        ContentsLine("table-verdict_summary", "Verdicts by document"),
-        ContentsLine("table-headlines", "The headline numbers"),
-        ContentsLine("table-brief", "The uncertainty"),
-    )
+    """Return the table of contents: the article, then the appendix."""
     evidence = (ContentsLine("evidence-claims", "Reported numbers"), ContentsLine("evidence-records", "Records"))
     return [
-        ContentsLine("question", "The question"),
-        ContentsLine("answer", "The answer", below_answer),
-        ContentsLine("main", "The main table"),
+        *(ContentsLine(f"finding-{one.name}", one.question) for one in FINDINGS),
+        ContentsLine("choice", "Which approach should I take?"),
         ContentsLine("documents", "The documents", tuple(ContentsLine(part.id, part.name) for part in parts)),
-        *(ContentsLine(topic.id, topic.title) for topic in found),
+        ContentsLine("appendix", "Appendix", tuple(ContentsLine(topic.id, topic.title) for topic in found)),
         ContentsLine("evidence", "Evidence", evidence),
     ]

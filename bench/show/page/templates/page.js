@@ -43,26 +43,54 @@
 
   function filterable(table, tools, title) {
     const rows = [...table.tBodies[0].rows];
-    if (!tools || rows.length < SMALLEST_FILTERED) return;
+    if (rows.length < SMALLEST_FILTERED) return;
     const texts = rows.map((row) => row.textContent.toLowerCase());
     const label = document.createElement("label");
     const input = document.createElement("input");
     const output = document.createElement("output");
+    const choice = switchOf(table, rows);
     input.type = "search";
     input.setAttribute("aria-label", `Filter the rows of: ${title}`);
     input.placeholder = "words, all must occur";
     label.append("Filter", input);
-    output.textContent = `${rows.length} rows`;
-    input.addEventListener("input", () => {
+    function show() {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       rows.forEach((row, place) => {
-        row.hidden = !words.every((word) => texts[place].includes(word));
+        const chosen = !choice || !choice.select.value || row.cells[choice.place].textContent.trim() === choice.select.value;
+        row.hidden = !chosen || !words.every((word) => texts[place].includes(word));
         shown += !row.hidden;
       });
-      output.textContent = words.length ? `${shown} of ${rows.length} rows` : `${rows.length} rows`;
-    });
-    tools.prepend(label, output);
+      output.textContent = shown < rows.length ? `${shown} of ${rows.length} rows` : `${rows.length} rows`;
+    }
+    input.addEventListener("input", show);
+    if (choice) {
+      choice.select.addEventListener("change", show);
+      tools.append(choice.label);
+    }
+    tools.append(label, output);
+    show();
+  }
+
+  // A table of several data sets begins with the first one, which is that of the digits where they are among them.
+  function switchOf(table, rows) {
+    const place = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === "data set");
+    const names = place < 0 ? [] : [...new Set(rows.map((row) => row.cells[place].textContent.trim()))];
+    if (names.length < 2) return null;
+    const label = document.createElement("label");
+    const select = document.createElement("select");
+    select.append(...names.map((name) => new Option(name, name)), new Option("all", ""));
+    select.value = names.includes("mnist") ? "mnist" : names[0];
+    label.append("Data set", select);
+    return { label, select, place };
+  }
+
+  function named(table) {
+    const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, place) => cell.setAttribute("data-column", names[place]));
+    }
+    table.classList.add("named");
   }
 
   function openTarget() {
@@ -131,9 +159,15 @@
 
   document.querySelectorAll(".block table").forEach((table) => {
     const block = table.closest(".block");
-    filterable(table, block.querySelector(".tools"), block.querySelector("h3, h4").textContent);
+    filterable(table, block.querySelector(".tools"), block.getAttribute("aria-label"));
     sortable(table);
   });
+  const phone = matchMedia("(max-width: 40rem)");
+  function cards() {
+    if (phone.matches) document.querySelectorAll(".scroll table:not(.named)").forEach(named);
+  }
+  cards();
+  phone.addEventListener("change", cards);
   theme();
   contents();
   openTarget();
