@@ -7,6 +7,7 @@ import difflib
 import json
 
 from bench.cli import INCOMPLETE
+from bench.cli.judged import add_own, answer, is_asked
 from bench.cli.options import add_place, check_records
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
@@ -24,11 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
     parser.add_argument("--document", help="only the claims of this document")
     parser.add_argument("--json", action="store_true", help="for machines")
+    add_own(parser)
     parser.set_defaults(action=_verdict)
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
     check_records(arguments)
+    if is_asked(arguments):
+        return answer(arguments)
     material = material_of(arguments)
     results, verdicts = material.results, material.verdicts
     sources = dict.fromkeys(verdict.claim.source for verdict in verdicts)

@@ -192,4 +192,4 @@ def test_the_table_has_a_line_for_each_alternative_and_names_what_is_missing():
     assert first[-1] == FAR_OUTSIDE
     assert second[-3:] == ["not measured", "-", "-"]
     assert any("hardly have come from a run without the mistake" in note for note in table.notes)
-    assert against_lines(found[0])[0].startswith("corrected: the report lies far outside; it gives 0.962")
+    assert against_lines(found[0])[1].startswith("corrected: far outside; it gives 0.962")

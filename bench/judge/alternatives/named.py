@@ -54,5 +54,7 @@ def _of_ladder(entry: ApproachManifest, path: Path) -> Iterator[Alternative]:
 
 def learns_what_is_measured(alternative: Alternative, entry: ApproachManifest, split: str) -> bool:
     """Return whether an alternative trains on rows that the published recipe holds out and the protocol measures."""
+    if alternative.approach != entry.name:
+        return False
     base = entry.recipes.get(alternative.recipe.partition("+")[0])
     return base is not None and split.startswith(_HELD_OUT[0]) and base.split == _HELD_OUT[1]

@@ -8,11 +8,12 @@ no comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
+from bench.core.records import Record
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.claims import Claim, in_claim_unit, measure
 from bench.judge.ladder.effects import command
@@ -93,7 +94,7 @@ def against(claim: Claim, results: Results) -> Against:
     read = partial(_read, claim, results)
     found = []
     for one in alternatives(entry):
-        if one.approach == claim.approach and learns_what_is_measured(one, entry, claim.split):
+        if learns_what_is_measured(one, entry, claim.split):
             gap = Gap("n/a", "it trains on the rows that the document holds out")
             found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
         else:
@@ -118,7 +119,7 @@ def weigh(claim: Claim, alternative: Alternative, read: Read) -> Weighed:
             if min(ours.n, theirs.n) >= fewest:
                 if protocol == COMMON and (shift := _shift(claim, pairs[PUBLISHED][0], ours)):
                     return _unknown(alternative, COMMON, ours, Sample(gap=Gap("n/a", shift)))
-                return _weighed(claim, alternative, protocol, ours, theirs)
+                return compare(claim, alternative, protocol, ours, theirs)
     ours, theirs = pairs[PUBLISHED]
     return _unknown(alternative, PUBLISHED, ours, theirs)
 
@@ -127,13 +128,24 @@ def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Samp
     gap = theirs.gap or ours.gap
     reason = gap.reason if gap else "one seed has no spread"
     if theirs.gap is not None and theirs.gap.code == "not run":
-        reason = f"`{command(Place(alternative.approach, alternative.recipe, PUBLISHED, ''), ENOUGH)}` measures it"
+        reason = f"`{command(Place(alternative.approach, alternative.recipe, protocol, ''), ENOUGH)}` measures it"
     return Weighed(alternative, protocol, ours, theirs, NOT_MEASURED, reason)
 
 
-def _weighed(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+    """Return what is known of a number under an alternative, from the seeds of its own recipe and of the alternative.
+
+    Args:
+        claim: the number.
+        alternative: the other recipe.
+        protocol: which measured both.
+        ours: the numbers of the recipe that the number is said to come from, in the claim's unit.
+        theirs: those of the alternative.
+    """
     published, other = _predicted(claim, ours), _predicted(claim, theirs)
     evidence = evidence_of(claim, ours)
+    if theirs.n < 2 or ours.n < 2:
+        return _unknown(alternative, protocol, ours, theirs)
     if published is None or other is None or evidence is None:
         gap = Gap("n/a", "seeds that all give one number, or one that its scale cannot hold, have no distribution")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
@@ -165,8 +177,20 @@ def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
 
 
 def _read(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> Sample:
-    """Return what a fit gives for a claim, in its unit."""
-    records = results.cell(approach, recipe, protocol)
+    """Return what the seeds of a fit give for a claim, in its unit."""
+    return _of(claim, results, results.cell(approach, recipe, protocol), protocol)
+
+
+def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
+    """Return the same for each seed that has a number."""
+    found = {
+        record.seed: _of(claim, results, [record], protocol).values
+        for record in results.cell(approach, recipe, protocol)
+    }
+    return {seed: values[0] for seed, values in sorted(found.items()) if values}
+
+
+def _of(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
     if protocol == PUBLISHED:
         return measure(claim, records)
     key = _common_key(claim, results)

@@ -38,14 +38,15 @@ CAPTION = (
 LONGEST_PRINT = 8  # characters of a reported number
 
 
-def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Against]:
-    """Return the alternatives to each number measured after training, and to each that is quoted."""
+def end_results(claims: Iterable[Claim]) -> list[Claim]:
+    """Return the claims that are measured after training, and those that are quoted."""
     quoted = {one.claim for one in load_quoted()}
-    return [
-        against(claim, results)
-        for claim in claims
-        if claim.id in quoted or (claim.stage == "final" and not is_exact(claim))
-    ]
+    return [claim for claim in claims if claim.id in quoted or (claim.stage == "final" and not is_exact(claim))]
+
+
+def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Against]:
+    """Return the alternatives to each end result."""
+    return [against(claim, results) for claim in end_results(claims)]
 
 
 def alternatives_table(results: Results, found: Sequence[Against]) -> Table:
@@ -99,8 +100,8 @@ def sentences(mine: Against) -> list[str]:
     """Return what the alternatives say of a claim: from which recipe it can hardly come, or that it tests nothing."""
     if mine.tests_nothing:
         return [
-            "this number tests nothing: the published recipe and every alternative that was measured would give much "
-            f"the same numbers (they share more than {HALF:.0%})"
+            "this number tests nothing: its recipe and every alternative that was measured would give much the same "
+            f"numbers (they share more than {HALF:.0%})"
         ]
     return [_hardly(mine, one) for one in mine.hardly_from]
 
@@ -127,14 +128,15 @@ def in_short(mine: Against) -> str:
 def against_lines(mine: Against) -> list[str]:
     """Return the alternatives of one claim as lines that follow its verdict."""
     lines = [f"{_recipe(mine, one)}: {_in_words(one)}" for one in mine.found]
-    return [*lines, *sentences(mine)]
+    meaning = "ratio: how many times likelier the number is under its own recipe than under the alternative"
+    return [*([meaning] if lines else []), *lines, *sentences(mine)]
 
 
 def _in_words(one: Weighed) -> str:
     if one.finding == NOT_MEASURED:
         return f"not measured ({one.reason})"
-    told = {FAR_OUTSIDE: "the report lies far outside", FEW_SEEDS: f"{one.measured.n} seeds are too few for a ratio"}
-    said = told.get(one.finding, f"published : alternative = {ratio_text(one)}")
+    told = {FAR_OUTSIDE: FAR_OUTSIDE, FEW_SEEDS: f"{one.measured.n} seeds are too few for a ratio"}
+    said = told.get(one.finding, f"ratio {ratio_text(one)}")
     mean, sd = one.measured.mean, one.measured.sd
     gives = f"it gives {mean:.4g} +- {sd:.2g} ({one.measured.n}) by protocol {one.protocol}"
     return f"{said}; {gives}, shared {one.shared:.2f}"

@@ -11,9 +11,10 @@ from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
+from bench.judge.trial import trials
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.alternatives import alternatives_table, end_results_against
+from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.cells import Table
@@ -33,6 +34,7 @@ from bench.show.tables.reported import claims_table, curves_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
+from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import brief_table, calibration_table, detection_table, ood_table, refusal_table
 from bench.show.tables.verdicts import summary_table, verdicts_table
 
@@ -94,6 +96,10 @@ def _alternatives(material: Material) -> Table:
     return alternatives_table(material.results, end_results_against(material.results, material.claims))
 
 
+def _trial(material: Material) -> Table:
+    return trial_table(material.results, trials(material.results, end_results(material.claims)))
+
+
 def _provenance(material: Material) -> Table:
     """Return where the records come from: those of the conditions, and those that one table shows of others."""
     return provenance_table(cited_records(material, [_precision(material)]))
@@ -118,6 +124,7 @@ TABLES = (
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.verdicts)),
     TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.verdicts)),
     TableKind("alternatives", "Which recipes does each end result tell apart?", _alternatives),
+    TableKind("trial", "What does the rule say of reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
     TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
     TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),

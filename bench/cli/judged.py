@@ -1,0 +1,53 @@
+"""What `verdict` does besides the documents' claims: a user's own number, and the trial of the rule itself."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from bench.cli.table import material_of
+from bench.core.errors import ConfigError
+from bench.judge.alternatives.own import PRINTED, Brought, judge_own
+from bench.show.own_number import own_text
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import render
+from bench.show.terminal import screen
+
+OWN = ("approach", "metric", "reported")
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    own = parser.add_argument_group("your own number", "all three of --approach, --metric and --reported")
+    own.add_argument("--approach", metavar="NAME", help="which network it is of")
+    own.add_argument("--metric", metavar="NAME", help="accuracy, ...; or a whole key: mnist/test10k/accuracy")
+    own.add_argument("--reported", metavar="X", help="the number with the digits that are printed: .985")
+    own.add_argument("--recipe", default="published", help="the recipe that it comes from (default: published)")
+    own.add_argument("--protocol", default="published", help="how it was measured (default: published)")
+    own.add_argument("--printed", choices=PRINTED, default="rounded", help="how its last digit came about")
+    own.add_argument("--margin", type=float, metavar="M", help="difference that would matter (default: as declared)")
+    parser.add_argument("--trial", action="store_true", help="judge reports whose truth is known")
+
+
+def is_asked(arguments: argparse.Namespace) -> bool:
+    """Return whether the options ask for something else than the documents' claims."""
+    return arguments.trial or any(getattr(arguments, name) is not None for name in OWN)
+
+
+def answer(arguments: argparse.Namespace) -> int:
+    """Print the trial, or what is known of the user's number."""
+    if arguments.claim is not None:
+        raise ConfigError(f"claim '{arguments.claim}' is no number of your own; leave it out, or these options")
+    if arguments.trial:
+        print(render(one_table(material_of(arguments), "trial"), "text"))
+        return 0
+    missing = [f"--{name}" for name in OWN if getattr(arguments, name) is None]
+    if missing:
+        raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
+    if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
+        raise ConfigError(f"--margin {arguments.margin} is no difference; give a number from 0")
+    fields = [field.name for field in dataclasses.fields(Brought)]
+    material = material_of(arguments)
+    brought = Brought(**{name: getattr(arguments, name) for name in fields})
+    print(own_text(judge_own(brought, material.results, material.claims), screen().width))
+    return 0

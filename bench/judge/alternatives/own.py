@@ -1,0 +1,207 @@
+"""Anyone's number: a number that a user brings is judged as the documents' numbers are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.records import Record
+from bench.core.text import one_line
+from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
+from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
+from bench.judge.claims import LARGEST_EXPONENT, LONGEST_QUOTE, NATS_PER_BIT, Claim
+from bench.judge.ladder.effects import command
+from bench.judge.ladder.rungs import VARIANT, Place
+from bench.judge.results import Results
+from bench.judge.samples import metrics_of
+from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
+from bench.measure.metrics.table import METRICS
+from bench.plan.cells import PROTOCOLS
+from bench.plan.recipes import resolve
+
+PRINTED = ("rounded", "truncated", "exact")
+_FRACTIONS = ("accuracy", "rate", "fraction")  # in the names of a document's own metrics
+N_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a user says of a number."""
+
+    approach: str
+    metric: str  # name, or the whole key of a record: "mnist/test10k/accuracy"
+    reported: str  # as it is printed
+    recipe: str = PUBLISHED
+    protocol: str = PUBLISHED
+    printed: str = "rounded"  # one of `PRINTED`
+    margin: float | None = None  # the difference that would matter; None: as declared for the documents' numbers
+
+
+class Judged(NamedTuple):
+    """What is known of a number that a user brought."""
+
+    brought: Brought
+    key: str  # of the metric in the records
+    verdict: Verdict
+    against: Against
+
+
+def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Judged:
+    """Return the verdict of a number and its alternatives; raises ConfigError for what cannot be judged.
+
+    Args:
+        brought: the number.
+        results: the records of one profile, device and precision.
+        claims: the documents' numbers, whose margins are declared.
+    """
+    records = _records(brought, results)
+    key = _key(brought, sorted({name for record in records for name in record.metrics}))
+    claim = _claim(brought, key, claims)
+    ours, found = metrics_of(records, key), []
+    for one in _others(brought, results, claim.split):
+        theirs = metrics_of(results.cell(one.approach, one.recipe, brought.protocol), key)
+        found.append(compare(claim, one, brought.protocol, ours, theirs))
+    return Judged(brought, key, judge_one(claim, ours), Against(claim, tuple(found)))
+
+
+def _records(brought: Brought, results: Results) -> list[Record]:
+    """Return the records of the number's recipe and protocol; raises ConfigError for unknown names, and without any."""
+    if brought.approach not in results.approaches:
+        raise unknown_name("approach", brought.approach, results.approaches)
+    if brought.protocol not in PROTOCOLS:
+        raise unknown_name("protocol", brought.protocol, PROTOCOLS)
+    if brought.approach in results.manifests:
+        resolve(results.manifests[brought.approach], brought.recipe)  # raises for an unknown recipe
+    found = results.cell(brought.approach, brought.recipe, brought.protocol)
+    if not any(record.metrics for record in found):
+        place = Place(brought.approach, brought.recipe, brought.protocol, "")
+        remedy = f"`{command(place, ENOUGH)}` makes them"
+        raise ConfigError(f"no finished record of {place.fit_text()} by protocol {brought.protocol}; {remedy}")
+    return found
+
+
+def _others(brought: Brought, results: Results, split: str) -> list[Alternative]:
+    """Return the alternatives to the number's recipe; the published one is among them where it is not that recipe."""
+    entry = results.manifests.get(brought.approach)
+    if entry is None:
+        return []
+    named = [one for one in alternatives(entry) if not learns_what_is_measured(one, entry, split)]
+    if brought.recipe != PUBLISHED:
+        named.insert(0, Alternative(VARIANT, brought.approach, PUBLISHED))
+    return [one for one in named if (one.approach, one.recipe) != (brought.approach, brought.recipe)]
+
+
+def _key(brought: Brought, keys: Sequence[str]) -> str:
+    """Return the key of the number's metric: given as such, or by the metric's name where only one place is meant."""
+    if brought.metric in keys:
+        return brought.metric
+    every = [key for key in keys if key.rpartition("/")[2] == brought.metric]
+    if not every:
+        names = {key.rpartition("/")[2] for key in keys}
+        where = f"metric of {brought.approach} by protocol {brought.protocol}"
+        raise unknown_name(where, one_line(brought.metric, LONGEST_QUOTE), names)
+    for is_meant in (_is_tested, _is_of_digits, _is_of_all):
+        if len(every) > 1:
+            every = [key for key in every if is_meant(key)] or every
+    if len(every) > 1:
+        raise ConfigError(f"metric '{brought.metric}' is measured in several places; give one of {', '.join(every)}")
+    return every[0]
+
+
+def _is_tested(key: str) -> bool:
+    return "/train" not in key
+
+
+def _is_of_digits(key: str) -> bool:
+    return key.startswith("mnist/")
+
+
+def _is_of_all(key: str) -> bool:
+    return "random" not in key and "mean_network" not in key  # neither some of the images nor one network for all draws
+
+
+def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
+    """Return the number as a claim; raises ConfigError for one that its metric cannot take, or without a margin."""
+    dataset, _, rest = key.partition("/")
+    split, _, metric = rest.rpartition("/")
+    text = one_line(brought.reported, LONGEST_QUOTE)
+    value, unit = _number(text), _last_digit(text)
+    low, high = _range(metric)
+    if not low <= value <= high:
+        raise ConfigError(f"{text} is no {metric}; give a number from {low:g} to {high:.4g}")
+    margin, reason = (brought.margin, "given") if brought.margin is not None else _margin(key, value, brought, claims)
+    return Claim(
+        id=f"{brought.approach}.{metric}",
+        source="your number",
+        approach=brought.approach,
+        stage="final",
+        metric=metric,
+        dataset=dataset,
+        split=split,
+        protocol=brought.protocol,
+        unit="fraction" if _is_fraction(metric) else "nats" if "entropy" in metric else "",
+        value=value,
+        precision=0.0 if brought.printed == "exact" else unit,
+        precision_kind=brought.printed,
+        margin=margin,
+        margin_reason=reason,
+        n_runs=1,
+        locator="",
+        note="",
+        printed=text,
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        value, decimal = float(text), Decimal(text)
+    except (ValueError, InvalidOperation):
+        raise ConfigError(f"reported number '{text}' is no number; give one such as 0.985") from None
+    if not math.isfinite(value) or abs(decimal.adjusted()) > LARGEST_EXPONENT:
+        raise ConfigError(f"reported number '{text}' is not finite or too large; give one such as 0.985")
+    return value
+
+
+def _last_digit(text: str) -> float:
+    """Return one unit of the last printed digit."""
+    exponent = Decimal(text).as_tuple().exponent
+    assert isinstance(exponent, int), "the number is finite"
+    return float(Decimal(1).scaleb(exponent))
+
+
+def _is_fraction(metric: str) -> bool:
+    spec = METRICS.get(metric)
+    return spec.unit == "fraction" if spec is not None else any(word in metric for word in _FRACTIONS)
+
+
+def _range(metric: str) -> tuple[float, float]:
+    """Return the smallest and the largest number that a metric can be."""
+    if _is_fraction(metric):
+        return 0.0, 1.0
+    if "entropy" in metric:
+        return 0.0, math.log(N_CLASSES)
+    return (0.0, math.inf) if metric in ("nll", "brier") else (-math.inf, math.inf)
+
+
+def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -> tuple[float, str]:
+    """Return the margin declared for the document's number of this metric that is nearest in kind, then in value."""
+    dataset, _, rest = key.partition("/")
+    split, _, metric = rest.rpartition("/")
+    alike = [claim for claim in claims if claim.metric == metric and claim.dataset == dataset and claim.margin > 0]
+    if not alike:
+        what = f"{metric} on {dataset}"
+        raise ConfigError(f"no margin is declared for {what}; give --margin, the difference that would matter")
+
+    def distance(claim: Claim) -> tuple[bool, bool, float]:
+        return claim.approach != brought.approach, claim.split != split, abs(_in_nats(claim, claim.value) - value)
+
+    nearest = min(alike, key=distance)
+    return _in_nats(nearest, nearest.margin), f"as declared for {nearest.id}"
+
+
+def _in_nats(claim: Claim, value: float) -> float:
+    return value * NATS_PER_BIT if claim.unit == "bits" else value

@@ -1,0 +1,153 @@
+"""The judge judged: reports whose truth is known, handed in as if a document had printed them.
+
+A true report is one seed of the published recipe, judged by the other seeds. A false one is a seed of another recipe,
+judged by the published recipe's seeds. Each report is printed as the document prints, and has the document's end
+results as its claims, tested together as those of the document are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
+from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
+from bench.judge.claims import Claim, measured_key
+from bench.judge.results import Results
+from bench.judge.samples import Sample
+from bench.judge.stats.rule import DIFFERS, ENOUGH, is_exact, judge_one
+from bench.plan.manifests import ApproachManifest
+
+TRUE, PLANTED = "true", "planted fault"
+FULL, FIRST_EPOCH = "full", "epoch1"  # profiles
+
+Numbers = Mapping[int, float]  # of each seed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Reports of one truth about one approach, and what the judge said of them."""
+
+    approach: str
+    kind: str  # `TRUE`, `PLANTED`, or the kind of alternative
+    truth: str  # what made the reports
+    protocol: str
+    profile: str
+    reports: tuple[tuple[str, ...], ...]  # the outcomes of each report's claims
+
+    @property
+    def n_told(self) -> int:
+        """Return how many reports differ in at least one claim."""
+        return sum(DIFFERS in outcomes for outcomes in self.reports)
+
+    def count(self, outcome: str) -> int:
+        """Return how many claims of all reports had an outcome."""
+        return sum(outcomes.count(outcome) for outcomes in self.reports)
+
+
+def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
+    """Return the trials of published recipes and of their alternatives, those that something was measured of.
+
+    Args:
+        results: the records.
+        claims: the numbers that reports consist of; those that are computed, or of another run of a document, are not
+            tried.
+    """
+    found: list[Trial] = []
+    for entry, mine, n_claims in _by_approach(results, claims):
+        found.append(_true(results, entry, mine, n_claims, FULL))
+        found += [_false(results, entry, one, mine, n_claims) for one in alternatives(entry)]
+    return [trial for trial in found if trial.reports]
+
+
+def planted_trials(results: Results, planted: Mapping[str, Results], claims: Iterable[Claim]) -> list[Trial]:
+    """Return the trials of faults planted in the code, for the numbers of the first epoch.
+
+    Args:
+        results: records of the first epoch by unchanged code.
+        planted: records by code with a fault, by the fault's name.
+        claims: every claim; those of the first epoch count.
+    """
+    found: list[Trial] = []
+    for entry, mine, n_claims in _by_approach(results, (claim for claim in claims if claim.stage == "epoch:1")):
+        ours = _seeds(mine, results, entry.name, "published", PUBLISHED)
+        faults = []
+        for name, made in planted.items():
+            theirs = _seeds(mine, made, entry.name, "published", PUBLISHED)
+            reports = _reports(mine, ours, theirs, n_claims)
+            faults.append(Trial(entry.name, PLANTED, name, PUBLISHED, FIRST_EPOCH, reports))
+        if any(trial.reports for trial in faults):
+            found += [_true(results, entry, mine, n_claims, FIRST_EPOCH), *faults]
+    return [trial for trial in found if trial.reports]
+
+
+def _by_approach(results: Results, claims: Iterable[Claim]) -> Iterator[tuple[ApproachManifest, list[Claim], int]]:
+    """Yield each approach with its claims, each measured number once, and how many its document tests together."""
+    found: dict[str, dict[tuple[str, str], Claim]] = {}
+    for claim in claims:
+        entry = results.manifests.get(claim.approach)
+        if entry is not None and claim.source == entry.document and not is_exact(claim):
+            found.setdefault(claim.approach, {}).setdefault(measured_key(claim), claim)
+    for approach, mine in found.items():
+        entry = results.manifests[approach]
+        together = [len(one) for name, one in found.items() if results.manifests[name].document == entry.document]
+        yield entry, list(mine.values()), sum(together)
+
+
+def _true(results: Results, entry: ApproachManifest, claims: Sequence[Claim], n_claims: int, profile: str) -> Trial:
+    """Return the published recipe's own seeds as reports, each judged by the others."""
+    ours = _seeds(claims, results, entry.name, "published", PUBLISHED)
+    reports = _reports(claims, ours, ours, n_claims)
+    return Trial(entry.name, TRUE, f"{entry.name} published", PUBLISHED, profile, reports)
+
+
+def _false(
+    results: Results, entry: ApproachManifest, one: Alternative, claims: Sequence[Claim], n_claims: int
+) -> Trial:
+    """Return the reports of an alternative, by the common protocol where it measured more of its seeds."""
+    usable = [claim for claim in claims if not learns_what_is_measured(one, entry, claim.split)]
+    best = Trial(entry.name, one.kind, one.name, PUBLISHED, FULL, ())
+    for protocol in (PUBLISHED, COMMON):
+        ours = _seeds(usable, results, entry.name, "published", protocol)
+        theirs = _seeds(usable, results, one.approach, one.recipe, protocol)
+        reports = _reports(usable, ours, theirs, n_claims)
+        if len(reports) > len(best.reports):
+            best = replace(best, protocol=protocol, reports=reports)
+    return best
+
+
+def _seeds(claims: Sequence[Claim], results: Results, approach: str, recipe: str, protocol: str) -> dict[str, Numbers]:
+    return {claim.id: by_seed(claim, results, approach, recipe, protocol) for claim in claims}
+
+
+def _reports(
+    claims: Sequence[Claim], ours: Mapping[str, Numbers], handed_in: Mapping[str, Numbers], n_claims: int
+) -> tuple[tuple[str, ...], ...]:
+    """Return the outcomes of the report that each seed hands in.
+
+    The judge does without the seed of the same number, which shares its initial weights and its order of images with
+    the report. Only where too few seeds would be left, and the report is a false one, it keeps it.
+    """
+    outcomes: dict[int, list[str]] = {}
+    is_false = handed_in is not ours
+    for claim in claims:
+        mine = ours[claim.id]
+        for seed, value in handed_in[claim.id].items():
+            others = tuple(number for other, number in mine.items() if other != seed)
+            if len(others) < ENOUGH and is_false:
+                others = tuple(mine.values())
+            if len(others) >= ENOUGH:
+                verdict = judge_one(as_printed(claim, value), Sample(others), n_claims)
+                outcomes.setdefault(seed, []).append(verdict.outcome)
+    return tuple(tuple(outcomes[seed]) for seed in sorted(outcomes))
+
+
+def as_printed(claim: Claim, value: float) -> Claim:
+    """Return a claim with another number, printed with as many digits."""
+    printed = Decimal(repr(value))
+    if claim.precision_kind in ("rounded", "truncated"):
+        way = ROUND_FLOOR if claim.precision_kind == "truncated" else ROUND_HALF_EVEN
+        unit = Decimal(repr(claim.precision))
+        printed = (printed / unit).quantize(Decimal(1), rounding=way) * unit
+    return replace(claim, value=float(printed), printed=str(printed))

@@ -1,0 +1,50 @@
+"""What is known of a number that a user brings, in lines for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+
+from bench.judge.alternatives.own import Judged
+from bench.judge.claims import print_interval
+from bench.show.tables.alternatives import against_lines
+
+LABEL = 14  # characters
+
+
+def own_text(judged: Judged, width: int) -> str:
+    """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
+    return "\n".join(_line(name, text, width) for name, text in _parts(judged))
+
+
+def _line(name: str, text: str, width: int) -> str:
+    return textwrap.fill(text, max(width, 2 * LABEL), initial_indent=f"{name:<{LABEL}}", subsequent_indent=" " * LABEL)
+
+
+def _parts(judged: Judged) -> list[tuple[str, str]]:
+    brought, verdict, claim = judged.brought, judged.verdict, judged.verdict.claim
+    interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
+    where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
+    is_said = verdict.reason.startswith(verdict.outcome)
+    parts = [
+        ("verdict", verdict.reason if is_said else f"{verdict.outcome}: {verdict.reason}"),
+        ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
+        ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
+    ]
+    if evidence is not None and sample.mean is not None and sample.sd is not None:
+        ends = verdict.interval or (0.0, 0.0)
+        parts += [
+            ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
+            (
+                "one of ours?",
+                f"p {evidence.p:.2g} that one more run of ours lies as far off; above {evidence.percentile:.0f} % of "
+                "our runs",
+            ),
+            (
+                "how sharply?",
+                f"one more run of ours: {ends[0]:.4g} to {ends[1]:.4g} in 95 of 100 cases; shifts below "
+                f"{verdict.in_words(evidence.resolution(verdict.level))} would not have shown; the margin, "
+                f"{claim.margin:.3g}, is {claim.margin_reason}",
+            ),
+        ]
+    lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
+    return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]

@@ -1,0 +1,50 @@
+"""The judge judged: what the rule says of reports whose truth is known, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bench.judge.results import Results
+from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
+from bench.judge.trial import TRUE, Trial
+from bench.show.tables.cells import Entry, Table, make_table
+
+COLUMNS = ("approach", "what made the reports", "kind", "protocol", "profile", "reports", "told apart")
+COUNTED = (DIFFERS, AGREES, COARSE)
+CAPTION = (
+    "Reports whose truth is known, handed in as if the document had printed them. True: each seed of the published "
+    "recipe, judged by its other seeds. False: each seed of another recipe, of a control, or of the published recipe "
+    "with a small fault planted in the code, judged by the published recipe's seeds in the same protocol. Told apart: "
+    f"reports of which at least one claim differs; of true ones at most {ALPHA:.0%} should be. Then the number of "
+    "claims with each verdict. Full: the document's end results and quoted numbers; epoch1: its numbers of the first "
+    "epoch. The claims of a document are tested together."
+)
+
+
+def trial_table(results: Results, found: Sequence[Trial]) -> Table:
+    """One line for each truth about each approach."""
+    lines = [_line(trial) for trial in found]
+    remarks = [f"In all, told apart: {_share([trial for trial in found if trial.kind == TRUE])} true reports"]
+    kinds = dict.fromkeys(trial.kind for trial in found if trial.kind != TRUE)
+    remarks += [f"of kind {kind}: {_share([trial for trial in found if trial.kind == kind])}" for kind in kinds]
+    title = "The judge judged: reports whose truth is known"
+    return make_table(
+        "trial",
+        title,
+        CAPTION,
+        [*COLUMNS, *COUNTED],
+        lines,
+        ["; ".join(remarks) + "."] if found else [],
+        origin=results.origin(),
+    )
+
+
+def _line(trial: Trial) -> list[Entry]:
+    counts = [str(trial.count(outcome)) for outcome in COUNTED]
+    places = [trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile]
+    return [*places, str(len(trial.reports)), str(trial.n_told), *counts]
+
+
+def _share(found: Iterable[Trial]) -> str:
+    some = list(found)
+    return f"{sum(trial.n_told for trial in some)} of {sum(len(trial.reports) for trial in some)}"

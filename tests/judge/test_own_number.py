@@ -1,0 +1,128 @@
+"""Anyone's number: which metric and margin are meant, what the verdict says, and bad input."""
+
+import math
+
+import pytest
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.judge.alternatives.own import Brought, judge_own
+from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
+from bench.judge.claims import load_claims, print_interval
+from bench.judge.results import Results
+from bench.judge.stats.rule import AGREES, DIFFERS
+from bench.plan.registry import manifests
+from bench.show.own_number import own_text
+from tests.synthetic import record
+
+CLAIMS = load_claims()
+Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]  # mean 0, standard deviation 1
+ACCURACY, ENTROPY = "mnist/test10k/accuracy", "noise_gaussian/1000 images/predictive_entropy"
+
+
+def mlp(recipe, accuracy):
+    metrics = {"mnist/train60k/accuracy": 0.999, "mnist/test10k/exotic": 1.0}
+    return [
+        record("mlp", recipe, seed=seed, metrics={**metrics, ACCURACY: accuracy + 0.0005 * z, ENTROPY: 0.1 + 0.01 * z})
+        for seed, z in enumerate(Z)
+    ]
+
+
+RESULTS = Results([*mlp("published", 0.98), *mlp("corrected", 0.99)], manifests())
+
+
+def judged(metric="accuracy", reported=".980", **changes):
+    return judge_own(Brought("mlp", metric, reported, **changes), RESULTS, CLAIMS)
+
+
+def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
+    # half-width 2.776 * .0005 * sqrt(1.2) = .0015, margin .005
+    found = judged()
+    assert (found.key, found.verdict.outcome, found.verdict.claim.margin) == (ACCURACY, AGREES, 0.005)
+    corrected, *rest = found.against.found
+    assert corrected.finding == FAR_OUTSIDE  # (.99 - .9805) / .0005 = 19 standard deviations
+    assert {one.finding for one in rest} == {NOT_MEASURED}
+    text = own_text(found, 80)
+    assert "verdict       agrees: even one more run of ours would land within what matters" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_number_unlike_ours_differs():
+    assert judged(reported=".985").verdict.outcome == DIFFERS
+
+
+def test_another_recipe_has_the_published_one_as_its_alternative():
+    found = judged(reported=".990", recipe="corrected")
+    assert (found.verdict.outcome, found.against.found[0].alternative.recipe) == (AGREES, "published")
+
+
+@pytest.mark.parametrize(
+    ("printed", "low", "high"), [("rounded", 0.985, 0.995), ("truncated", 0.99, 1.0), ("exact", 0.99, 0.99)]
+)
+def test_the_last_digit_says_which_numbers_print_alike(printed, low, high):
+    interval = print_interval(judged(reported=".99", printed=printed).verdict.claim)
+    assert (interval.low, interval.high) == (pytest.approx(low, abs=1e-6), pytest.approx(high, abs=1e-6))
+
+
+def test_margins_are_those_of_the_documents_in_nats_and_can_be_given():
+    # .03 bits are .03 ln 2 nats
+    assert judged("predictive_entropy", "0.10").verdict.claim.margin == pytest.approx(0.03 * math.log(2))
+    assert judged("exotic", "1.0", margin=0.5).verdict.claim.margin == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metric": "acuracy"}, "unknown metric of mlp by protocol published 'acuracy'; .* did you mean 'accuracy'"),
+        ({"metric": "a\x1b[2Jb\n" * 999}, "unknown metric"),
+        ({"reported": "98.0"}, "98.0 is no accuracy; give a number from 0 to 1"),
+        ({"metric": "predictive_entropy", "reported": "-0.1"}, "no predictive_entropy; give a number from 0 to 2.303"),
+        ({"reported": "nan"}, "not finite"),
+        ({"reported": "1e999"}, "not finite"),
+        ({"reported": "1e-999999999"}, "not finite or too large"),
+        ({"reported": "about .98"}, "is no number"),
+        ({"metric": "exotic", "reported": "1"}, "no margin is declared for exotic on mnist; give --margin"),
+        ({"recipe": "published+sigmoid-512"}, "no finished record of mlp published.sigmoid-512 by protocol published"),
+        ({"recipe": "better"}, "unknown recipe of mlp 'better'"),
+        ({"protocol": "commom"}, "unknown protocol 'commom'.*did you mean 'common'"),
+    ],
+)
+def test_bad_input_is_one_line(changes, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        judged(**changes)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_metric_of_several_places_must_be_given_whole():
+    places = ["notmnist459/all 459/refusal_rate", "noise_uniform/100 images/refusal_rate"]
+    records = [
+        record("pyro_random_module", seed=seed, metrics={place: 0.5 + 0.01 * z for place in places})
+        for seed, z in enumerate(Z)
+    ]
+    results = Results(records, manifests())
+    with pytest.raises(ConfigError, match="measured in several places; give one of noise_uniform/100 images"):
+        judge_own(Brought("pyro_random_module", "refusal_rate", "0.5"), results, CLAIMS)
+    assert judge_own(Brought("pyro_random_module", places[0], "0.5"), results, CLAIMS).key == places[0]
+
+
+def test_the_command(tmp_path, capsys):
+    store = Store(tmp_path)
+    for one in RESULTS.records:
+        store.write(one)
+    place = ["verdict", "--results", str(tmp_path), "--approach", "mlp"]
+    assert main([*place, "--metric", "accuracy", "--reported", ".980"]) == 0
+    assert "against what? " in capsys.readouterr().out
+    for wrong in (
+        ["--metric", "accuracy"],
+        ["--metric", "accuracy", "--reported", ".98", "--margin", "-1"],
+        ["--metric", "accuracy", "--reported", ".98", "feldman2018.mlp.noise_entropy"],
+    ):
+        assert main([*place, *wrong]) == USAGE
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+    assert main(["verdict", "--results", str(tmp_path), "--trial"]) == 0
+    assert "reports whose truth is known" in capsys.readouterr().out

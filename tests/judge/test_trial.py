@@ -1,0 +1,141 @@
+"""The judge judged: reports whose truth is known, made up so that the answer is known too."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from bench.judge.alternatives.named import CORRECTED
+from bench.judge.claims import load_claims, print_interval
+from bench.judge.results import Results
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
+from bench.judge.trial import PLANTED, TRUE, as_printed, planted_trials, trials
+from bench.plan.registry import manifests
+from bench.show.tables.trial import trial_table
+from tests.synthetic import record
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FORCED = CLAIMS["chopra2018.random_module.forced_accuracy"]  # truncated to .01, margin .02
+Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]  # mean 0, standard deviation 1
+
+
+def seeds(values, recipe="published", protocol="published", first=0, key="mnist/test10k/accuracy", **changes):
+    return [
+        record("pyro_random_module", recipe, protocol, seed=first + place, metrics={key: value}, **changes)
+        for place, value in enumerate(values)
+    ]
+
+
+def of(*parts):
+    return Results([one for part in parts for one in part], manifests())
+
+
+# --- a report as the document prints it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "value", "printed"),
+    [
+        ("truncated", 0.01, 0.8979, "0.89"),
+        ("rounded", 0.01, 0.8979, "0.90"),
+        ("rounded", 0.0001, 0.14461, "0.1446"),
+        ("rounded", 1.0, -13.6, "-14"),
+        ("exact", 0.0001, 0.97754, "0.97754"),
+        ("count", 0.0001, 0.1271, "0.1271"),
+    ],
+)
+def test_a_report_has_the_digits_that_the_document_prints(kind, precision, value, printed):
+    claim = as_printed(dataclasses.replace(FORCED, precision_kind=kind, precision=precision), value)
+    assert float(claim.printed) == pytest.approx(float(printed))
+    assert claim.value == float(claim.printed)
+    assert value in print_interval(claim)
+
+
+# --- what the judge says ---------------------------------------------------------------------------------------------
+
+
+def test_true_reports_agree_and_those_of_a_recipe_far_away_differ():
+    # ten seeds .890 +- .003 against ten of .962: 24 standard deviations
+    source = np.random.default_rng(1)
+    ours, theirs = (0.89 + 0.003 * source.normal(size=10)).tolist(), (0.962 + 0.003 * source.normal(size=10)).tolist()
+    true, false = trials(of(seeds(ours), seeds(theirs, "corrected")), [FORCED])
+    assert (true.kind, true.protocol, len(true.reports), true.n_told) == (TRUE, "published", 10, 0)
+    assert true.count(AGREES) + true.count(COARSE) == 10
+    assert (false.kind, false.truth, len(false.reports)) == (CORRECTED, "pyro_random_module corrected", 10)
+    assert (false.n_told, false.count(DIFFERS)) == (10, 10)
+
+
+def test_a_true_report_is_told_apart_in_5_of_100_cases():
+    # 60 documents of 10 seeds with one claim each that prints all digits: 600 reports, each judged at .05 by the other
+    # nine. The ten reports of a document hang together, so that the standard error is that of 600 reports or a little
+    # more: .9 % and up to 1.5 %.
+    claim = dataclasses.replace(FORCED, precision_kind="exact")
+    source = np.random.default_rng(7)
+    told = 0
+    for values in (0.89 + 0.006 * source.normal(size=(60, 10))).tolist():
+        (true,) = trials(of(seeds(values)), [claim])
+        told += true.n_told
+    assert abs(told / 600 - 0.05) < 3 * 0.015
+
+
+def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
+    # five seeds close together and a sixth far away: judged by the five, its report differs; by all six, it would not
+    values = [0.8951 + 0.001 * z for z in Z]
+    claim = dataclasses.replace(FORCED, precision_kind="exact")
+    (true,) = trials(of(seeds([*values, 0.93])), [claim])
+    assert true.reports[5] == (DIFFERS,)
+    # a false report with the number of the far seed is judged by the five others, too
+    _, false = trials(of(seeds([*values, 0.93]), seeds([0.93], "corrected", first=5)), [claim])
+    assert false.reports == ((DIFFERS,),)
+
+
+def test_five_seeds_are_too_few_for_true_reports_and_just_enough_for_false_ones():
+    (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED])
+    assert (found.kind, found.n_told) == (CORRECTED, 1)
+
+
+def test_the_protocol_that_measured_more_seeds_of_an_alternative_is_taken():
+    ours = seeds([0.89 + 0.003 * z for z in Z])
+    common = {"protocol": "common", "key": "mnist/accuracy"}
+    both = [*seeds([0.9 + 0.003 * z for z in Z], **common), *seeds([0.96, 0.961], "corrected", **common)]
+    (found,) = trials(of(ours, both), [FORCED])
+    assert (found.protocol, len(found.reports)) == ("common", 2)
+    (found,) = trials(of(ours, both, seeds([0.96, 0.961], "corrected")), [FORCED])
+    assert found.protocol == "published"
+
+
+def test_a_repeated_number_is_one_claim_and_another_run_of_the_document_none():
+    again = CLAIMS["chopra2018.prose.forced_accuracy"]
+    other = dataclasses.replace(FORCED, id="x", source="chopra2018-first-run")
+    (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED, again, other])
+    assert [len(outcomes) for outcomes in found.reports] == [1]
+
+
+def test_planted_faults_are_judged_by_the_first_epoch():
+    claim = CLAIMS["chopra2018.random_module.epoch1.train_loss"]
+    epochs = {"key": "x", "profile": "epoch1"}
+
+    def first_epoch(values):
+        made = seeds(values, **epochs)
+        key = f"mnist/{claim.split}/{claim.metric}"
+        return [
+            record("pyro_random_module", seed=one.seed, profile="epoch1", epochs=[{"epoch": 1, key: value}])
+            for one, value in zip(made, values, strict=True)
+        ]
+
+    reference = of(first_epoch([2100 + 10 * z for z in (*Z, 0.1)]))
+    planted = {"KL x 1.1": of(first_epoch([2300.0, 2310.0])), "none": of(first_epoch([]))}
+    true, fault = planted_trials(reference, planted, CLAIMS.values())
+    assert (true.kind, len(true.reports), true.n_told) == (TRUE, 6, 0)
+    assert (fault.kind, fault.truth, fault.n_told) == (PLANTED, "KL x 1.1", 2)
+
+
+def test_the_table_counts_reports_and_claims():
+    ours, theirs = [0.89 + 0.003 * z for z in (*Z, 0.1)], [0.96, 0.961]
+    results = of(seeds(ours), seeds(theirs, "corrected"))
+    table = trial_table(results, trials(results, [FORCED]))
+    first, second = table.texts()
+    assert first[1:7] == ["pyro_random_module published", TRUE, "published", "full", "6", "0"]
+    assert second[5:] == ["2", "2", "2", "0", "0"]
+    assert "In all, told apart: 0 of 6 true reports; of kind corrected: 2 of 2." in table.notes
