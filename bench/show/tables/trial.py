@@ -34,7 +34,9 @@ def trial_table(results: Results, found: Sequence[Trial]) -> Table:
         CAPTION,
         [*COLUMNS, *COUNTED],
         lines,
-        ["; ".join(remarks) + "."] if found else [],
+        ["; ".join(remarks) + "."]
+        if found
+        else ["No approach has enough seeds: `python -m bench reference` says which are missing."],
         origin=results.origin(),
     )
 
