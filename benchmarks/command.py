@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import torch
 
 from bench.cli.main import Parser, guarded
+from bench.cli.options import check_device
 from bench.core import environment
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
@@ -17,20 +19,48 @@ from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 
 
-def run(name: str, description: str, known: Sequence[str], measure: Callable[[Sequence[str]], Table]) -> int:
-    """Measure the approaches of the command line, by default all; write and print the table; return the exit code."""
+def run(
+    name: str,
+    description: str,
+    known: Sequence[str],
+    measure: Callable[[argparse.Namespace], Table],
+    options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
+) -> int:
+    """Measure what the command line asks for, write and print the table, and return the exit code.
+
+    Args:
+        name: of the module in `benchmarks`.
+        description: for `--help`.
+        known: the approaches that are measured unless some are named.
+        measure: makes the table from the words; `approaches` are never empty.
+        options: adds the benchmark's own options to the parser.
+    """
     parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    options(parser)
 
     def act() -> int:
         given = parser.parse_args()
-        made = measure(given.approaches or known)
+        given.approaches = given.approaches or list(known)
+        made = measure(given)
         write_tables([made], given.results / "tables", below=given.results)
         sys.stdout.write(f"{render(made)}\n")
         return 0
 
     return guarded(act)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add `--device`."""
+    parser.add_argument(
+        "--device", type=_device, default=torch.device("cpu"), help="cpu, cuda or cuda:N (default: cpu)"
+    )
+
+
+def _device(name: str) -> torch.device:
+    check_device(name)
+    return torch.device(name)
 
 
 def notes(load: Sequence[Reason]) -> list[str]:

@@ -6,6 +6,7 @@ a run takes at most on a CPU (`bench.plan.batches`), and of 16. Needs the data a
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import statistics
 import sys
@@ -13,13 +14,14 @@ from collections.abc import Sequence
 
 import torch
 
+from bench.cli.options import counts
 from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.text import THREE
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
 from bench.show.tables.cells import Number, Table, make_table
-from benchmarks.command import notes, run
+from benchmarks.command import add_device, notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.measure import Request, make_subject
 from benchmarks.throughput.training import BlockContext, Subject
@@ -82,15 +84,20 @@ def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Ta
 
 def main() -> int:
     """Measure, write the table and print it; return the exit code."""
-    return run("many_seeds", "Seeds that train together.", names(), _measure)
+    return run("many_seeds", "Seeds that train together.", names(), _measure, _options)
 
 
-def _measure(approaches: Sequence[str]) -> Table:
+def _options(parser: argparse.ArgumentParser) -> None:
+    add_device(parser)
+    parser.add_argument("--groups", type=counts, default=GROUPS, help="seeds of each group, a list (default: 8,16)")
+
+
+def _measure(given: argparse.Namespace) -> Table:
     others = OtherLoad(torch.get_num_threads())
     lines = []
-    for name in yardsticks.choose(approaches):
-        subject = make_subject(Request(name))
-        lines += [line(subject, name, n_seeds) for n_seeds in GROUPS]
+    for name in yardsticks.choose(given.approaches):
+        subject = make_subject(Request(name, device=str(given.device)))
+        lines += [line(subject, name, n_seeds) for n_seeds in given.groups]
     return table(lines, others.reasons())
 
 

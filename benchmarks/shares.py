@@ -7,6 +7,7 @@ machine. MXNet's operators are unknown to the profiler: approaches on MXNet are 
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import statistics
@@ -228,8 +229,8 @@ def main() -> int:
     return run("shares", "Where a step's time goes.", names(), _measure)
 
 
-def _measure(approaches: Sequence[str]) -> Table:
-    chosen = yardsticks.choose(approaches)
+def _measure(given: argparse.Namespace) -> Table:
+    chosen = yardsticks.choose(given.approaches)
     for name in chosen:
         if name not in names():
             raise ConfigError(f"{name} runs on MXNet, whose operators PyTorch's profiler does not see; leave it out")

@@ -154,8 +154,8 @@ class Masks:
         return sum(map(_words, self.widths, self.rates))
 
     def random_words(self, n_rows: int, source: StepNoise) -> Tensor:
-        """Draw the words of `n_rows` rows, int64 [n_rows, n_words] on the CPU."""
-        return source.words_(torch.empty(n_rows, self.n_words, dtype=torch.int64))
+        """Draw the words of `n_rows` rows, int64 [n_rows, n_words], where the masks lie."""
+        return source.words_(torch.empty(n_rows, self.n_words, dtype=torch.int64, device=self.table.device))
 
     def layers(self, words: Tensor) -> list[Tensor]:
         """Return the multipliers of each layer's units, 0 or 1 / (1 - rate), [B, width] each; words [B, n_words]."""

@@ -76,7 +76,7 @@ class LinearBbb(Approach):
         prior = partial(gaussian_log_prior, self.prior_std)
         return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
-    def _network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
+    def network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
         """Return the network of the contexts' seeds as it starts."""
         # N / 128 = 468.75 as in the document, although an epoch has 469 batches.
         n_batches = task.n_train / self.batch_size
@@ -96,7 +96,7 @@ class Seeds(SampledSeeds):
 
     def __init__(self, recipe: LinearBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial means of every seed; see `Approach.fit_many`."""
-        network = recipe._network(task, *contexts, dtype=train.x.dtype)
+        network = recipe.network(task, *contexts, dtype=train.x.dtype)
         super().__init__(network, recipe.learning_rate, [recipe._family(task, context.seed) for context in contexts])
         self._recipe, self._contexts, self._name = recipe, contexts, train.name
         self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)

@@ -3,8 +3,9 @@
 So noise belongs to its row (or training step, or draw) whatever is asked for beside it, in whatever order, block or
 number of threads. Words are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
 3"), key = the stream's 64 bits, counter = (place in the row, 0, row's 64 bits); normals are those of Box & Muller 1958.
-On a CPU the compiled loops of `bench.core.compiled` run. On a GPU, without numba, and as their reference, the plain
-PyTorch below runs, which gives the same words and the same normals up to rounding.
+On a CPU the compiled loops of `bench.core.compiled` run. On a GPU `torch.compile` makes one kernel of the plain PyTorch
+below. Where neither is there, and as their reference, the plain PyTorch runs as it is. All give the same words, and the
+same normals up to rounding.
 
 Shapes: B rows, n numbers a row. Words 4 l to 4 l + 3 of counter l lie `LANES` apart in blocks of 4 `LANES`.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -22,6 +24,8 @@ from torch import Tensor
 
 LANES = 64
 _LOW = 0xFFFFFFFF
+Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+"""(rows [B], halves of the key [] each, number of blocks) -> numbers of the rows [B, 4 LANES n_blocks]."""
 
 
 @functools.cache
@@ -43,7 +47,9 @@ def fill_normals(out: Tensor, key: int, rows: Tensor) -> Tensor:
         single = out if out.dtype == torch.float32 else torch.empty(out.shape, dtype=torch.float32)
         loops.fill_normals(single.numpy(), rows.numpy(), np.int64(key))
         return out if single is out else out.copy_(single)
-    return out.copy_(plain_normals(key, rows.to(out.device), out.shape[1]))
+    normals = (_fused_normals() if out.is_cuda else None) or normals_of_blocks
+    n = out.shape[1]
+    return out.copy_(normals(*arguments(key, rows.to(out.device), n))[:, :n])
 
 
 def fill_words(out: Tensor, key: int, rows: Tensor) -> Tensor:
@@ -52,33 +58,74 @@ def fill_words(out: Tensor, key: int, rows: Tensor) -> Tensor:
     if loops is not None and out.is_cpu:
         loops.fill_words(out.numpy().view(np.uint32), rows.numpy(), np.int64(key))
         return out
-    halves = plain_words(key, rows.to(out.device), 2 * out.shape[1]).view(len(out), -1, 2)
+    words = (_fused_words() if out.is_cuda else None) or words_of_blocks
+    n = 2 * out.shape[1]
+    halves = words(*arguments(key, rows.to(out.device), n))[:, :n].view(len(out), -1, 2)
     return out.copy_(halves[:, :, 0] | halves[:, :, 1] << 32)  # the lower half first, as in memory
 
 
 def plain_words(key: int, rows: Tensor, n: int) -> Tensor:
     """Return the random words of the rows, int64 [B, n] in [0, 2^32), on the device of `rows`."""
-    n_blocks = math.ceil(n / (4 * LANES))
-    counters = torch.arange(n_blocks * LANES, device=rows.device).expand(len(rows), -1)
-    high = (rows >> 32 & _LOW).unsqueeze(1).expand_as(counters)
-    low = (rows & _LOW).unsqueeze(1).expand_as(counters)
-    words = _philox(counters, torch.zeros_like(counters), low, high, key & _LOW, key >> 32 & _LOW)
-    together = torch.stack([word.view(len(rows), n_blocks, LANES) for word in words], dim=2)
-    return together.view(len(rows), -1)[:, :n]
+    return words_of_blocks(*arguments(key, rows, n))[:, :n]
 
 
 def plain_normals(key: int, rows: Tensor, n: int) -> Tensor:
     """Return the standard normals of the rows, float32 [B, n], on the device of `rows`."""
-    n_blocks = math.ceil(n / (4 * LANES))
-    words = plain_words(key, rows, n_blocks * 4 * LANES).view(len(rows), n_blocks, 2, 2, LANES)
+    return normals_of_blocks(*arguments(key, rows, n))[:, :n]
+
+
+@functools.cache
+def _fused_words() -> Fill | None:
+    """Return `words_of_blocks` as one kernel of a GPU, or None where PyTorch cannot compile one."""
+    return fused(words_of_blocks, torch.device("cuda"))
+
+
+@functools.cache
+def _fused_normals() -> Fill | None:
+    """Return `normals_of_blocks` as one kernel of a GPU, or None where PyTorch cannot compile one."""
+    return fused(normals_of_blocks, torch.device("cuda"))
+
+
+def fused(plain: Fill, device: torch.device) -> Fill | None:
+    """Return `words_of_blocks` or `normals_of_blocks` as one kernel of the device; None where none can be compiled.
+
+    It serves all numbers of rows and blocks. The key is a tensor, because each new integer would be compiled anew.
+    """
+    kernel: Fill = torch.compile(plain, dynamic=True)
+    try:
+        kernel(*arguments(1, torch.arange(2, device=device), 8 * LANES))
+    except Exception:  # noqa: BLE001 - without Triton or a C compiler PyTorch raises what it likes
+        return None
+    return kernel
+
+
+def arguments(key: int, rows: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Return the rows, the halves of the key, and the number of blocks that hold n words; no copy waits for a GPU."""
+    low, high = (torch.full((), half, dtype=torch.int64, device=rows.device) for half in (key & _LOW, key >> 32 & _LOW))
+    return rows, low, high, math.ceil(n / (4 * LANES))
+
+
+def words_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks: int) -> Tensor:
+    """Return the words of whole blocks, int64 [B, 4 LANES n_blocks]."""
+    counters = torch.arange(n_blocks * LANES, device=rows.device).expand(len(rows), -1)
+    high = (rows >> 32 & _LOW).unsqueeze(1).expand_as(counters)
+    low = (rows & _LOW).unsqueeze(1).expand_as(counters)
+    words = _philox(counters, torch.zeros_like(counters), low, high, key_low, key_high)
+    together = torch.stack([word.view(len(rows), n_blocks, LANES) for word in words], dim=2)
+    return together.view(len(rows), -1)
+
+
+def normals_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks: int) -> Tensor:
+    """Return the standard normals of whole blocks, float32 [B, 4 LANES n_blocks]."""
+    words = words_of_blocks(rows, key_low, key_high, n_blocks).view(len(rows), n_blocks, 2, 2, LANES)
     uniform = (words[:, :, :, 0].float() + 0.5) * 2.0**-32
     radius = (-2 * uniform.log()).sqrt()
     angle = words[:, :, :, 1].double() * (2 * math.pi * 2.0**-32)
     pair = torch.stack([radius * angle.cos().float(), radius * angle.sin().float()], dim=3)
-    return pair.view(len(rows), -1)[:, :n]
+    return pair.view(len(rows), -1)
 
 
-def _philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: int, k1: int) -> tuple[Tensor, ...]:
+def _philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
     """Return the four words for each counter; int64 holds a product's 64 bits, whatever it takes the sign to be."""
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57

@@ -50,7 +50,7 @@ def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tens
 
 def normals_(out: torch.Tensor, seed: int, name: str, *index: int) -> torch.Tensor:
     """Fill `out` (contiguous, any shape and device) with the standard normals of stream `name`."""
-    fill_normals(out.view(1, -1), stream_seed(seed, name, *index), torch.zeros(1, dtype=torch.int64))
+    fill_normals(out.view(1, -1), stream_seed(seed, name, *index), torch.zeros(1, dtype=torch.int64, device=out.device))
     return out
 
 
@@ -64,14 +64,15 @@ class StepNoise:
 
     def normals_(self, out: torch.Tensor) -> torch.Tensor:
         """Fill `out` (contiguous, any shape) with standard normals that no other call gets."""
-        row = torch.tensor([self._asked])
-        self._asked += 1
-        fill_normals(out.view(1, -1), self._stream, row)
+        fill_normals(out.view(1, -1), self._stream, self._next_row(out.device))
         return out
 
     def words_(self, out: torch.Tensor) -> torch.Tensor:
         """Fill `out` (int64, contiguous, any shape) with 64 fair random bits an element."""
-        row = torch.tensor([self._asked])
-        self._asked += 1
-        fill_words(out.view(1, -1), self._stream, row)
+        fill_words(out.view(1, -1), self._stream, self._next_row(out.device))
         return out
+
+    def _next_row(self, device: torch.device) -> torch.Tensor:
+        """Return the row of the next call, int64 [1]; made on the device, so that no copy waits for it."""
+        self._asked += 1
+        return torch.full((1,), self._asked - 1, device=device)

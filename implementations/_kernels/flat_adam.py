@@ -50,6 +50,11 @@ class FlatAdam:
         step, rate = float(state["step"]), self._adam.param_groups[0]["lr"]
         return state["exp_avg"], state["exp_avg_sq"], rate / (1 - 0.9**step), (1 - 0.999**step) ** -0.5
 
+    def for_graphs(self) -> list[Tensor]:
+        """Let a CUDA graph capture `step`; return all the tensors that it changes, where a graph will change them."""
+        self._adam.param_groups[0]["capturable"] = True
+        return [self._parameters, *self._adam.state[self._parameters].values()]
+
     def set_learning_rate(self, learning_rate: float) -> None:
         """Use another step size from the next step on."""
         self._adam.param_groups[0]["lr"] = learning_rate

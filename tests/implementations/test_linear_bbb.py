@@ -109,7 +109,7 @@ def test_adam_is_adam(size) -> None:
 
 
 def start_of_fit(approach: LinearBbb, seed: int = 0) -> SampledMlp:
-    network = approach._network(MNIST, whole_epochs(seed))
+    network = approach.network(MNIST, whole_epochs(seed))
     StepNoise(seed).normals_(network.epsilon)
     return network
 

@@ -1,0 +1,137 @@
+"""`python -m benchmarks.gpu`: the pieces of a GPU day, as far as the time goes; the next call goes on."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from bench.cli import INCOMPLETE
+from bench.cli.main import Parser, guarded
+from bench.cli.options import check_device, positive
+from bench.core.errors import StoreError, unknown_name
+from bench.core.files import read_file, write_atomically
+from bench.core.records import Fields
+from bench.core.text import duration
+from benchmarks.gpu.pieces import Piece, pieces
+
+LIMIT_MIN = 9.0  # a machine that is lent by the hour ends a command after ten minutes
+GRACE_S = 30.0  # for the last checkpoint, between SIGINT and SIGKILL
+LEAST_S = 20.0  # less than this starts no piece
+LARGEST = 1 << 20  # bytes of the file of states
+
+
+class State(Fields, frozen=True, kw_only=True):
+    """How a piece ended last."""
+
+    exit_code: int | None = None  # None: the time was over
+    seconds: float = 0.0  # of all calls together
+    device: str
+
+
+def main() -> int:
+    """Run what is not done; return the exit code."""
+    return guarded(lambda: _day(_parser().parse_args()))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m benchmarks.gpu",
+        description="Everything that only a machine with a CUDA GPU can show, in pieces: the noise, training and "
+        "prediction beside the CPU, the published column, 16 seeds at once, CUDA graphs, throughput. Writes records "
+        "and tables to DIR, the output of each piece to DIR/gpu. The same command goes on where the last ended.",
+    )
+    parser.add_argument("pieces", nargs="*", metavar="PIECE", help="kinds or names, see --list (default: all)")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N; cpu rehearses (default: cuda)")
+    parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="an own folder for this machine")
+    parser.add_argument("--minutes", type=positive, default=LIMIT_MIN, help=f"of this call (default: {LIMIT_MIN:g})")
+    parser.add_argument("--small", action="store_true", help="show only that every piece runs")
+    parser.add_argument("--list", action="store_true", help="what the pieces are, and which are done")
+    return parser
+
+
+def _day(given: argparse.Namespace) -> int:
+    check_device(given.device)
+    chosen = _chosen(given)
+    file = given.results / "gpu" / "pieces.json"
+    states = _read(file)
+    if given.list:
+        for piece in chosen:
+            print(f"{piece.name:32} {_word(states.get(piece.name)):12} {piece.shows}")
+        return 0
+    end = time.monotonic() + 60 * given.minutes
+    for piece in chosen:
+        before = states.get(piece.name)
+        if before is not None and before.exit_code == 0:
+            continue
+        left = end - time.monotonic() - GRACE_S
+        if left < LEAST_S:
+            break
+        print(f"{piece.name}: {piece.shows}", flush=True)
+        started = time.monotonic()
+        code = _ended(piece, given.results, left)
+        seconds = round(time.monotonic() - started + (before.seconds if before is not None else 0.0), 1)
+        states[piece.name] = State(exit_code=code, seconds=seconds, device=given.device)
+        write_atomically(file, msgspec.json.format(msgspec.json.encode(states)))
+        print(f"  {_word(states[piece.name])} after {duration(seconds)}", flush=True)
+    open_ones = [piece.name for piece in chosen if _word(states.get(piece.name)) != "done"]
+    if open_ones:
+        print(f"not done: {', '.join(open_ones)}; the same command goes on with them", file=sys.stderr)
+    return INCOMPLETE if open_ones else 0
+
+
+def _chosen(given: argparse.Namespace) -> list[Piece]:
+    known = pieces(given.device, given.results, given.small)
+    names = {piece.name for piece in known} | {piece.name.split("/")[0] for piece in known}
+    for asked in given.pieces:
+        if asked not in names:
+            raise unknown_name("piece", asked, sorted(names))
+    return [
+        piece
+        for piece in known
+        if not given.pieces or piece.name in given.pieces or piece.name.split("/")[0] in given.pieces
+    ]
+
+
+def _read(file: Path) -> dict[str, State]:
+    if not file.exists():
+        return {}
+    try:
+        return msgspec.json.decode(read_file(file, LARGEST), type=dict[str, State])
+    except (msgspec.DecodeError, OSError) as error:
+        raise StoreError(f"{file} cannot be read ({error}); remove it, and every piece runs again") from None
+
+
+def _word(state: State | None) -> str:
+    if state is None:
+        return "to do"
+    return {0: "done", None: "out of time"}.get(state.exit_code, f"exit code {state.exit_code}")
+
+
+def _ended(piece: Piece, results: Path, seconds: float) -> int | None:
+    """Run a piece for at most so many seconds; return its exit code, None where the time was over."""
+    log = results / "gpu" / f"{piece.name.replace('/', '-')}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(piece.command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # a run then keeps its checkpoints
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+            return None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

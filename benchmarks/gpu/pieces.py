@@ -1,0 +1,75 @@
+"""The pieces of a GPU day: commands, in order, each with what it shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.plan.registry import manifests
+from benchmarks import many_seeds
+from benchmarks.gpu.graphs import NAMES as GRAPHS
+from benchmarks.throughput import yardsticks
+
+MANY = 16  # seeds in one computation: what a run takes at most on a GPU (`bench.plan.batches`)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One command; it has to end with exit code 0 once."""
+
+    name: str
+    shows: str
+    command: tuple[str, ...]
+
+
+def pieces(device: str, results: Path, small: bool) -> list[Piece]:
+    """Return the pieces for a device, cheapest answers first; `small` is a rehearsal that shows only that all runs."""
+    made: list[Piece] = []
+    on_gpu = [name for name, entry in manifests().items() if not entry.cpu_float32_only]
+
+    def add(kind: str, names: Iterable[str], shows: str, words: Callable[[str], list[str]]) -> None:
+        for name in names:
+            command = (sys.executable, "-m", *words(name))
+            made.append(Piece(f"{kind}/{name}", shows, command))
+
+    place = ["--device", device, "--results", str(results)]
+    other = "pretend" if device == "cpu" else device
+    profile = "smoke" if small else "full"
+    few = ["--rounds", "1", "--block", "0.05", "--images", "256", "--draws", "2"] if small else []
+    add("noise", ["all"], "one kernel draws the CPU's numbers", lambda _: ["benchmarks.gpu.noise", *place[:2]])
+    add(
+        "device",
+        on_gpu,
+        "training and prediction on the device are those of the CPU",
+        lambda name: ["tests.implementations.on_device", other, name],
+    )
+    add(
+        "published",
+        on_gpu,
+        "the published column on the device",
+        lambda name: [
+            *("bench", "run", name, "--recipe", "published", "--protocol", "published", "--profile", profile),
+            *("--seeds", "0,", "--apart", *place),
+        ],
+    )
+    add(
+        "seeds",
+        [name for name in many_seeds.names() if name in on_gpu],
+        f"{MANY} seeds at once beside one after the other",
+        lambda name: ["benchmarks.many_seeds", name, "--groups", "2" if small else str(MANY), *place],
+    )
+    add(
+        "graphs",
+        GRAPHS,
+        "a training step as one CUDA graph beside the same step as it is",
+        lambda name: ["benchmarks.gpu.graphs", name, *place],
+    )
+    add(
+        "throughput",
+        [name for name in yardsticks.names() if name in on_gpu],
+        "our code beside the document's, by CUDA events",
+        lambda name: ["benchmarks.throughput", name, *few, *place],
+    )
+    return made

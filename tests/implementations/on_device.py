@@ -1,0 +1,105 @@
+"""Each approach on a device beside the CPU: python -m tests.implementations.on_device DEVICE [NAME ...].
+
+DEVICE is cuda, cuda:N or pretend (`pretend_device`, which every machine has). Prints one line of JSON for each approach
+and way of training. The exit code is 1 if anything failed. A program of its own, because PyTorch must know the pretend
+device before the first backward pass of a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from bench.interface import Posterior
+from bench.judge.contract.under_test import MANY, ApproachUnderTest, CheckContext, values
+from bench.plan.registry import manifests
+from tests.implementations import pretend_device
+
+# Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
+# gradient whose sign rounding decides moves a weight of pyro_random_module by 0.02 of 5.
+NEAR = 0.02
+
+
+def names() -> list[str]:
+    """Return the approaches that run on other devices than the CPU here."""
+    return [name for name, entry in manifests().items() if not entry.cpu_float32_only and not entry.missing_framework()]
+
+
+def compare(name: str, device: torch.device, together: bool) -> dict[str, object]:
+    """Train and predict on both; return the largest differences, as shares of the largest number."""
+    subject = ApproachUnderTest(name)
+    usual, moved = (_posterior(subject, place, together) for place in (torch.device("cpu"), device))
+    wanted = subject.draws_of(usual)
+    weights = [(left, moved.arrays()[key]) for key, left in usual.arrays().items()]
+    asked = values(usual.predict(subject.x, wanted, subject.rows))
+    x, rows = subject.x.to(device), subject.rows.to(device)
+    found = values(moved.predict(x, wanted, rows))
+    for answer in (found, values(moved.per_row().predict(x, wanted, rows))):
+        if answer.device.type != device.type:
+            raise RuntimeError(f"predictions of {name} lie on {answer.device}")
+    return {
+        "approach": name,
+        "seeds": len(MANY) if together else 1,
+        "weights": max((_deviation(*pair) for pair in weights), default=0.0),
+        "predictions": _deviation(asked, found.cpu()),
+    }
+
+
+def _posterior(subject: ApproachUnderTest, device: torch.device, together: bool) -> Posterior:
+    train = dataclasses.replace(subject.train, x=subject.train.x.to(device), y=subject.train.y.to(device))
+    contexts = [CheckContext(seed) for seed in (MANY if together else MANY[:1])]
+    for context in contexts:
+        context.device = device
+    approach = subject.approach()
+    if not together:
+        return approach.fit(train, subject.task, contexts[0])
+    return approach.fit_many(train, subject.some_rows(), subject.task, contexts)[0]
+
+
+def _deviation(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference as a share of the largest number."""
+    left, right = left.double(), right.double()
+    if not bool(torch.isfinite(right).all()):
+        return float("inf")
+    largest = float(left.abs().max()) or 1.0
+    return float((left - right).abs().max()) / largest
+
+
+@contextlib.contextmanager
+def usable(name: str) -> Iterator[torch.device]:
+    """Return a context with the device of this name."""
+    if name != "pretend":
+        yield torch.device(name)
+        return
+    with pretend_device.active() as device:
+        yield device
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compare what the words ask for; return the exit code."""
+    device_name, *chosen = argv
+    if device_name == "pretend":
+        pretend_device.device()
+    failed = 0
+    for name in chosen or names():
+        for together in [False, True] if "fit_many" in manifests()[name].capabilities else [False]:
+            try:
+                with usable(device_name) as device:
+                    line = compare(name, device, together)
+            except Exception as error:  # noqa: BLE001 - the other approaches still tell something
+                line = {"approach": name, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            bad = "error" in line or max(float(str(line["weights"])), float(str(line["predictions"]))) > NEAR
+            failed += bad
+            sys.stdout.write(f"{json.dumps(line)}\n")
+            sys.stdout.flush()
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
