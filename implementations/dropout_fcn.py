@@ -101,7 +101,7 @@ class DropoutPosterior(Posterior):
         masks = self._masks.to(x.device)
         out = x.new_empty(len(draws), len(x), self._layout.sizes[-1])
         for logits, draw in zip(out, draws, strict=True):
-            words = row_bits(self._seed, draw, rows, masks.n_words).to(x.device)
+            words = row_bits(self._seed, draw, rows.to(x.device), masks.n_words)
             for start in range(0, len(x), _dense.ROWS_AT_A_TIME):
                 block = slice(start, start + _dense.ROWS_AT_A_TIME)
                 logits[block] = forward(x[block], layers, masks.layers(words[block]), self._negative_slope)[1]

@@ -110,10 +110,9 @@ def predict_split(
     for start in range(0, len(split), size):
         stop = min(start + size, len(split))
         x = split.x[start:stop]
-        where = x.device if device is None else device
-        watch = Stopwatch(where)
+        watch = Stopwatch(x.device if device is None else device)
         watch.start()
-        log_probs = categorical(posterior, x.to(where), draws, split.rows[start:stop].to(where))
+        log_probs = categorical(posterior, x if device is None else x.to(device), draws, split.rows[start:stop])
         timing.synchronise(log_probs.device)  # a posterior may answer from another device than its inputs'
         seconds += watch.stop()
         parts.append(reduce_draws(log_probs, QUANTILES))

@@ -28,6 +28,7 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     """Return the pieces for a device, cheapest answers first; `small` is a rehearsal that shows only that all runs."""
     made: list[Piece] = []
     on_gpu = [name for name, entry in manifests().items() if not entry.cpu_float32_only]
+    published = [name for name in on_gpu if manifests()[name].document]  # a baseline has no protocol of its own
 
     def add(kind: str, names: Iterable[str], shows: str, words: Callable[[str], list[str]]) -> None:
         for name in names:
@@ -47,7 +48,7 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     )
     add(
         "published",
-        on_gpu,
+        published,
         "the published column on the device",
         lambda name: [
             *("bench", "run", name, "--recipe", "published", "--protocol", "published", "--profile", profile),
