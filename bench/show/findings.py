@@ -10,7 +10,7 @@ from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import mistakes as mistakes_figure
 from bench.show.material import Material
 from bench.show.tables.confidence import SURE, Place, Sureness, sureness
-from bench.show.tables.mistakes import Mistake, is_clear, mistakes
+from bench.show.tables.mistakes import Mistake, mistakes
 
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
 GROUPS = {"letters": "letters", "fashion_mnist": "clothes", "noise_gaussian": "Gaussian noise"}
@@ -66,7 +66,7 @@ def worth(material: Material) -> str:
     measured = [one for one in mistakes(material) if one.accuracy]
     if not measured:
         return NOT_MEASURED
-    clear = [one for one in measured if one.accuracy and is_clear(one.accuracy)]
+    clear = [one for one in measured if one.accuracy and one.accuracy.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     effects = f": {_listed([_effect(one) for one in clear])}" if clear else ""
     rest = len(measured) - len(clear)

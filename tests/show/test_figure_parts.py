@@ -12,17 +12,18 @@ from scipy.stats import binomtest
 
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
+from bench.judge.stats.paired import Paired
 from bench.judge.stats.verdicts import CONSISTENT, Verdict
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER
 from bench.show.figures import draw_counts, forest
+from bench.show.figures.changes import Change, DrawChanges
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
-from bench.show.figures.style import COLOURS, look
+from bench.show.figures.style import COLOURS, REPORTED, look, style
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import Example
-from bench.show.figures.waterfall import WaterfallBar, waterfall
 from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -180,26 +181,17 @@ def test_looks_are_fixed_and_newcomers_change_no_other():
     assert look("zebra", everything).colour in COLOURS
 
 
-def test_the_waterfall_ends_where_the_effects_add_up_to():
-    rungs = [
-        WaterfallBar("up", 0.3, 0.1, 0.5, 5),
-        WaterfallBar("down", -0.1, -0.2, 0.0, 5),
-        WaterfallBar("once", 0.05, None, None, 1),
-        WaterfallBar("other", -0.2, -0.3, -0.1, 5, 1.1),
+def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
+    # mean .02 and .04, sd .01, t(2, .975) = 4.3027: half-width .0248, so that the first interval holds zero
+    changes = [
+        Change("mlp", "unclear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.01, 0.02, 0.03)), COLOURS[0]),
+        Change("mlp", "clear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.03, 0.04, 0.05)), COLOURS[0]),
+        Change("mlp", "one seed", Paired((0,), (0.0,), (0.5,)), COLOURS[0]),
     ]
-    drawing = waterfall(rungs, start=1.0, unit="fraction", first="published", last="corrected")
-    (axes,) = drawing.axes
-    texts = [text.get_text() for text in axes.texts]
-    assert texts[0] == "1"
-    assert texts[4] == "1.25"  # 1 + .3 - .1 + .05; the one with a base of its own is not on the way
-    assert texts[3] == "+0.05, n = 1"
-    bars = np.array([(bar.get_x(), bar.get_width()) for bar in axes.patches])
-    assert bars == pytest.approx(np.array([(1.0, 0.3), (1.3, -0.1), (1.2, 0.05), (1.1, -0.2)]))
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "published",
-        "up",
-        "down",
-        "once",
-        "corrected",
-        "other",
-    ]
+    with style():
+        (axes,) = DrawChanges(changes)().axes
+    assert [text.get_text() for text in axes.texts] == ["+2.00, n = 3", "+4.00, n = 3", "+50.00, n = 1"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["mlp: unclear", "mlp: clear", "mlp: one seed"]
+    _, unclear, _, clear, _, alone = axes.lines
+    assert [mark.get_color() for mark in (unclear, clear, alone)] == [REPORTED, COLOURS[0], REPORTED]
+    assert list(clear.get_xdata()) == pytest.approx([4 - 2.484, 4 + 2.484], abs=1e-3)

@@ -13,7 +13,7 @@ from bench.show import findings
 from bench.show.findings import NOT_MEASURED, sentences
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, share_right, share_sure
-from bench.show.tables.mistakes import change_text, is_clear
+from bench.show.tables.mistakes import change_text
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
 from tests.tables import line, material
@@ -78,10 +78,10 @@ def paired(*after: float) -> Paired:
 
 def test_an_effect_is_clear_where_its_interval_excludes_zero():
     # mean .02, sd .01, t(2, .975) = 4.3027: half-width .01 * 4.3027 / sqrt(3) = .0248, so that zero is inside
-    assert not is_clear(paired(0.01, 0.02, 0.03))
-    assert is_clear(paired(0.03, 0.04, 0.05))  # .04 - .0248 = .0152
-    assert is_clear(paired(-0.03, -0.04, -0.05))
-    assert not is_clear(paired(0.5))  # one seed has no interval
+    assert not paired(0.01, 0.02, 0.03).is_clear
+    assert paired(0.03, 0.04, 0.05).is_clear  # .04 - .0248 = .0152
+    assert paired(-0.03, -0.04, -0.05).is_clear
+    assert not paired(0.5).is_clear  # one seed has no interval
 
 
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():

@@ -56,6 +56,11 @@ class Paired:
         return None if half is None else (self.mean - half, self.mean + half)
 
     @property
+    def is_clear(self) -> bool:
+        """Return whether the 95 % interval of the mean difference excludes zero."""
+        return self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
+
+    @property
     def identical(self) -> bool:
         """Return whether the change left the number of every seed exactly as it was."""
         return self.before == self.after

@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, canvas, look
 from bench.show.material import Material
 from bench.show.tables.accuracy import headline
 
@@ -60,7 +60,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"{material.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, known, material.approaches))
+    wide, narrow = (_Draw(lines, known, material.approaches, width) for width in (WIDTH, NARROW))
+    yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,21 @@ class _Draw:
     lines: Mapping[str, Mapping[str, Value]]
     reported: Mapping[str, Claim]
     names: tuple[str, ...]
+    width: float
 
     def __call__(self) -> Drawing:
         """Return the drawing: a row for each approach."""
-        drawing = canvas(WIDTH, 0.9 + 0.48 * len(self.lines))
+        is_narrow = self.width < WIDTH
+        drawing = canvas(self.width, 0.9 + 0.48 * len(self.lines))
         axes = drawing.subplots()
         for row, (approach, values) in enumerate(self.lines.items()):
             self._row(axes, row, approach, values)
         for name, (_, _, marker) in CELLS.items():
             axes.plot([], [], marker, color=INK, label=name)
         axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.1)
-        axes.set_yticks(range(len(self.lines)), self.lines)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else 4, borderaxespad=0.1)
+        labels = [name.replace("_", "\n", 1) if is_narrow else name for name in self.lines]
+        axes.set_yticks(range(len(self.lines)), labels)
         for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
             text.set_color(look(approach, self.names).colour)
         axes.set_ylim(len(self.lines) - 0.4, -0.6)

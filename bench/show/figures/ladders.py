@@ -1,21 +1,17 @@
-"""The ladder of each approach, from the published to the corrected accuracy, one change at a time."""
+"""The ladder of each approach: what each change does to the accuracy."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from bench.judge.ladder.effects import Effect, effects
-from bench.judge.ladder.rungs import CUMULATIVE, MNIST, Ladder, Rung
+from bench.judge.ladder.effects import effects
+from bench.judge.ladder.rungs import MNIST, Ladder
 from bench.judge.ladder.selection import chosen
+from bench.judge.results import described
+from bench.show.figures.changes import EXPLAINED, Change, DrawChanges
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.waterfall import WaterfallBar, waterfall
+from bench.show.figures.style import look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 WHAT = (MNIST, "accuracy")
 
@@ -23,46 +19,27 @@ WHAT = (MNIST, "accuracy")
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give one figure for each approach that has a ladder with accuracies."""
     for ladder in chosen(()):
-        found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
-        if found:
-            yield _ladder(material, ladder, found)
+        yield from _ladder(material, ladder)
 
 
-def _ladder(material: Material, ladder: Ladder, found: Sequence[tuple[Rung, Effect]]) -> Figure | Absent:
-    name, title = f"ladder-{ladder.approach}", f"From the published to the corrected {ladder.approach}: test accuracy"
-    start = material.numbers.by_seed(ladder.start()[WHAT])[0]
-    measured = [(rung, effect.paired) for rung, effect in found if effect.paired is not None]
-    if not start or not measured:
-        return Absent(name, title, FIELD, f"no change is measured; python -m bench ladder {ladder.approach} --run does")
-    steps = [rung for rung, _ in found if rung.kind == CUMULATIVE]
-    is_whole = len(steps) > 0 and all(rung in [known for known, _ in measured] for rung in steps)
-    bars = []
-    for follows in (True, False):
-        for rung, paired in measured:
-            if (is_whole and rung.kind == CUMULATIVE) == follows:
-                low, high = paired.interval or (None, None)
-                base = None if follows else statistics.fmean(paired.before)
-                label = rung.name if follows else f"{rung.name} ({rung.kind})"
-                bars.append(WaterfallBar(label, paired.mean, low, high, paired.n, base))
+def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
+    name, title = f"ladder-{ladder.approach}", f"What each change does to the test accuracy of {ladder.approach}"
+    found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
+    colour = look(ladder.approach, material.approaches).colour
+    changes = [Change(rung.name, rung.kind, effect.paired, colour) for rung, effect in found if effect.paired]
+    if not found:
+        return
+    if not changes:
+        reason = f"no change is measured; python -m bench ladder {ladder.approach} --run does"
+        yield Absent(name, title, FIELD, reason)
+        return
     absent = [f"{rung.name} ({rung.kind})" for rung, effect in found if effect.paired is None]
     without = f" Not measured: {', '.join(absent)}." if absent else ""
-    records = material.finished(ladder.approach)
+    seeds = {seed for change in changes for seed in change.paired.seeds}
+    conditions = described((material.profile, material.device, material.precision), seeds)
     caption = (
-        "Share of the test images classified right, mean probability of 100 draws. Black: published and corrected "
-        "recipe; bars: what each correction changes, one after the other, then other changes, each from the number "
-        "that it starts from; lines: 95 % t intervals of the mean difference of the same seeds, n of them, none for "
-        f"one seed. Blue up, orange down.{without} {material.conditions(records)}"
+        "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
+        f"accuracy, from the same seeds. {EXPLAINED}{without} {conditions}"
     )
-    last = "corrected" if is_whole else ""
-    return Figure(name, title, caption, FIELD, _Draw(bars, statistics.fmean(start.values()), last))
-
-
-@dataclass(frozen=True)
-class _Draw:
-    bars: Sequence[WaterfallBar]
-    start: float
-    last: str
-
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        return waterfall(self.bars, self.start, "test accuracy [fraction of images]", "published", self.last)
+    drawn = DrawChanges(changes)
+    yield Figure(name, title, caption, FIELD, drawn, narrow=drawn.narrow)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bench.judge.audit.findings import Finding
+from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
 from bench.show.tables.cells import Table, make_table
 
 COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
-CAPTION = "Rules for known mistakes, applied to the document. The ladders say what a mistake is worth."
+CAPTION = (
+    "Rules for known mistakes, applied to the document, those that fail first. The ladders say what a mistake is worth."
+)
 
 
 def audit_tables(findings: Iterable[Finding]) -> list[Table]:
     """Return a table for each document, without the rules that do not apply to it."""
     lines: dict[str, list[list[str]]] = {}
-    for found in findings:
+    for found in sorted(findings, key=lambda found: OUTCOMES.index(found.outcome)):
         if found.outcome != NOT_AUDITED:
             rule = RULES[found.rule]
             seen = f"{rule.title}: {found.detail}"

@@ -47,11 +47,6 @@ def _mistakes(material: Material, ladder: Ladder) -> Iterator[Mistake]:
             yield Mistake(ladder.approach, rung, changes)
 
 
-def is_clear(paired: Paired) -> bool:
-    """Return whether the 95 % interval of a difference excludes zero."""
-    return paired.interval is not None and (paired.interval[0] > 0 or paired.interval[1] < 0)
-
-
 def mistakes_table(material: Material) -> Table:
     """Return a row for each mistake."""
     found = mistakes(material)

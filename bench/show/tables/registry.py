@@ -35,7 +35,7 @@ from bench.show.tables.speed import speed_table
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
 from bench.show.tables.trial import trial_table
-from bench.show.tables.uncertainty import brief_table, calibration_table, detection_table, ood_table, refusal_table
+from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
 from bench.show.tables.verdicts import summary_table, verdicts_table
 
 SPEEDS = "python -m benchmarks.throughput measures speeds"
@@ -134,7 +134,6 @@ TABLES = (
     TableKind("audit_*", "Which known mistakes does a document make?", _audits),
     TableKind("fault_tests", "What was tried to break the suite?", _faults, TRIALS),
     TableKind("headlines", "How far are our numbers from the final ones of each document?", _final_numbers),
-    TableKind("brief", "Can the uncertainty be believed, in short?", lambda m: brief_table(m.results)),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
     TableKind("unfinished", "Which records have no numbers, and why?", lambda m: unfinished_table(m.results)),
 )

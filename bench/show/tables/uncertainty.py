@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
-from bench.core.text import FRACTION, THREE
 from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
@@ -137,34 +136,3 @@ def calibration_table(results: Results) -> Table:
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
     return results_table(results, "calibration", "Calibration", caption, columns, rows)
-
-
-BRIEF = {
-    "accuracy": ("mnist/accuracy", FRACTION),
-    "ECE": ("mnist/ece", FRACTION),
-    "entropy on MNIST": ("mnist/predictive_entropy", THREE),
-    "on noise": ("noise_uniform/predictive_entropy", THREE),
-    "on letters": ("letters/predictive_entropy", THREE),
-    "AUROC, clothes": ("fashion_mnist/auroc_predictive_entropy", FRACTION),
-    "AUROC, letters": ("letters/auroc_predictive_entropy", FRACTION),
-    "noise refused": ("noise_uniform/refusal_rate", FRACTION),
-    "digits refused": ("mnist/refusal_rate", FRACTION),
-}
-
-
-def brief_table(results: Results) -> Table:
-    """What the uncertainty of each approach is worth, in a few numbers of the common protocol."""
-    rows: list[list[Entry]] = [
-        [approach, recipe, *(Measured(metrics_of(records, key), digits) for key, digits in BRIEF.values())]
-        for approach in results.classifiers()
-        for recipe in ("published", *(["corrected"] if results.has_corrected(approach) else []))
-        if (records := results.cell(approach, recipe, "common"))
-    ]
-    caption = (
-        "Common protocol: official test set, 100 draws, mean of probabilities. ECE: expected calibration error, 0 is "
-        "best. Entropy: of the predicted probabilities, mean over images, nats (at most 2.303); what is no digit "
-        "should have much more of it than MNIST. AUROC: how well it tells clothes or letters from digits, 0.5 is "
-        "chance, 1 is best. Refused: share of images answered with 'I don't know' by the median rule."
-    )
-    title = "Can the uncertainty be believed?"
-    return results_table(results, "brief", title, caption, ["approach", "recipe", *BRIEF], rows)
