@@ -81,7 +81,12 @@ class _Draw:
         for name, (_, _, marker) in CELLS.items():
             axes.plot([], [], marker, color=INK, label=name)
         axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else 4, borderaxespad=0.1)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.55 if is_narrow else 0, 1),
+            ncols=2 if is_narrow else 4,
+            borderaxespad=0.1,
+        )
         labels = [name.replace("_", "\n", 1) if is_narrow else name for name in self.lines]
         axes.set_yticks(range(len(self.lines)), labels)
         for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
