@@ -7,17 +7,10 @@ bits of a seed; that is enough to separate the streams of one run.
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 
 from bench.core.noise import fill_normals, fill_words
-
-
-def stream_seed(seed: int, name: str, *index: int) -> int:
-    """Return the 63-bit seed of stream `name` with integer indices, for run seed `seed`."""
-    text = "/".join([str(seed), name, *map(str, index)])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+from bench.core.seeds import stream_seed as stream_seed
 
 
 def generator(seed: int, name: str, *index: int) -> torch.Generator:

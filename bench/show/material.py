@@ -18,7 +18,8 @@ from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
-from bench.judge.stats.verdicts import Verdict, judge
+from bench.judge.stats.rule import Verdict
+from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import manifests
 from bench.show import determinism_files, faults_files, throughput_files
@@ -77,9 +78,14 @@ class Material:
         return match(self.claims, self.results.records)
 
     @cached_property
-    def verdicts(self) -> list[Verdict]:
-        """The verdict of every reported number."""
+    def judgement(self) -> Judgement:
+        """The verdicts of every reported number and of every curve."""
         return judge(self.rows)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """The verdict of every reported number."""
+        return self.judgement.verdicts
 
     @cached_property
     def readings(self) -> Sequence[Reading]:

@@ -13,12 +13,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from bench.show.outcomes import tone
 from bench.show.tables.cells import Table
-from bench.show.tables.tones import tone
 
 GAP = 2  # columns between two columns of a table
 UNFOLDED = 10_000  # columns of a pipe or a file: there a row of a table is a line
-STYLES = {"good": "green", "bad": "red", "open": "yellow"}
+STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Controls, which a terminal may obey and XML 1.0 has no place for: the reason in a record may hold anything."""

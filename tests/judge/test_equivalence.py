@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.judge.claims import ClaimRow, load_claims
+from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.equivalence import Group, difference_half_width, difference_p, equivalence_p, welch
-from bench.judge.stats.verdicts import CONSISTENT, EQUIVALENT, INCONCLUSIVE, NOT_REPRODUCED, UNRESOLVABLE, WITHIN, judge
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, judge_one
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]
@@ -90,8 +90,7 @@ FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 def verdict(reported, margin, spread, n_runs=5):
     claim = dataclasses.replace(FINAL, stage="final", value=reported, printed=repr(reported), margin=margin)
-    (found,) = judge([ClaimRow(dataclasses.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))])
-    return found
+    return judge_one(dataclasses.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))
 
 
 # Both sides five runs with sd .001: se = .001 sqrt(2/5) = 6.3246e-4, 8 degrees of freedom, t(.95) = 1.8595,
@@ -99,29 +98,20 @@ def verdict(reported, margin, spread, n_runs=5):
 @pytest.mark.parametrize(
     ("reported", "margin", "outcome"),
     [
-        (0.978, 0.005, EQUIVALENT),  # (.005 - .001) / se = 6.3
-        (0.9795, 0.005, EQUIVALENT),  # one run would be "consistent": (.005 - .0025) / se = 3.95, p = .002
-        (0.985, 0.005, NOT_REPRODUCED),  # .008 / se = 12.6
-        # ever more seeds leave se = .001 / sqrt(5) of the report's five runs, 4 degrees of freedom, t(.975) = 2.776
-        (0.978, 0.0005, UNRESOLVABLE),  # .001 / se = 1.58 < 2.306 now, 2.24 < 2.776 in the end
-        (0.9783, 0.0005, INCONCLUSIVE),  # .0013 / se = 2.06 < 2.306 now, 2.91 > 2.776 in the end
+        (0.978, 0.005, AGREES),  # (.005 - .001) / se = 6.3
+        (0.985, 0.005, DIFFERS),  # .008 / se = 12.6
+        (0.9790, 0.005, DIFFERS),  # .002 / se = 3.16 > 2.306, though it is by less than the margin
+        (0.978, 0.0005, COARSE),  # .001 / se = 1.58 < 2.306, and more than the margin
+        (0.97705, 0.0013, AGREES),  # .00125 / se = 1.98 > 1.8595
+        (0.97705, 0.0012, COARSE),  # .00115 / se = 1.82
     ],
 )
 def test_outcomes_of_reports_with_a_spread(reported, margin, outcome):
     found = verdict(reported, margin, 0.001)
     assert found.outcome == outcome
-    assert (found.seeds_needed is not None) == (outcome == INCONCLUSIVE)
-    assert found.half_width == pytest.approx(2.3060 * 6.3246e-4, rel=1e-4)
+    assert found.evidence.half_width == pytest.approx(2.3060 * 6.3246e-4, rel=1e-4)
 
 
 def test_without_a_spread_nothing_changes():
-    assert verdict(0.978, 0.005, None).outcome == WITHIN
-    assert verdict(0.9795, 0.005, None).outcome == CONSISTENT
-    assert verdict(0.978, 0.005, None).p_equivalence is None
-
-
-def test_seeds_that_would_show_equivalence():
-    # margin .0013, difference .00005: now .00125 / se = 1.98 > 1.8595 is equivalent already; margin .0012: 1.82 is not
-    assert verdict(0.97705, 0.0013, 0.001).outcome == EQUIVALENT
-    found = verdict(0.97705, 0.0012, 0.001)
-    assert (found.outcome, found.seeds_needed) == (INCONCLUSIVE, 6)
+    assert verdict(0.978, 0.005, None).outcome == AGREES
+    assert verdict(0.978, 0.005, None).evidence.p_equivalence is None

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired
-from bench.judge.stats.verdicts import CONSISTENT, Verdict
+from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER
 from bench.show.figures import draw_counts, forest
@@ -119,33 +119,27 @@ def test_seeds_are_pooled_by_their_images():
 
 
 def test_a_claim_is_drawn_in_margins():
+    # reported .1446, margin .03; mean half a margin above. Squares of .003 (-2, -1, 0, 1, 2) sqrt(.4) add up to 4 x
+    # .003^2: sd .003, h = 3.0414 x .003 = .30414 margins.
     claim = CLAIMS["feldman2018.mlp.noise_entropy"]
-    verdict = Verdict(
-        claim,
-        CONSISTENT,
-        "",
-        Sample((1.0,)),
-        difference=0.5 * claim.margin,
-        distance=0.0,
-        half_width=0.25 * claim.margin,
-    )
-    (block,) = forest.blocks([verdict])
+    values = tuple(claim.value + 0.015 + 0.003 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+    (block,) = forest.blocks([judge_one(claim, Sample(values))])
     assert block.label == "mlp noise entropy"
-    assert block.lines[0].middle == pytest.approx(0.5)
-    assert block.lines[0].half == pytest.approx(0.25)
+    (line,) = block.lines
+    assert (line.middle, line.low, line.high) == pytest.approx((0.5, 0.5 - 0.30414, 0.5 + 0.30414), abs=1e-4)
 
 
 def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
     claim = CLAIMS["feldman2018.worked_example.new_rho"]
     assert claim.margin == 0
-    half = claim.precision / 2
-    (block,) = forest.blocks([Verdict(claim, "reproduced (exact)", "", Sample((1.0,)), difference=half / 4)])
-    assert block.lines[0].middle == pytest.approx(0.25)
+    (block,) = forest.blocks([judge_one(claim, Sample((claim.value + claim.precision / 8,)))])
+    (line,) = block.lines
+    assert (line.middle, line.low, line.high) == pytest.approx((0.25, 0.25, 0.25))
 
 
 def test_epochs_of_a_curve_are_one_block():
     epochs = [claim for claim in CLAIMS.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
-    found = forest.blocks([Verdict(claim, CONSISTENT, "", Sample((1.0,)), difference=0.0) for claim in epochs])
+    found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
     assert [len(block.lines) for block in found] == [10, 10]
     assert {block.label.split("\n")[1] for block in found} == {"test loss", "test accuracy"}
 

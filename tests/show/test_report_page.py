@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,20 +19,21 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
-from bench.judge.stats.verdicts import INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, Verdict
+from bench.judge.stats.rule import COARSE, DIFFERS, NOT_EXACT, OUTCOMES, Verdict, judge_one
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
+from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect, load_documents
-from bench.show.page.grid import HUES, Strip, breakable, typeset
+from bench.show.page.grid import Strip, breakable, typeset
 from bench.show.page.heat import levels
 from bench.show.page.images import embed
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES
-from bench.show.tables.tones import tone
 from tests.report_folder import HOSTILE, write_records
 
+CLAIM = load_claims()[1]  # a training accuracy
 MOST_BYTES = 4_000_000
 
 
@@ -134,7 +135,7 @@ def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_numb
 def test_every_verdict_has_its_reasoning(page):
     for claim in load_claims():
         assert f"#{anchor('claim', claim.id)}" in page.addresses
-    assert "half-width h =" in page.said
+    assert "how sharply? h =" in page.said
 
 
 def test_every_record_is_a_line_with_its_facts(content, page):
@@ -219,33 +220,36 @@ def test_long_names_may_break_after_a_dot_and_stay_text(text, shown):
     assert str(breakable(text)) == shown
 
 
-def verdict(difference: float, margin: float, half_width: float | None = None) -> Verdict:
-    claim = dataclasses.replace(load_claims()[0], margin=margin)
-    return Verdict(claim, INCONCLUSIVE, "", Sample((0.5,)), difference, abs(difference), half_width)
+def verdict(difference: float, margin: float, sd: float = 0.0) -> Verdict:
+    """Return a verdict on five seeds (one without a standard deviation) whose mean lies this far from the report."""
+    claim = dataclasses.replace(CLAIM, value=0.5, printed="0.5", precision_kind="exact", margin=margin)
+    places = (-2, -1, 0, 1, 2) if sd else (0,)  # squares of .632456 (-2, -1, 0, 1, 2) add up to 4
+    return judge_one(claim, Sample(tuple(0.5 + difference + sd * math.sqrt(0.4) * z for z in places)))
 
 
-def test_every_verdict_has_a_colour_of_its_own_that_means_what_it_says():
-    """Good ones are shades of one colour, only what did not reproduce has the other; a new verdict must choose."""
-    assert tuple(HUES) == OUTCOMES
-    css = (files("bench.show.page") / "templates" / "page.css").read_text()
-    colours = {
-        outcome: re.search(rf"^\.{hue} {{ fill: var\(--([a-z0-9-]+)\); background: var\(--\1\); }}$", css, re.M)
-        for outcome, hue in HUES.items()
-    }
-    names = {outcome: match[1] for outcome, match in colours.items()}
-    assert len(set(names.values())) == len(OUTCOMES)
-    for outcome, name in names.items():
-        family = "good" if outcome.startswith("reproduced") else "bad" if outcome == NOT_REPRODUCED else "open"
-        assert (name.split("-")[0], tone(outcome)) == (family, family)
+def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():
+    """What agrees has shades of one colour, what differs of another; a new outcome must choose."""
+    assert tuple(LOOKS) == OUTCOMES
+    assert len({look.light for look in LOOKS.values()}) == len({look.dark for look in LOOKS.values()}) == len(OUTCOMES)
+    assert {outcome for outcome in OUTCOMES if tone(outcome) == "bad"} == {DIFFERS, NOT_EXACT}
+    for outcome, look in LOOKS.items():
+        red, green, blue = (int(look.light[place : place + 2], 16) for place in (1, 3, 5))
+        if tone(outcome) in ("good", "coarse"):
+            assert blue > green > red
+        elif tone(outcome) == "bad":
+            assert red > green > blue
+    assert tone(COARSE) == "coarse"
+    assert css().count("light-dark(") == len(OUTCOMES)
 
 
 def test_a_strip_is_drawn_in_margins():
-    # 3 margins to either side of 50: a margin is 50/3 = 16.67 wide. 1.5 margins lie at 75; +- 0.75 at 62.5 to 87.5.
-    made = strip(verdict(0.03, 0.02, 0.015))
-    assert made == Strip((33.33, 33.34), (62.5, 25.0), 75.0, "", made.text if made else "")
+    # 3 margins to either side of 50: a margin is 50/3 = 16.67 wide. 1.5 margins lie at 75; h = 3.0414 x .02 / 4 = .0152
+    # is .76 margins, 62.33 to 87.67.
+    made = strip(verdict(0.03, 0.02, 0.005))
     assert made is not None
+    assert made == Strip((33.33, 33.34), (62.33, 25.34), 75.0, "", made.text)
     assert "+1.50 margins" in made.text
-    assert "+0.75 to +2.25" in made.text
+    assert "+0.74 to +2.26" in made.text
     far = strip(verdict(-0.2, 0.02))  # 10 margins below
     assert far is not None
     assert (far.mean, far.outside, far.interval) == (0.0, "below", None)

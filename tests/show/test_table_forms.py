@@ -173,8 +173,8 @@ def test_the_text_of_a_table_in_a_pipe_is_not_folded():
 
 def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "not reproduced"]])
-    assert "\x1b[31mnot reproduced" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
+    table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "differs"]])
+    assert "\x1b[31mdiffers" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
     assert "\x1b" not in "\n".join(printed(table, 80))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))

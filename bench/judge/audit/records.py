@@ -16,7 +16,7 @@ from bench.judge.audit.documents import declared
 from bench.judge.audit.elbo.predictions import MEAN, averages, entropies
 from bench.judge.audit.findings import Finding, Outcome, Seen
 from bench.judge.contract import ApproachUnderTest, CheckContext
-from bench.judge.stats.verdicts import ENOUGH
+from bench.judge.stats.rule import ENOUGH
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests

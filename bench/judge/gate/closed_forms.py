@@ -15,7 +15,7 @@ from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
 from bench.judge.gate.samples import Folder, finished, fresh_records, labels_measured, title_of
-from bench.judge.stats.verdicts import EXACT, judge
+from bench.judge.stats.rule import EXACT, judge_one
 
 LOG_K = math.log(10)
 FLOAT32 = 1e-6  # log-probabilities are float32
@@ -28,7 +28,7 @@ def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder,
 
 def _worked_example() -> GateCheck:
     claims = [claim for claim in load_claims() if claim.approach == WORKED_EXAMPLE]
-    verdicts = judge(match(claims, []))
+    verdicts = [judge_one(row.claim, row.sample) for row in match(claims, [])]
     wrong = [verdict.claim.id for verdict in verdicts if verdict.outcome != EXACT]
     if wrong or not verdicts:
         return GateCheck("worked example", FAIL, f"outside the printed digits: {', '.join(wrong) or 'no claim'}")

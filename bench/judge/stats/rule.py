@@ -144,7 +144,8 @@ class Verdict:
     evidence: Evidence | None = None  # on the scale, if there are two seeds of a trained number or more
     p_adjusted: float | None = None  # over the document's claims, if the claim was tested
     level: float = ALPHA  # at which the claim is tested
-    curve: str = ""  # name of the curve whose outcome this point of it has
+    curve: str = ""  # name of the curve that it is a point of
+    is_point: bool = False  # it has the outcome of its curve
 
     @property
     def difference(self) -> float | None:

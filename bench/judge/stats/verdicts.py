@@ -1,229 +1,172 @@
-"""What our seeds say of a reported number: one of the outcomes below, by one rule, with its reason.
+"""The verdicts of all claims: `bench.judge.stats.rule`, with p-values adjusted over the claims of each document.
 
-D is the distance of our mean m from the numbers that print as the reported one. h is the half-width of the 95 %
-prediction interval for one more run of ours, because a single reported run is one more run. The margin is the
-difference that would matter, declared with the claim. The first line that holds is the outcome:
-
-    exact           claims that are computed, not trained: inside the printed digits or not
-    not run         nothing was measured
-    inconclusive    fewer than `ENOUGH` seeds, or a seed without a number
-    equivalent      the report gives several runs and their spread, and Welch's two one-sided tests put the two means
-                    within the margin of each other, p < `ALPHA`; h is then the half-width of the 95 % interval for
-                    their difference, and the next two lines, which are for one reported run, do not apply
-    within margin   D + h <= margin: even one more run of ours would land that close
-    consistent      D <= h <= margin: the report looks like one of our runs, and our runs are precise enough
-    not reproduced  the p-value of D, adjusted over the document's claims, is below `ALPHA`, and D > margin
-    unresolvable    none of these could hold with our m and s, however many seeds were added; the reason says why: the
-                    limit 1.96 s of h, the margin, or the adjustment
-    inconclusive    otherwise; the reason gives the number of seeds that would settle it. If D <= h <= margin holds for
-                    a while, and D > h with more seeds, it gives the numbers of seeds that would decide for a while
-
-`judge` applies the rule; `bench.judge.stats.evidence` holds the numbers that it looks at.
+Holm's procedure adjusts over what a document claims: its numbers after training, and its curves over epochs, each as
+one claim (`bench.judge.stats.curves`). The points of a curve have its outcome, with their own p-value and interval
+beside it. The last point of a curve of test accuracy is quoted as a result too: it is also a claim by itself.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, measured_key, print_interval
-from bench.judge.samples import Sample
-from bench.judge.stats.evidence import (
+from bench.judge.claims import Claim, ClaimRow
+from bench.judge.stats.curves import Curve, curve_name, curves
+from bench.judge.stats.joint import Joint, JointClaim, is_duplicate, joint_by_document
+from bench.judge.stats.prediction import HolmStep, holm
+from bench.judge.stats.rule import (
     ALPHA,
-    CONSISTENT,
-    EQUIVALENT,
-    MOST_SEEDS,
-    NOT_REPRODUCED,
-    WITHIN,
-    Deciding,
-    Evidence,
-    Hypothesis,
-    Reported,
+    COARSE,
+    DIFFERS,
+    TOO_FEW,
+    Verdict,
+    conclude,
+    evidence_of,
+    is_exact,
+    is_testable,
 )
-from bench.judge.stats.prediction import holm, leaves_unit_interval
-
-__all__ = [
-    "ALPHA",
-    "CONSISTENT",
-    "ENOUGH",
-    "EQUIVALENT",
-    "EXACT",
-    "INCONCLUSIVE",
-    "MOST_SEEDS",
-    "NOT_REPRODUCED",
-    "NOT_RUN",
-    "OUTCOMES",
-    "UNRESOLVABLE",
-    "WITHIN",
-    "Verdict",
-    "distance_from_print",
-    "is_exact",
-    "judge",
-]
-
-ENOUGH = 5  # seeds
-EXACT, UNRESOLVABLE = "reproduced (exact)", "unresolvable"
-INCONCLUSIVE, NOT_RUN = "inconclusive", "not run"
-OUTCOMES = (EXACT, EQUIVALENT, WITHIN, CONSISTENT, NOT_REPRODUCED, UNRESOLVABLE, INCONCLUSIVE, NOT_RUN)
-ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it learnt
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """An outcome, and the numbers that led to it, in the claim's unit."""
+class CurveVerdict:
+    """What our seeds say of a curve; widths are on the scale of its statistic."""
 
-    claim: Claim
+    curve: Curve
     outcome: str
     reason: str
-    sample: Sample  # what our seeds measured
-    difference: float | None = None  # m minus the reported value
-    distance: float | None = None  # D
-    half_width: float | None = None  # h
-    p_adjusted: float | None = None
-    seeds_needed: int | None = None  # in all, if this many seeds and any more would settle it
-    p_equivalence: float | None = None  # if the report has a spread
-    evidence: Evidence | None = None  # if there are enough seeds of a trained number
+    p_adjusted: float | None
+    level: float  # at which the curve is tested
 
 
-def judge(rows: Sequence[ClaimRow]) -> list[Verdict]:
-    """Return the verdict of every claim, in the order given; p-values are adjusted over the claims of each document.
+@dataclass(frozen=True)
+class Judgement:
+    """The verdicts of all claims, in their order, and of the curves."""
 
-    A document's curve over epochs is one hypothesis, whose p-value is the smallest of its epochs times their number.
-    """
-    tests: dict[str, Hypothesis] = {}
-    by_document: dict[str, list[ClaimRow]] = {}
+    verdicts: Sequence[Verdict]
+    curves: Sequence[CurveVerdict]
+
+    @property
+    def ends(self) -> list[Verdict]:
+        """Return the verdicts on end results: what the documents report after training."""
+        return [verdict for verdict in self.verdicts if is_end(verdict.claim)]
+
+    @property
+    def lasts(self) -> list[Verdict]:
+        """Return the verdicts on last points of curves that are quoted as results."""
+        return [verdict for verdict in self.verdicts if verdict.curve and not verdict.is_point]
+
+    @property
+    def computed(self) -> list[Verdict]:
+        """Return the verdicts on numbers that are computed and not trained."""
+        return [verdict for verdict in self.verdicts if is_exact(verdict.claim)]
+
+    @property
+    def points(self) -> list[Verdict]:
+        """Return the verdicts on all points of curves, the last ones among them."""
+        return [verdict for verdict in self.verdicts if curve_name(verdict.claim)]
+
+    @cached_property
+    def joint(self) -> Mapping[str, Joint]:
+        """Return the joint p-value of the end results of each document that has some with enough seeds."""
+        return joint_by_document(self._joint_claims())
+
+    @cached_property
+    def joint_with_curves(self) -> Mapping[str, Joint]:
+        """Return the joint p-value of the end results and the curves of each document."""
+        found = self._joint_claims()
+        for one in self.curves:
+            claim, evidence = one.curve.first, one.curve.evidence
+            if one.p_adjusted is not None and evidence is not None:
+                found.setdefault(claim.source, []).append(JointClaim(one.curve.name, claim.approach, evidence))
+        return joint_by_document(found)
+
+    def _joint_claims(self) -> dict[str, list[JointClaim]]:
+        found: dict[str, list[JointClaim]] = {}
+        for verdict in self.ends:
+            claim, evidence = verdict.claim, verdict.evidence
+            if verdict.p_adjusted is not None and evidence is not None and not is_duplicate(claim):
+                found.setdefault(claim.source, []).append(JointClaim(claim.id, claim.approach, evidence))
+        return found
+
+    def of_documents(self, documents: Collection[str]) -> Judgement:
+        """Return the part of some documents; p-values are adjusted over a document, so that they stay."""
+        return Judgement(
+            [verdict for verdict in self.verdicts if verdict.claim.source in documents],
+            [one for one in self.curves if one.curve.first.source in documents],
+        )
+
+
+def is_end(claim: Claim) -> bool:
+    """Return whether a claim is an end result: measured after training."""
+    return claim.stage == "final" and not is_exact(claim)
+
+
+def judge(rows: Sequence[ClaimRow]) -> Judgement:
+    """Return the verdict of every claim, in the order given, and of every curve."""
+    found = {curve.name: curve for curve in curves(rows)}
+    steps: dict[str, tuple[HolmStep, float]] = {}
+    for document in dict.fromkeys(row.claim.source for row in rows):
+        mine = [curve for curve in found.values() if curve.first.source == document]
+        steps |= _steps((row for row in rows if row.claim.source == document), mine)
+    judged = {name: _judge_curve(curve, steps.get(name)) for name, curve in found.items()}
+    return Judgement([_judge_row(row, judged, steps) for row in rows], list(judged.values()))
+
+
+def _steps(rows: Iterable[ClaimRow], mine: Sequence[Curve]) -> dict[str, tuple[HolmStep, float]]:
+    """Return the step in Holm's procedure and the level of each claim and curve of a document that is tested."""
+    in_curves = {row.claim.id for curve in mine for row in curve.rows}
+    lasts = {last.claim.id for curve in mine if (last := _last_accuracy(curve)) is not None}
+    p_values: dict[str, float] = {}
     for row in rows:
-        by_document.setdefault(row.claim.source, []).append(row)
-    for members in by_document.values():
-        tests.update(_tests(row for row in members if _is_testable(row)))
-    return [_judge(row, tests.get(row.claim.id)) for row in rows]
+        is_alone = row.claim.id not in in_curves or row.claim.id in lasts
+        evidence = evidence_of(row.claim, row.sample)
+        if is_alone and evidence is not None and is_testable(row.claim, row.sample):
+            p_values[row.claim.id] = evidence.p
+    for curve in mine:
+        if curve.evidence is not None and curve.is_testable:
+            p_values[curve.name] = curve.evidence.p
+    return {name: (step, ALPHA / len(p_values)) for name, step in holm(p_values).items()}
 
 
-def is_exact(claim: Claim) -> bool:
-    """Return whether a claim's number is computed and not trained."""
-    return measured_key(claim)[0] == CLOSED_FORM or ALL_PRUNED in claim.id
+def _last_accuracy(curve: Curve) -> ClaimRow | None:
+    """Return the last point of a curve of test accuracy if it was measured, else None."""
+    if curve.first.metric != "accuracy" or not curve.first.split.startswith("test"):
+        return None
+    return curve.rows[-1] if len(curve.rows) == curve.n_points else None
 
 
-def distance_from_print(claim: Claim, value: float) -> float:
-    """Return the distance from a number to the nearest one that prints as the claim; 0 if it prints so itself."""
-    interval = print_interval(claim)
-    return max(0.0, interval.low - value, value - interval.high)
+def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerdict:
+    evidence = curve.evidence
+    if test is None or evidence is None:
+        fewest = min(row.sample.n for row in curve.rows)
+        gap = next((f"; {row.sample.gap.reason}" for row in curve.rows if row.sample.gap), "")
+        return CurveVerdict(curve, TOO_FEW, f"{fewest} seeds in every epoch{gap}", None, ALPHA)
+    step, level = test
+    p = step.adjust(evidence.p)
+    outcome, margin = evidence.outcome(p), evidence.margin
+    if outcome == DIFFERS:
+        little = ", by less than matters" if evidence.distance <= margin else ""
+        reason = f"differs by {evidence.distance / margin:.2g} margins{little}" if margin else "differs"
+    elif outcome == COARSE:
+        share = f"{evidence.resolution(level) / margin:.2g} margins" if margin else "any size"
+        reason = f"shifts below {share} would not have shown"
+    else:
+        reason = "even one more run of ours would land within what matters"
+    return CurveVerdict(curve, outcome, reason, p, level)
 
 
-def _is_testable(row: ClaimRow) -> bool:
-    return not is_exact(row.claim) and row.sample.n >= ENOUGH and row.sample.gap is None
-
-
-def _evidence(row: ClaimRow, hypothesis: Hypothesis) -> Evidence:
-    """Return the numbers of a row with at least two seeds."""
-    claim, mean, sd = row.claim, row.sample.mean, row.sample.sd
-    assert mean is not None
-    assert sd is not None
-    report = None if claim.spread is None else Reported(claim.spread, claim.n_runs, mean - claim.value)
-    distance = distance_from_print(claim, mean)
-    return Evidence(distance, sd, claim.margin, hypothesis, report)
-
-
-def _tests(rows: Iterable[ClaimRow]) -> dict[str, Hypothesis]:
-    """Return the hypothesis of each claim of a document: its curve, with the curve's step in Holm's procedure."""
-    curves: dict[str, dict[str, float]] = {}
-    for row in rows:
-        claim = row.claim
-        is_epoch = claim.stage != "final"
-        curve = "/".join([claim.approach, claim.metric, claim.dataset, claim.split]) if is_epoch else claim.id
-        curves.setdefault(curve, {})[claim.id] = _evidence(row, Hypothesis()).p(row.sample.n)
-    steps = holm({name: min(1.0, min(found.values()) * len(found)) for name, found in curves.items()})
-    tested = {
-        name: Hypothesis(len(found), min(found.values()), len(curves), steps[name]) for name, found in curves.items()
-    }
-    return {claim: tested[name] for name, found in curves.items() for claim in found}
-
-
-def _judge(row: ClaimRow, test: Hypothesis | None) -> Verdict:
+def _judge_row(
+    row: ClaimRow, judged: Mapping[str, CurveVerdict], steps: Mapping[str, tuple[HolmStep, float]]
+) -> Verdict:
     claim, sample = row.claim, row.sample
-    if not sample.n:
-        return Verdict(claim, NOT_RUN, sample.gap.reason if sample.gap else "nothing was measured", sample)
-    assert sample.mean is not None
-    difference = sample.mean - claim.value
-    distance = distance_from_print(claim, sample.mean)
-    if is_exact(claim):
-        worst = max(distance_from_print(claim, value) for value in sample.values)
-        outcome = EXACT if worst == 0 else NOT_REPRODUCED
-        reason = "inside the printed digits" if worst == 0 else f"{worst:.2g} outside the printed digits"
-        return Verdict(claim, outcome, reason, sample, difference, distance)
-    if test is None:
-        few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
-        reason = f"{few}; {sample.gap.reason}" if sample.gap else few
-        return Verdict(claim, INCONCLUSIVE, reason, sample, difference, distance)
-    return _tested(row, _evidence(row, test))
-
-
-def _tested(row: ClaimRow, evidence: Evidence) -> Verdict:
-    claim, n, mean = row.claim, row.sample.n, row.sample.mean
-    assert mean is not None
-    width, p, same = evidence.half_width(n), evidence.p_adjusted(n), evidence.p_equivalence(n)
-    outcome, deciding = evidence.decide(n, p), None
-    if outcome is None:
-        deciding = evidence.deciding(n)
-        is_hopeless = deciding is None and not evidence.decides(math.inf)
-        outcome = UNRESOLVABLE if is_hopeless else INCONCLUSIVE
-    template = _unresolvable(evidence) if outcome == UNRESOLVABLE else _REASONS[outcome]
-    reason = template.format(
-        d=evidence.distance,
-        h=width,
-        m=claim.margin,
-        p=p,
-        e=same,
-        k=_settling(deciding),
-        limit_h=evidence.half_width(math.inf),
-        limit_p=evidence.p_without_floor(math.inf),
-    )
-    if claim.unit == "fraction" and leaves_unit_interval(mean, width):
-        reason += "; rough: the interval reaches beyond 0 or 1, where no fraction lies"
-    difference = mean - claim.value
-    needed = deciding.first if deciding is not None and deciding.last is None else None
-    return Verdict(claim, outcome, reason, row.sample, difference, evidence.distance, width, p, needed, same, evidence)
-
-
-def _settling(deciding: Deciding | None) -> str:
-    """Return how many seeds would settle a claim that is not hopeless."""
-    if deciding is None:
-        return f"at this mean and spread more than {MOST_SEEDS} seeds would settle it"
-    if deciding.last is None:
-        return f"at this mean and spread {deciding.span} seeds would settle it"
-    return f"at this mean and spread only {deciding.span} seeds would decide, with more it is open again"
-
-
-_REASONS: Mapping[str, str] = {
-    EQUIVALENT: "the means of both groups of runs differ by less than the margin {m:.3g}, p {e:.2g}",
-    WITHIN: "distance {d:.3g} and half-width {h:.3g} together are within the margin {m:.3g}",
-    CONSISTENT: "distance {d:.3g} is within the half-width {h:.3g}, and that within the margin {m:.3g}",
-    NOT_REPRODUCED: "distance {d:.3g} exceeds the margin {m:.3g}, adjusted p {p:.2g}",
-    INCONCLUSIVE: "distance {d:.3g}, half-width {h:.3g}, margin {m:.3g}, adjusted p {p:.2g}; {k}",
-}
-
-
-def _unresolvable(evidence: Evidence) -> str:
-    """Return the template of the reason why no number of seeds decides.
-
-    With ever more seeds the half-width falls to H = 1.96 s, and D gets its last p-value. D <= H <= margin would be
-    consistent, D + H <= margin would be within the margin.
-    """
-    limit = evidence.half_width(math.inf)
-    if evidence.report is not None:
-        return (
-            "however many seeds are added, the reported runs leave the difference of the means uncertain by "
-            "{limit_h:.3g}: distance {d:.3g}, margin {m:.3g}, adjusted p {p:.2g}"
-        )
-    if limit > evidence.margin:
-        return "seed noise exceeds the margin {m:.3g}: half-width {h:.3g}, distance {d:.3g}, adjusted p {p:.2g}"
-    if evidence.distance <= evidence.margin:
-        return (
-            "beyond our seed noise but within the margin {m:.3g}, which no number of seeds changes: distance {d:.3g}, "
-            "half-width {h:.3g}, with ever more seeds {limit_h:.3g}"
-        )
-    return (
-        "distance {d:.3g} exceeds the margin {m:.3g}, but the adjusted p, {p:.2g} now, would still be {limit_p:.2g} "
-        "with ever more seeds"
-    )
+    evidence, test = evidence_of(claim, sample), steps.get(claim.id)
+    p = None if evidence is None or test is None else test[0].adjust(evidence.p)
+    alone = conclude(claim, sample, p, test[1] if test else ALPHA)
+    curve = judged.get(curve_name(claim))
+    if curve is None or not sample.n:
+        return alone
+    if test is not None:
+        return replace(alone, curve=curve.curve.name)
+    reason = f"a point of a curve, which is one claim: {curve.reason}"
+    return replace(alone, outcome=curve.outcome, reason=reason, curve=curve.curve.name, is_point=True)

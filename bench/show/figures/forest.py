@@ -10,20 +10,13 @@ import numpy as np
 
 from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
-from bench.judge.stats.verdicts import (
-    CONSISTENT,
-    EXACT,
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    OUTCOMES,
-    UNRESOLVABLE,
-    WITHIN,
-    Verdict,
-)
+from bench.judge.stats.rule import Verdict
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, canvas
+from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas
 from bench.show.figures.training import quantity
 from bench.show.material import Material
+from bench.show.outcomes import LOOKS
+from bench.show.tables.verdicts import kinds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +24,6 @@ if TYPE_CHECKING:
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES = 0.165  # of a claim
-LOOKS = {
-    EXACT: ("*", INK, "full"),
-    WITHIN: ("o", INK, "full"),
-    CONSISTENT: ("s", INK, "full"),
-    NOT_REPRODUCED: ("X", "#D55E00", "full"),
-    UNRESOLVABLE: ("D", "#0072B2", "none"),
-    INCONCLUSIVE: ("o", REPORTED, "none"),
-}
 
 
 class ClaimMark(NamedTuple):
@@ -46,7 +31,8 @@ class ClaimMark(NamedTuple):
 
     outcome: str
     middle: float  # our mean minus the reported value
-    half: float | None  # half of the 95 % prediction interval for one more run
+    low: float  # the 95 % prediction interval for one more run, minus the reported value
+    high: float
 
 
 class Block(NamedTuple):
@@ -79,16 +65,15 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 def _caption(
     material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Record]
 ) -> str:
-    counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in OUTCOMES}
+    counted = kinds_text(material.judgement.of_documents({verdict.claim.source for verdict in verdicts}))
     unseen = len(verdicts) - len(seen)
-    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     without = f" {unseen} were not measured and have no mark." if unseen else ""
     return (
-        f"{len(verdicts)} reported numbers: {counted}.{without} Our mean minus the reported value, divided by the "
+        f"{counted}{without} Our mean minus the reported value, divided by the "
         "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
         "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
-        "for a verdict. Curves have one mark for each epoch, the first on top. Linear within the margin, logarithmic "
-        f"beyond. {material.conditions(records)}"
+        "for a spread. Curves have one mark for each epoch, the first on top, with the verdict of the whole curve. "
+        f"Linear within the margin, logarithmic beyond. {material.conditions(records)}"
     )
 
 
@@ -116,9 +101,9 @@ def _line(verdict: Verdict) -> ClaimMark:
     claim = verdict.claim
     interval = print_interval(claim)
     unit = claim.margin or (interval.high - interval.low) / 2
-    assert verdict.difference is not None
-    half = None if verdict.half_width is None else verdict.half_width / unit
-    return ClaimMark(verdict.outcome, verdict.difference / unit, half)
+    assert verdict.centre is not None
+    low, high = verdict.interval or (verdict.centre, verdict.centre)
+    return ClaimMark(verdict.outcome, *((place - claim.value) / unit for place in (verdict.centre, low, high)))
 
 
 @dataclass(frozen=True)
@@ -162,16 +147,18 @@ class _Draw:
     def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
         """Draw the lines; return how far from 0 they reach."""
         reach = 2.0
-        for outcome, (marker, colour, fill) in LOOKS.items():
+        for outcome, (_, colour, _, marker, fill, _) in LOOKS.items():
             for alone in (True, False):
                 mine = [(place, line) for place, line, single in places if line.outcome == outcome and single == alone]
                 if not mine:
                     continue
                 y = [place for place, _ in mine]
                 x = np.array([line.middle for _, line in mine])
-                half = np.array([0.0 if line.half is None else line.half for _, line in mine])
-                reach = max(reach, 1.25 * float((np.abs(x) + half).max()))
-                axes.hlines(y, x - half, x + half, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
+                low, high = (
+                    np.array(ends) for ends in ([line.low for _, line in mine], [line.high for _, line in mine])
+                )
+                reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
+                axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
                 known = outcome in axes.get_legend_handles_labels()[1]
                 size = 5 if alone else 2.6
                 label = None if known else outcome

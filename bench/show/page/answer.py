@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from bench.core.records import Record
 from bench.judge.results import Results
-from bench.judge.stats.prediction import half_width
-from bench.judge.stats.verdicts import Verdict
+from bench.judge.stats.rule import Verdict
 from bench.show.page.grid import Strip
 from bench.show.tables.headline import REACH
 from bench.show.tables.records import measured
@@ -33,26 +32,20 @@ TERMS = (
 
 def strip(verdict: Verdict) -> Strip | None:
     """Return the drawing of one verdict, None where nothing was measured or no margin was declared."""
-    margin, difference = verdict.claim.margin, verdict.difference
-    if difference is None or margin == 0:
+    claim, centre = verdict.claim, verdict.centre
+    if centre is None or claim.margin == 0:
         return None
-    middle, half = difference / margin, _half(verdict)
+    middle = (centre - claim.value) / claim.margin
     interval = None
     text = f"{middle:+.2f} margins from the reported number"
-    if half is not None:
-        low, high = _percent(middle - half / margin), _percent(middle + half / margin)
+    if verdict.interval is not None:
+        below, above = ((end - claim.value) / claim.margin for end in verdict.interval)
+        low, high = _percent(below), _percent(above)
         interval = (low, round(high - low, 2))
-        text += f", 95 % prediction interval {middle - half / margin:+.2f} to {middle + half / margin:+.2f}"
+        text += f", 95 % prediction interval {below:+.2f} to {above:+.2f}"
     outside = "" if abs(middle) <= REACH else "above" if middle > 0 else "below"
     low, high = _percent(-1.0), _percent(1.0)
     return Strip((low, round(high - low, 2)), interval, _percent(middle), outside, text)
-
-
-def _half(verdict: Verdict) -> float | None:
-    if verdict.half_width is not None:
-        return verdict.half_width
-    sd = verdict.sample.sd
-    return None if sd is None else half_width(sd, verdict.sample.n)
 
 
 def _percent(margins: float) -> float:

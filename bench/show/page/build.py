@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.core.files import write_atomically
+from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, breakable, page_table
@@ -58,7 +59,7 @@ def render_page(content: ReportContent) -> str:
     shown["headlines"] = _with_strips(shown["headlines"], content)
     documents = sections.documents(content, links, shown)
     topics = sections.topics(content, shown)
-    style, script = (_text(f"page.{ending}") for ending in ("css", "js"))
+    style, script = outcomes.css() + _text("page.css"), _text("page.js")
     return (
         _environment()
         .get_template("page.html")

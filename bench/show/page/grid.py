@@ -8,32 +8,11 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from bench.judge.stats.verdicts import (
-    CONSISTENT,
-    EQUIVALENT,
-    EXACT,
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    UNRESOLVABLE,
-    WITHIN,
-)
+from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, sources_of
-from bench.show.tables.tones import tone
 
 GAP = "\N{EN DASH}"  # where tables of other forms have a hyphen
-HUES = {
-    EXACT: "exact",
-    EQUIVALENT: "equivalent",
-    WITHIN: "within",
-    CONSISTENT: "consistent",
-    NOT_REPRODUCED: "refuted",
-    UNRESOLVABLE: "unresolvable",
-    INCONCLUSIVE: "inconclusive",
-    NOT_RUN: "not-run",
-}
-"""Class of each verdict's colour in page.css."""
 NOT_ON_THE_PAGE = {
     "pruning": ("kept weights", "bytes", "kept by layer"),
     "throughput": ("ours, range", "document, range", "rounds", "a block, ours", "a block, document"),

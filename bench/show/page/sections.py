@@ -12,7 +12,7 @@ from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image, embed
 from bench.show.page.links import Links, anchor, web_address
 from bench.show.tables.cells import Missing, Table
-from bench.show.tables.verdicts import counts_text, verdicts_table
+from bench.show.tables.verdicts import kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 CHOICE = "choice"  # the table of the article's last part
@@ -31,7 +31,11 @@ class TopicPlan:
 
 
 TOPICS = (
-    TopicPlan("numbers", "The reported numbers at the end of training", ("headline", "headlines", "verdict_summary")),
+    TopicPlan(
+        "numbers",
+        "The reported numbers at the end of training",
+        ("headline", "headlines", "verdict_summary", "verdict_curves"),
+    ),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
     TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc", "draws")),
@@ -173,11 +177,11 @@ def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:
-    mine = [verdict for verdict in content.material.verdicts if verdict.claim.source == name]
+    mine = content.material.judgement.of_documents([name])
     return replace(
         verdicts_table(content.material.results, mine),
         title=f"What {name} reports, and whether it reproduces",
-        explanation=f"{len(mine)} reported numbers: {counts_text(mine)}. Each verdict leads to its reasoning, step by "
+        explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, step by "
         "step, each measured number to its records.",
         origin=(),
     )

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.core.text import FRACTION, SIX, Digits
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED, Claim
 from bench.judge.results import Results
-from bench.judge.samples import Sample
-from bench.judge.stats.prediction import half_width, leaves_unit_interval
-from bench.judge.stats.verdicts import CONSISTENT, INCONCLUSIVE, NOT_REPRODUCED, OUTCOMES, UNRESOLVABLE, WITHIN, Verdict
+from bench.judge.stats.prediction import leaves_unit_interval
+from bench.judge.stats.rule import Verdict
+from bench.judge.stats.scales import IDENTITY
+from bench.judge.stats.verdicts import Judgement
+from bench.show.outcomes import counts, meanings
+from bench.show.reasoning import digits_of, ours_text
 from bench.show.tables.accuracy import headline, truncations
 from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
-from bench.show.tables.verdicts import counts_text, kinds_text
+from bench.show.tables.verdicts import joint_text
 
 HEADLINE = PUBLISHED.parent / "headline.toml"
-MEANINGS = {
-    WITHIN: "even one more run of ours would land within the margin, the difference that would matter",
-    CONSISTENT: "it looks like one of our runs, and these are precise enough for that to mean something",
-    NOT_REPRODUCED: "neither chance nor the margin explains the difference",
-    UNRESOLVABLE: "no number of seeds would decide; mostly because our seeds alone differ by more than the margin. "
-    "This says nothing against the report",
-    INCONCLUSIVE: "more seeds could decide; the difference is shown all the same",
-}
 DRAWING = "difference in margins"
 REACH = 3.0  # margins to either side that a drawing of the page shows
 MARGINS = Digits(decimals=2, signed=True)
@@ -40,6 +35,7 @@ class Quoted(TomlTable, frozen=True):
 
 class _Headline(TomlTable, frozen=True):
     number: tuple[Quoted, ...]
+    short: Mapping[str, str]
 
 
 def load_quoted(path: Path = HEADLINE) -> tuple[Quoted, ...]:
@@ -47,57 +43,62 @@ def load_quoted(path: Path = HEADLINE) -> tuple[Quoted, ...]:
     return read_toml(path, _Headline, "quoted numbers").number
 
 
-def headline_table(results: Results, verdicts: Sequence[Verdict]) -> Table:
+def load_short_names(path: Path = HEADLINE) -> Mapping[str, str]:
+    """Read the short names of end results by claim; raises ConfigError that names the file."""
+    return read_toml(path, _Headline, "quoted numbers").short
+
+
+def headline_table(results: Results, judgement: Judgement) -> Table:
     """One line for each quoted number whose claim is among the verdicts."""
-    by_claim = {verdict.claim.id: verdict for verdict in verdicts}
+    by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
     lines = [_line(quoted, verdict) for quoted, verdict in found]
+    ends = [verdict.outcome for verdict in judgement.ends]
     caption = (
-        "Measured: mean of our seeds, each trained and measured as published; in brackets the 95 % prediction "
-        "interval for one more run, because a reported number is of a single run; n: seeds. All "
-        f"{len(verdicts)} reported numbers: {counts_text(verdicts)}. Of these, {kinds_text(verdicts)}."
+        "Ours: mean of our seeds, each trained and measured as published; in brackets the 95 % interval for one more "
+        f"run, because a reported number is of a single run. All {len(ends)} end results of the documents: "
+        f"{counts(ends)}."
     )
-    columns = ["what is reported", "document", "reported", "measured", "n", "verdict"]
+    columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
-    notes = _meanings([verdict for _, verdict in found])
+    notes = _notes([verdict for _, verdict in found], judgement)
     return results_table(results, "headline", title, caption, columns, lines, notes, has_spread=False)
 
 
-def _meanings(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return what the outcomes that stand in the table mean, and what is to be known of its numbers."""
-    shown = {verdict.outcome for verdict in verdicts}
-    notes = [f"{outcome}: {MEANINGS[outcome]}." for outcome in OUTCOMES if outcome in shown & set(MEANINGS)]
+def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
+    """Return what the outcomes mean, each document's seeds and joint p, and what is to be known of the numbers."""
+    notes = meanings({verdict.outcome for verdict in verdicts})
+    for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
+        mine = [verdict for verdict in verdicts if verdict.claim.source == document]
+        seeds = dict.fromkeys(f"{verdict.sample.n} seeds of {verdict.claim.approach}" for verdict in mine)
+        joint = judgement.joint.get(document)
+        together = f"; all its end results together: p = {joint_text(joint)}" if joint else ""
+        notes.append(f"{document}: {', '.join(seeds)}{together}.")
     notes += truncations(verdict.claim for verdict in verdicts)
-    if any(
-        verdict.claim.unit == "fraction"
-        and mean is not None
-        and width is not None
-        and leaves_unit_interval(mean, width)
-        for verdict in verdicts
-        for mean, width in ((verdict.sample.mean, _width(verdict.sample)),)
-    ):
+    if any(_is_rough(verdict) for verdict in verdicts):
         notes.append("An interval that ends at 0 or 1 is cut there: near these ends the t rule is rough.")
     return notes
 
 
-def _width(sample: Sample) -> float | None:
-    return None if sample.sd is None else half_width(sample.sd, sample.n)
+def _is_rough(verdict: Verdict) -> bool:
+    evidence = verdict.evidence
+    is_fraction = verdict.claim.unit == "fraction" and verdict.scale == IDENTITY
+    return is_fraction and evidence is not None and leaves_unit_interval(evidence.mean, evidence.half_width)
 
 
 def _line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
-    claim, sample = verdict.claim, verdict.sample
-    digits = FRACTION if claim.unit == "fraction" else SIX if claim.precision_kind == "count" else Digits(significant=4)
-    measured = "-" if sample.mean is None else digits.text(sample.mean)
-    width = _width(sample)
-    if sample.mean is not None and width is not None:
-        low, high = sample.mean - width, sample.mean + width
-        if claim.unit == "fraction":  # no share lies outside, whatever the t distribution says
-            low, high = max(0.0, low), min(1.0, high)
-        measured += f" [{digits.text(low)}, {digits.text(high)}]"
-    reported = claim.printed if len(claim.printed) <= LONGEST_PRINT else digits.text(claim.value)
+    claim = verdict.claim
     here = (of_claim(claim.id),)
-    linked = [Linked(text, here) for text in (reported, measured, str(sample.n), verdict.outcome)]
-    return [quoted.asks, claim.source, *linked]
+    return [
+        quoted.asks,
+        *(Linked(text, here) for text in (reported_text(verdict), ours_text(verdict), verdict.outcome)),
+    ]
+
+
+def reported_text(verdict: Verdict) -> str:
+    """Return the reported number as it is printed, or rounded where that is long."""
+    printed = verdict.claim.printed
+    return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
 
 
 def final_verdicts(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verdict]:

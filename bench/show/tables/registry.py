@@ -36,7 +36,7 @@ from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
 from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
-from bench.show.tables.verdicts import summary_table, verdicts_table
+from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
 
 SPEEDS = "python -m benchmarks.throughput measures speeds"
 REPEATS = "python -m tests.stress determinism --write RESULTS makes its records"
@@ -106,7 +106,7 @@ def _provenance(material: Material) -> Table:
 
 
 TABLES = (
-    TableKind("headline", "Do the numbers that all quote hold?", lambda m: headline_table(m.results, m.verdicts)),
+    TableKind("headline", "Do the numbers that all quote hold?", lambda m: headline_table(m.results, m.judgement)),
     TableKind("confidence", "When a network is 99 % sure, is it right?", confidence_table),
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
     TableKind("choice", "Which approach should I take?", lambda m: choice_table(m.results)),
@@ -121,8 +121,11 @@ TABLES = (
     TableKind("curves", "Do the training logs come out line by line?", lambda m: curves_table(m.results, m.rows)),
     TableKind("toys", "What do the six-point regressions give?", lambda m: toys_table(m.results, m.claims)),
     TableKind("claims", "What was measured of each reported number?", lambda m: claims_table(m.results, m.rows)),
-    TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.verdicts)),
-    TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.verdicts)),
+    TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
+    TableKind(
+        "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)
+    ),
+    TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.judgement)),
     TableKind("alternatives", "Which recipes does each end result tell apart?", _alternatives),
     TableKind("trial", "What does the rule say of reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),

@@ -1,0 +1,74 @@
+"""The outcomes of verdicts in words and colours: the one place from which terminal, tables, figures and page take them.
+
+What agrees is blue, what differs orange-red (Okabe & Ito 2008, "Color Universal Design"), what is not known grey.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW
+
+
+class Look(NamedTuple):
+    """How an outcome is shown."""
+
+    tone: str  # "good", "coarse", "bad" or "open"
+    light: str  # colour on white; 3 to 1 against it at least
+    dark: str  # colour on near black
+    marker: str  # in figures
+    fill: str  # of the marker: "full" or "none"
+    meaning: str
+
+
+LOOKS = {
+    EXACT: Look("good", "#004B75", "#9CD0F5", "*", "full", "computed, not trained; the printed digits come out"),
+    AGREES: Look(
+        "good",
+        "#0072B2",
+        "#56A8E0",
+        "o",
+        "full",
+        "even one more run of ours would land within the margin, the difference that would matter",
+    ),
+    COARSE: Look(
+        "coarse",
+        "#4098CC",
+        "#3A86B8",
+        "D",
+        "none",
+        "it looks like one of our runs, but our runs differ so much that a shift that matters could have gone unseen",
+    ),
+    DIFFERS: Look("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
+    NOT_EXACT: Look("bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come"),
+    TOO_FEW: Look("open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"),
+    NOT_RUN: Look("open", "#9AA1A7", "#4F585F", ".", "none", "nothing was measured"),
+}
+
+
+def tone(outcome: str) -> str:
+    """Return "good", "coarse", "bad", or "open" for what is not known."""
+    return LOOKS[outcome].tone if outcome in LOOKS else "open"
+
+
+def css_name(outcome: str) -> str:
+    """Return the name of an outcome's colour on the page."""
+    return outcome.replace(", ", "-").replace(" ", "-")
+
+
+def css() -> str:
+    """Return the style sheet of the outcomes: a variable for the colour of each."""
+    names = {css_name(outcome): LOOKS[outcome] for outcome in OUTCOMES}
+    variables = "".join(f"  --{name}: light-dark({look.light}, {look.dark});\n" for name, look in names.items())
+    return f":root {{\n{variables}}}\n"
+
+
+def meanings(outcomes: set[str]) -> list[str]:
+    """Return what each of these outcomes means."""
+    return [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
+
+
+def counts(outcomes: list[str]) -> str:
+    """Return how often each outcome occurs: "3 agrees; 1 differs", or "none"."""
+    found = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+    return "; ".join(f"{count} {outcome}" for outcome, count in found.items() if count) or "none"

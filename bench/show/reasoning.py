@@ -1,0 +1,226 @@
+"""One verdict step by step with its numbers, and as data for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.core.text import FRACTION, SIX, Digits
+from bench.judge.claims import print_interval
+from bench.judge.stats.curves import SEEN_BEFORE
+from bench.judge.stats.rule import ALPHA, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
+from bench.judge.stats.scales import IDENTITY
+from bench.judge.stats.verdicts import CurveVerdict, Judgement
+
+FOUR = Digits(significant=4)
+SMALLEST_SHOWN = 0.001  # of p
+CHOSEN_AFTER = (
+    "The statistic of curves was chosen after this curve had been seen; the smallest p of its epochs times their "
+    "number, used before, would be {p}."
+)
+
+
+def digits_of(verdict: Verdict) -> Digits:
+    """Return how the numbers of a claim are rounded."""
+    if verdict.claim.unit == "fraction":
+        return FRACTION
+    return SIX if verdict.claim.precision_kind == "count" else FOUR
+
+
+def p_text(p: float | None) -> str:
+    """Return a p-value in two digits."""
+    if p is None:
+        return "-"
+    if p < SMALLEST_SHOWN:
+        return "<.001"
+    return f"{p:.3f}" if p < 0.095 else f"{p:.2f}"
+
+
+def ours_text(verdict: Verdict) -> str:
+    """Return our mean and the 95 % interval for the reported number: "0.9732 [0.9708, 0.9755]"."""
+    digits = digits_of(verdict)
+    if verdict.centre is None:
+        return "-"
+    ends = verdict.interval
+    return digits.text(verdict.centre) + ("" if ends is None else f" [{', '.join(map(digits.text, ends))}]")
+
+
+def in_words(outcome: str, reason: str) -> str:
+    """Return an outcome with its reason, as one statement."""
+    return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
+
+
+def explain(judgement: Judgement, verdict: Verdict) -> str:
+    """Return how one claim came to its verdict."""
+    claim = verdict.claim
+    interval = print_interval(claim)
+    lines = [
+        f"{claim.id}: {verdict.outcome}",
+        _step("reported", f"{claim.printed} {claim.unit} ({claim.precision_kind}; {claim.locator} of {claim.source})"),
+        _step("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
+        _step("measured", _measured_text(verdict)),
+    ]
+    if is_exact(claim):
+        lines += [_printed(verdict)] if verdict.sample.n else []
+        return "\n".join([*lines, _step("so", in_words(verdict.outcome, verdict.reason))])
+    lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
+    if verdict.evidence is not None:
+        lines += _scale(verdict, verdict.evidence) + _one_of_ours(verdict, verdict.evidence)
+        lines += _how_sharply(verdict, verdict.evidence)
+    if not verdict.is_point:
+        lines += _decision(verdict)
+        lines.append(_step("so", in_words(verdict.outcome, verdict.reason)))
+    curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
+    return "\n".join(lines + (_of_curve(curve, verdict.is_point) if curve else []))
+
+
+def _step(name: str, text: str) -> str:
+    return f"  {name:<12} {text}"
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _measured_text(verdict: Verdict) -> str:
+    sample = verdict.sample
+    if sample.mean is None:
+        return "nothing"
+    spread = "" if sample.sd is None else f", standard deviation {sample.sd:.4g}"
+    values = ", ".join(f"{value:.7g}" for value in sample.values)
+    return f"mean {sample.mean:.7g}{spread}, {sample.n} seed(s): {values}"
+
+
+def _printed(verdict: Verdict) -> str:
+    worst = max(distance_from_print(verdict.claim, value) for value in verdict.sample.values)
+    far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
+    return _step("rule", f"a computed number: does every value print as reported? {_yes(worst == 0)}{far}")
+
+
+def _scale(verdict: Verdict, evidence: Evidence) -> list[str]:
+    if verdict.scale == IDENTITY:
+        return []
+    of = f" of (count + 1/2) / {verdict.scale.images + 1}" if verdict.scale.images else ""
+    moments = f"mean {evidence.mean:.4g}, standard deviation {evidence.sd:.4g}, M = {evidence.margin:.4g}"
+    return [_step("scale", f"{verdict.scale.name}{of}: on it and below, {moments}")]
+
+
+def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
+    d, k = evidence.distance, evidence.n
+    if evidence.report is None:
+        text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
+    else:
+        text = f"Welch's test against the mean of {evidence.report.n:g} runs"
+    lines = [
+        _step("distance", f"D = {d:.4g} from our mean to the numbers that print so"),
+        _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
+        _step(
+            "percentile", f"{evidence.percentile:.0f}: our {k} runs below the report; one that prints so counts half"
+        ),
+    ]
+    best = verdict.best_of_three_p
+    if best is not None:
+        lines.append(_step("best of three", f"p = {p_text(best)} if the report is the best of {TRIES} runs"))
+    return lines
+
+
+def _how_sharply(verdict: Verdict, evidence: Evidence) -> list[str]:
+    h, k, ends = evidence.half_width, evidence.n, verdict.interval
+    low, high = map(digits_of(verdict).text, ends or (0.0, 0.0))
+    width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if evidence.report is None else "by Welch"
+    r, level = evidence.resolution(verdict.level), f"{verdict.level:.2g}"
+    return [
+        _step("how sharply?", f"h = {width} = {h:.4g}: 95 % of further reports lie from {low} to {high}"),
+        _step("resolution", f"R = {r:.4g}: a shift of the mean that is seen with 80 % power at level {level}"),
+    ]
+
+
+def _decision(verdict: Verdict) -> list[str]:
+    evidence, sample = verdict.evidence, verdict.sample
+    if not sample.n:
+        return [_step("seeds", "any that measured it? no")]
+    without = "none without a number" if sample.gap is None else sample.gap.reason
+    holds = sample.n >= ENOUGH and sample.gap is None
+    lines = [_step("enough", f"at least {ENOUGH} seeds, none without a number? {_yes(holds)}: {sample.n}, {without}")]
+    if evidence is None or verdict.p_adjusted is None:
+        return lines
+    return lines + _rule(evidence, verdict.p_adjusted, verdict.level)
+
+
+def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
+    d, h, m = evidence.distance, evidence.half_width, evidence.margin
+    of = f"Holm over {round(ALPHA / level)} claims and curves of the document"
+    lines = [_step("differs?", f"{of}: adjusted p = {p:.3g} < {ALPHA}? {_yes(p < ALPHA)}")]
+    same = evidence.p_equivalence
+    if p < ALPHA:
+        lines.append(_step("does it matter", f"D = {d:.4g} > M = {m:.4g}? {_yes(d > m)}"))
+    elif same is not None:
+        lines.append(_step("agrees?", f"two one-sided tests with M, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}"))
+    else:
+        lines.append(_step("agrees?", f"D + h = {d + h:.4g} <= M = {m:.4g}? {_yes(d + h <= m)}"))
+    return lines
+
+
+def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
+    """Return how a curve came to its verdict, beside one of its points."""
+    curve, evidence = one.curve, one.curve.evidence
+    whole = "this point has the verdict of its curve" if is_point else "it is also the last point of a curve"
+    lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]
+    if evidence is not None:
+        lines.append(_step("", f"mean over epochs of (run - mean) / sd of all {evidence.n + 1} runs:"))
+        middle, values = (evidence.low + evidence.high) / 2, ", ".join(f"{value:.2f}" for value in evidence.values)
+        lines.append(_step("", f"report {middle:.2f}; our seeds {values}"))
+        d, h, m = evidence.distance, evidence.half_width, evidence.margin
+        lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(evidence.p)}"))
+        if one.p_adjusted is not None:
+            lines += _rule(evidence, one.p_adjusted, one.level)
+        lines.append(_step("before", f"smallest p of the epochs times their number: {p_text(curve.smallest_p)}"))
+    if curve.name == SEEN_BEFORE:
+        lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
+    return [*lines, _step("so", in_words(one.outcome, one.reason))]
+
+
+def as_json(judgement: Judgement, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
+    """Return verdicts for machines."""
+    return [_as_json(judgement, verdict) for verdict in verdicts]
+
+
+def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
+    claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
+    joint = judgement.joint.get(claim.source)
+    curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
+    return {
+        "claim": claim.id,
+        "source": claim.source,
+        "approach": claim.approach,
+        "stage": claim.stage,
+        "locator": claim.locator,
+        "unit": claim.unit,
+        "printed": claim.printed,
+        "precision_kind": claim.precision_kind,
+        "reported": claim.value,
+        "margin": claim.margin,
+        "margin_reason": claim.margin_reason,
+        "n": sample.n,
+        "gap": sample.gap.reason if sample.gap else None,
+        "values": list(sample.values),
+        "mean": sample.mean,
+        "sd": sample.sd,
+        "difference": verdict.difference,
+        "interval": verdict.interval,
+        "scale": verdict.scale.name,
+        "distance": evidence and evidence.distance,
+        "half_width": evidence and evidence.half_width,
+        "margin_on_scale": evidence and evidence.margin,
+        "resolution": evidence and evidence.resolution(verdict.level),
+        "level": verdict.level,
+        "p": evidence and evidence.p,
+        "p_adjusted": verdict.p_adjusted,
+        "p_best_of_three": verdict.best_of_three_p,
+        "p_equivalence": evidence and evidence.p_equivalence,
+        "percentile": evidence and evidence.percentile,
+        "curve": verdict.curve or None,
+        "p_curve": curve and curve.curve.evidence and curve.curve.evidence.p,
+        "p_joint": joint and joint.p,
+        "verdict": verdict.outcome,
+        "reason": verdict.reason,
+    }

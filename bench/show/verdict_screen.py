@@ -1,0 +1,120 @@
+"""Verdicts on a terminal: the end results on one screen, then the curves, the computed numbers and all points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bench.judge.claims import Claim
+from bench.judge.stats.curves import SEEN_BEFORE
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
+from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.show.outcomes import counts
+from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
+from bench.show.tables.headline import reported_text
+from bench.show.tables.verdicts import joint_text
+
+NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
+CURVE = 48
+MEANING = (
+    "agrees: even one more run of ours would land within what matters. Coarsely: a\n"
+    "shift that matters may not have shown. `verdict CLAIM`: why; --all: all claims."
+)
+WIDE = 120  # columns from which on a verdict is given in words
+
+
+def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
+    """Return a line for each end result, by document.
+
+    Args:
+        judgement: all verdicts.
+        names: short names of claims.
+        width: columns of the terminal; with `WIDE` or more, verdicts are in words.
+    """
+    lines = [_cells("", "reported", "ours [95 % of runs]", "p", "verdict")]
+    shown = {verdict.claim.id: verdict for verdict in judgement.verdicts}
+    kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
+    for document in dict.fromkeys(verdict.claim.source for verdict in kept):
+        joint = judgement.joint.get(document)
+        lines.append(document + (f": p = {joint_text(joint)} for its end results together" if joint else ""))
+        lines += [_line(one, names, width) for one in kept if one.claim.source == document]
+    return "\n".join(lines)
+
+
+def summary_text(judgement: Judgement) -> str:
+    """Return what the end results say, and what the words mean."""
+    ends = counts([verdict.outcome for verdict in judgement.ends])
+    more = " *: last of a curve, not counted." if judgement.lasts else ""
+    return f"{len(judgement.ends)} end results: {ends}.{more}\n{MEANING}"
+
+
+def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
+    """Return everything: end results, curves, computed numbers, and every number with its id."""
+    parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
+    if judgement.computed:
+        found = counts([verdict.outcome for verdict in judgement.computed])
+        parts.append(f"{len(judgement.computed)} computed numbers, not trained: {found}")
+    parts.append("Every number by its id (a point of a curve has its verdict)\n" + "\n".join(_every(judgement)))
+    return "\n\n".join(parts)
+
+
+def _curves_text(judgement: Judgement, width: int) -> str:
+    if not judgement.curves:
+        return "No curve was measured."
+    found = counts([one.outcome for one in judgement.curves])
+    lines = [f"{len(judgement.curves)} curves over epochs, each one claim: {found}"]
+    lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
+    lines += [_curve_line(one, width) for one in judgement.curves]
+    lines.append("before: smallest p of the epochs times their number")
+    for one in judgement.curves:
+        if one.curve.name == SEEN_BEFORE:
+            lines.append(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}")
+    for document, joint in judgement.joint_with_curves.items():
+        lines.append(f"{document}: p = {joint_text(joint)} for end results and curves together")
+    return "\n".join(lines)
+
+
+def _curve_line(one: CurveVerdict, width: int) -> str:
+    source, approach, metric, _, split = one.curve.name.split("/")
+    name = _cut(f"{source} {approach} {metric}, {split}", CURVE)
+    p = p_text(one.curve.evidence.p if one.curve.evidence else None)
+    before = p_text(one.curve.smallest_p)
+    return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one.outcome, one.reason, width)}"
+
+
+def _every(judgement: Judgement) -> Iterator[str]:
+    ids = max((len(verdict.claim.id) for verdict in judgement.verdicts), default=0)
+    for verdict in judgement.verdicts:
+        evidence = verdict.evidence
+        p = p_text(evidence.p if evidence else None)
+        numbers = f"{reported_text(verdict):>{REPORTED}} {ours_text(verdict):<{OURS}} {p:>{P}}"
+        yield f"{verdict.claim.id:<{ids}} {numbers} {'curve ' if verdict.is_point else ''}{verdict.outcome}"
+
+
+def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
+    claim = verdict.claim
+    name = names.get(claim.id) or _own_name(claim)
+    if verdict.curve:
+        name = f"{name} *"
+    p = p_text(verdict.evidence.p if verdict.evidence else None)
+    words = _words(verdict.outcome, verdict.reason, width)
+    return _cells(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
+
+
+def _own_name(claim: Claim) -> str:
+    return claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
+
+
+def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:
+    return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {p:>{P}} {words}".rstrip()
+
+
+def _words(outcome: str, reason: str, width: int) -> str:
+    if outcome == AGREES:
+        return outcome  # what it means stands below
+    if width >= WIDE:
+        return f"agrees; {reason}" if outcome == COARSE else in_words(outcome, reason)
+    return reason.partition(",")[0] if outcome == DIFFERS else outcome
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
