@@ -1,4 +1,4 @@
-"""Adds what the package reads to a wheel: data sets, claims and the committed records, as `bench/_data`.
+"""Adds what the package reads to a wheel: data sets, claims, the committed records and fits, as `bench/_data`.
 
 In a clone (and in an editable install of one) the package reads the clone's own folders; `bench.core.project` decides.
 Everything else about the project is in pyproject.toml.
@@ -7,6 +7,7 @@ Everything else about the project is in pyproject.toml.
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 from setuptools import setup
@@ -20,6 +21,8 @@ SHIPPED = (
     "datasets/letters/*.gz",
     "results/reference/*",
     "results/records/*/*.json",
+    "results/records/*/*__seed0__*.npz",
+    "results/shipped-fits/*/*.safetensors",
     "results/readings/*/*.json",
     "results/faults/*.json",
     "results/determinism/*.json",
@@ -36,12 +39,23 @@ class BuildWithData(build_py):
         if self.editable_mode:
             return
         target = Path(self.build_lib) / "bench" / "_data"
+        shutil.rmtree(target, ignore_errors=True)  # an earlier build's files may be gone from the clone
         for pattern in SHIPPED:
             for source in sorted(TOP.glob(pattern)):
                 if source.is_file():
                     copy = target / source.relative_to(TOP)
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, copy)
+        (target / "commit.txt").write_text(_commit(), encoding="ascii")
+
+
+def _commit() -> str:
+    """Return the commit that is built, which records name; '' outside of a git checkout."""
+    try:
+        done = subprocess.run(["git", "-C", str(TOP), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 setup(cmdclass={"build_py": BuildWithData})

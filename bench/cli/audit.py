@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
-from bench.cli.options import add_place, check_place
+from bench.cli.options import add_place, check_place, tell_place
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
@@ -93,6 +93,8 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
     for given, kind, known in ((arguments.document, "document", DOCUMENTS), (arguments.rule, "rule", RULES)):
         if given is not None and given not in known:
             raise unknown_name(kind, given, known)
+    if {"documents", "records"} & set(arguments.what or PARTS):
+        tell_place(arguments)
     found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]
     if not found:
         raise ConfigError("nothing was audited; leave out --rule, or name other parts")

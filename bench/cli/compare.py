@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.judge.compare.differences import differences, row_test
 from bench.judge.compare.metrics import MAIN_METRICS, lacking
@@ -27,7 +28,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none."
     )
     parser.add_argument("a", type=Path, metavar="A", help="a results folder")
-    parser.add_argument("b", type=Path, metavar="B", help="another one")
+    parser.add_argument(
+        "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: what comes with the suite)"
+    )
     for name in PLACES:
         parser.add_argument(f"--{name}", metavar="NAME", help="which records, where there are several; A's,B's differ")
     parser.add_argument(

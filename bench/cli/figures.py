@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_place, check_records, folder, names
+from bench.cli.options import add_place, check_records, folder, names, refuse_to_write
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
@@ -30,6 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _figures(arguments: argparse.Namespace) -> int:
+    if arguments.to is None and not arguments.list:
+        refuse_to_write(arguments, "--to DIR")
     check_records(arguments)
     for form in arguments.format:
         if form not in FORMATS:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import count, threads
+from bench.cli.options import count, threads, usual_results
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.judge.gate.checks import FAIL, GateReport
@@ -30,7 +30,13 @@ from bench.show.terminal import shown
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"what is gated (default: {GATE.name})")
-    parser.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=usual_results(),
+        metavar="DIR",
+        help="default: ./results, or where it has no records, those that come with the suite",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")

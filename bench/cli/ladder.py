@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, check_device, check_place, folder, seeds
+from bench.cli.options import add_place, check_device, check_place, folder, refuse_to_write, seeds, tell_place
 from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
@@ -42,12 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _ladder(arguments: argparse.Namespace) -> int:
     check_place(arguments)
+    if arguments.run or arguments.write:
+        refuse_to_write(arguments, "--results DIR")
     if arguments.all == bool(arguments.approaches):
         raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
     ladders = chosen(arguments.approaches)
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
+    tell_place(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
     warn(material)

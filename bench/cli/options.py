@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
+from bench.core.project import RESULTS
 from bench.core.text import one_line
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
@@ -122,10 +123,49 @@ def add_approach_path(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which records are meant."""
+OWN = Path("results")
+"""The results folder of a command that is not told which."""
+
+
+def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
+    """Add the option that says which results folder is meant.
+
+    Args:
+        parser: gets the option.
+        reads: the command reads records that are there, so that without a folder of the user's it reads those that
+            come with the suite. Otherwise it is about records that are to be made, in a folder of the user's.
+    """
+    default = usual_results() if reads else OWN
+    text = f"default: ./{OWN}" + (", or where it has no records, those that come with the suite" if reads else "")
+    parser.add_argument("--results", type=Path, default=default, metavar="DIR", help=text)
+
+
+def usual_results() -> Path:
+    """Return the records to read where none are named: the user's, or those that come with the suite."""
+    return OWN if (OWN / "records").is_dir() else RESULTS
+
+
+def is_shipped(arguments: argparse.Namespace) -> bool:
+    """Return whether a command was not told which results folder to read, and falls back on the shipped records."""
+    return arguments.results is RESULTS  # a folder that was given is another object, also where it is the same folder
+
+
+def tell_place(arguments: argparse.Namespace) -> None:
+    """Say on the error output that the shipped records are read, where nobody asked for them."""
+    if is_shipped(arguments):
+        print(f"reading the records that come with the suite, in {RESULTS}", file=sys.stderr)
+
+
+def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:
+    """Raise ConfigError where a command would write beside the shipped records; `option` says what to give."""
+    if is_shipped(arguments):
+        raise ConfigError(f"nothing is written beside the records that come with the suite; give {option}")
+
+
+def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
+    """Add the options that say which records are meant; `reads`: see `add_results`."""
     add_approach_path(parser)
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    add_results(parser, reads)
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
@@ -136,7 +176,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def place_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that lead another command to the same records."""
     return [
-        *_unless("results", arguments.results, "--results"),
+        *_unless(str(OWN), arguments.results, "--results"),
         *_unless("full", arguments.profile, "--profile"),
         *_unless("cpu", arguments.device, "--device"),
         *_unless("float32", arguments.precision, "--precision"),
@@ -173,7 +213,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="APPROACH=PATH",
         help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
     )
-    add_place(parser)
+    add_place(parser, reads=False)
 
 
 def select(arguments: argparse.Namespace) -> list[Cell]:
@@ -236,6 +276,7 @@ def check_records(arguments: argparse.Namespace) -> None:
     check_place(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")
+    tell_place(arguments)
 
 
 def warn(problem: str) -> None:

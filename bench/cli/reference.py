@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TypedDict
 
 from tabulate import tabulate
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import check_device, seeds
+from bench.cli.options import add_results, check_device, refuse_to_write, seeds, tell_place
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
@@ -31,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(NAMES)} (default: all, in this order)")
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    add_results(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument("--json", action="store_true", help="for machines, without --run")
     parser.set_defaults(action=_reference)
@@ -41,6 +40,9 @@ def _reference(arguments: argparse.Namespace) -> int:
     for name in arguments.stages:
         if name not in NAMES:
             raise unknown_name("stage", name, NAMES)
+    if arguments.run:
+        refuse_to_write(arguments, "--results DIR")
+    tell_place(arguments)
     if not is_pool(arguments.executor):
         check_device(arguments.device)
     code, lines = 0, []

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_place, check_records, folder, place_options
+from bench.cli.options import add_place, check_records, folder, place_options, refuse_to_write
 from bench.show.findings import sentences
 from bench.show.material import Material
 from bench.show.tables.files import update_readme, write_tables
@@ -33,6 +33,8 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print("\n".join(f"{kind.name:<16} {kind.answers}" for kind in TABLES))
         return 0
+    if arguments.write:
+        refuse_to_write(arguments, "--results DIR")
     check_records(arguments)
     material = material_of(arguments)
     text = "" if arguments.name is None else render(one_table(material, arguments.name), arguments.format)

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.core.project import PACKAGE, TOP
+from bench.core.project import COMMIT, IS_CLONE, PACKAGE, TOP
 from bench.core.records import Provenance
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
@@ -62,7 +62,9 @@ class CodeState(NamedTuple):
 
 @cache
 def code_state() -> CodeState:
-    """Return the state of the code of this package."""
+    """Return the state of the code of this package; a wheel knows the commit that it was built from."""
+    if not IS_CLONE:  # git would tell of the repository that the environment happens to lie in
+        return CodeState(COMMIT.read_text(encoding="ascii").strip() if COMMIT.is_file() else "", False)
     changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
     return CodeState(_git("rev-parse", "HEAD"), bool(changed))
 

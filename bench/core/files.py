@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.core.errors import DataCorrupt, StoreError
+from bench.core.project import refuse_shipped
 from bench.core.text import one_line
 
 LONGEST = 300  # characters of what was found
@@ -167,8 +168,9 @@ def write_atomically(path: Path, content: bytes, below: Path | None = None) -> N
         below: see `opened_folder`.
 
     Raises:
-        StoreError: the folder cannot be written, or the disk is full.
+        StoreError: the folder cannot be written, belongs to an installed package, or the disk is full.
     """
+    refuse_shipped(path)
     try:
         with opened_folder(path.parent, below, make=True) as folder:
             _write_in(folder, path.name, content)

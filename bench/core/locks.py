@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from bench.core import environment
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import opened_file, read_file, reason, remove, write_atomically
+from bench.core.project import refuse_shipped
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16
@@ -37,6 +38,7 @@ class Busy(Exception):
 def lock(root: Path, key: str) -> FileLock:
     """Return the lock of a fit; raises StoreError if its file cannot be made, or is no plain file of its own."""
     path = _path(root, key)
+    refuse_shipped(path)
     try:
         with opened_file(path, root, os.O_RDWR | os.O_CREAT):
             return FileLock(path)

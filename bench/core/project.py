@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.core.errors import StoreError
+
 _ABOVE = Path(__file__).resolve().parents[2]
 IS_CLONE = (_ABOVE / "pyproject.toml").is_file()
 TOP = _ABOVE if IS_CLONE else _ABOVE / "bench" / "_data"
 PACKAGE = _ABOVE / "bench"
 RESULTS = TOP / "results"
-"""The committed records; nothing is written here unless a user says `--results`."""
+"""The records that come with the suite; nothing is written here unless a user of a clone says `--results`."""
 REFERENCE = RESULTS / "reference"
 DATASETS = TOP / "datasets"
+COMMIT = TOP / "commit.txt"
+"""In a wheel, the commit that it was built from."""
+
+
+def refuse_shipped(path: Path) -> None:
+    """Raise StoreError for a path inside the files of an installed package: all users share them, nobody writes them.
+
+    A clone belongs to its user, who may write into it.
+    """
+    if not IS_CLONE and path.resolve().is_relative_to(TOP):
+        raise StoreError(
+            f"{path} belongs to the installed package, whose files are only read; name a folder of your own "
+            "(--results, --data-dir, --output or --to)"
+        )

@@ -12,6 +12,7 @@ from bench.core import environment
 from bench.core.errors import StoreError
 from bench.core.files import move, opened_file
 from bench.core.files import reason as why
+from bench.core.project import refuse_shipped
 from bench.core.text import one_line
 
 FOLDER = "quarantine"
@@ -29,6 +30,7 @@ def set_aside(root: Path, path: Path, reason: str) -> Path | None:
     Raises:
         StoreError: it cannot be moved; whoever would write in its place must not.
     """
+    refuse_shipped(path)
     folder = root / FOLDER
     target = folder / f"{time.time_ns()}__{path.parent.name}__{path.name}"  # no two at the same time and place
     try:

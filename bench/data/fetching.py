@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
 from bench.core.files import is_there, read_file, reason, write_atomically
+from bench.core.project import refuse_shipped
 from bench.data import notmnist
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
 from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, manifest
@@ -66,6 +67,7 @@ def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Pat
     path, limit = folder / file.gz, file_limit(file.shape)
     if _is_intact(lambda: read_idx(path, file.shape, file.sha256)):
         return path
+    refuse_shipped(path)
     if source is not None:
         copy = find_in([source, *layouts(source, known)], file)
         if copy is None:
@@ -82,6 +84,7 @@ def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) ->
     path = folder / notmnist.STORED_NAME
     if _is_intact(lambda: notmnist.load_from(path, known)):
         return path
+    refuse_shipped(path)
     if source is not None:
         copy = notmnist.copy_at(source)
         if copy is None:

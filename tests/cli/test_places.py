@@ -1,0 +1,82 @@
+"""Which records a command reads where none are named, and that it writes only where it was told to."""
+
+import shutil
+
+import pytest
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core import files, locks, project, quarantine
+from bench.core.errors import StoreError
+from bench.core.project import RESULTS
+
+TELLS = f"reading the records that come with the suite, in {RESULTS}\n"
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """An empty folder of a user's, where the command is called."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [["verdict", "--json"], ["table", "accuracy"], ["ladder", "mlp"]])
+def test_a_command_that_reads_takes_the_shipped_records_and_says_so(words, elsewhere, capsys):
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err == TELLS
+    assert "0.9800" in out or "feldman2018" in out  # what a document reports and the records measured
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_users_own_records_go_first_and_need_no_word(elsewhere, capsys):
+    shutil.copytree(RESULTS / "records" / "uniform", elsewhere / "results" / "records" / "uniform")
+    assert main(["table", "accuracy", "--baseline", "none"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "0.0980" in out
+    assert "0.9797" not in out  # of mlp, which only the shipped records have
+
+
+def test_a_command_that_makes_records_means_a_folder_of_the_users(elsewhere, capsys):
+    assert main(["plan", "uniform", "--profile", "smoke", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert '"state": "to do"' in out
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["table", "--write"], "--results DIR"),
+        (["report"], "--output FILE"),
+        (["figures"], "--to DIR"),
+        (["ladder", "mlp", "--write"], "--results DIR"),
+        (["ladder", "mlp", "--run"], "--results DIR"),
+        (["reference", "epoch1", "--run"], "--results DIR"),
+    ],
+)
+def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere, capsys):
+    assert main(words) == USAGE
+    out, err = capsys.readouterr()
+    expected = f"error: nothing is written beside the records that come with the suite; give {option}\n"
+    assert (out, err) == ("", expected)
+
+
+def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
+    """Whatever writes, sets aside or locks refuses a place in the package, also by way of a link."""
+    package = tmp_path / "package"
+    (package / "results").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(package / "results")
+    monkeypatch.setattr(project, "IS_CLONE", False)
+    monkeypatch.setattr(project, "TOP", package)
+    for place in (package / "results", tmp_path / "link"):
+        for act in (
+            lambda place=place: files.write_atomically(place / "it.json", b""),
+            lambda place=place: locks.lock(place, "0" * 64),
+            lambda place=place: quarantine.set_aside(place, place / "it.json", "no reason"),
+        ):
+            with pytest.raises(StoreError, match="belongs to the installed package"):
+                act()
+    assert not list((package / "results").iterdir())
+    files.write_atomically(tmp_path / "it.json", b"")
