@@ -140,9 +140,13 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     parser.add_argument("--results", type=Path, default=default, metavar="DIR", help=text)
 
 
-def usual_results() -> Path:
-    """Return the records to read where none are named: the user's, or those that come with the suite."""
-    return OWN if (OWN / "records").is_dir() else RESULTS
+def usual_results(*kinds: str) -> Path:
+    """Return the results folder to read where none is named: the user's, or the one that comes with the suite.
+
+    Args:
+        kinds: folders of which the user's results folder must have one; by default that of the records.
+    """
+    return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
 
 
 def is_shipped(arguments: argparse.Namespace) -> bool:
@@ -153,7 +157,7 @@ def is_shipped(arguments: argparse.Namespace) -> bool:
 def tell_place(arguments: argparse.Namespace) -> None:
     """Say on the error output that the shipped records are read, where nobody asked for them."""
     if is_shipped(arguments):
-        print(f"reading the records that come with the suite, in {RESULTS}", file=sys.stderr)
+        print(f"reading what comes with the suite, in {RESULTS}", file=sys.stderr)
 
 
 def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, warn
+from bench.cli.options import add_approach_path, tell_place, usual_results, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.store import Store
 from bench.show.predict import fits, show
@@ -31,7 +31,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=usual_results("fits", fits.SHIPPED),
+        metavar="DIR",
+        help="default: ./results, or where nothing was trained, the networks that come with the suite",
+    )
     parser.add_argument("--profile", default="full", help="that they were trained with (default: full)")
     parser.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
     parser.set_defaults(action=_predict)
@@ -48,6 +54,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
         check_figure(arguments.figure, len(arguments.images))
+    tell_place(arguments)
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 from msgspec import structs
 
 from bench.cli import USAGE
@@ -159,12 +160,16 @@ def test_the_lowest_seed_of_the_asked_recipe_and_profile(store):
 
 
 def test_no_fit_names_the_command_that_makes_it(store):
-    with pytest.raises(ConfigError, match=r"`python -m bench run --all --results .*results` trains it"):
+    with pytest.raises(
+        ConfigError, match=r"`python -m bench run .*mlp linear_bbb .*--recipe published --results .*results` trains it"
+    ):
         fits.choose(store)
     with pytest.raises(ConfigError, match="run mlp --recipe corrected --profile smoke --seeds 4, --results"):
         fits.choose(store, ("mlp",), ("corrected",), "smoke", 4)
     put(store, "mlp", None)  # as in the repository: a record, which `run` would not make again, but no fit
-    with pytest.raises(ConfigError, match="--results my-results` trains it: then give --results my-results"):
+    with pytest.raises(
+        ConfigError, match=r"--results my-results` trains it, in about \d+ (s|min); then give --results my-results"
+    ):
         fits.choose(store, ("mlp",))
     put(store, "mlp", mlp(), seed=1)
     with pytest.raises(ConfigError, match=r"there is mlp \(full, seed 1\)"):
@@ -218,7 +223,7 @@ def test_text(store, three, capsys):
         "three.png: 400 x 480, dark on light",
         "approach    answer        probabilities              entropy  mutual inf",
         "────────────────────────────────────────────────────────────────────────",
-        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    0.000",
+        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    -",  # one network has no spread
         "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
         "mlp would say 0, but no digit's median over the draws is above 0.2: the highest is 0.190",
         "other rules that refuse: mlp (strict)",
@@ -260,7 +265,7 @@ def test_a_figure(ending, store, three, four, capsys, tmp_path):
         assert "Date" not in text
 
 
-@pytest.mark.parametrize("approaches", [2, 5])
+@pytest.mark.parametrize("approaches", [1, 2, 5])
 def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, four):
     put(store, "mlp", mlp())
     ask = Predictor(store.root, "mlp")
@@ -268,6 +273,10 @@ def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, f
     figure.draw_without_rendering()  # makes the layout
     boxes = [axes.get_tightbbox() for axes in figure.axes]  # with titles, labels and ticks
     assert len(boxes) == 2 * (2 + approaches)
+    (caption,) = (text for text in figure.findobj(Text) if text.get_text().startswith("bars: "))
+    boxes.append(caption.get_window_extent())
+    assert figure.bbox.padded(1).contains(*boxes[-1].min)
+    assert figure.bbox.padded(1).contains(*boxes[-1].max)
     over = [
         (one, other) for one, other in itertools.combinations(boxes, 2) if one.padded(-1).overlaps(other.padded(-1))
     ]
@@ -326,7 +335,7 @@ def test_what_a_run_trains_answers(three, capsys, tmp_path):
         (["--figure", "FOLDER.png"], "is a folder; give a file"),
         (["--figure", "FILE/x.png"], "cannot write"),
         (["--recipe", "nosuch"], "no approach has a recipe 'nosuch'"),
-        (["--recipe", "corrected"], "--all --recipe corrected"),
+        (["--recipe", "corrected"], "mlp linear_bbb mxnet_bbb --recipe corrected"),
     ],
 )
 def test_what_cannot_be_done_is_told_before_any_answer(arguments, message, store, three, tmp_path, capsys):

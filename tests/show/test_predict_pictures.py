@@ -9,9 +9,10 @@ from PIL import Image
 from bench.core.errors import UnusableImage
 from bench.data.splits import load_split
 from bench.show.predict import reading
+from bench.show.predict.ink import shapes
 from bench.show.predict.normalise import EDGE, centred, fit_box, from_picture, normalise
 from bench.show.predict.reading import Picture, read
-from tests.drawings import strokes
+from tests.drawings import THREE, strokes
 
 SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
 SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
@@ -295,3 +296,45 @@ def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
 def test_transparent_all_over_is_blank(tmp_path):
     with pytest.raises(UnusableImage, match="blank"):
         stored(tmp_path, Image.new("RGBA", (40, 40), (0, 0, 0, 0)))
+
+
+# remarks
+
+
+def remarks(grey):
+    return from_picture(picture(np.repeat(grey[..., None], 3, axis=2))).remarks
+
+
+def test_shapes_that_stand_apart_are_counted():
+    """Two bars of 40 x 10 pixels side by side are two shapes if a tenth of their length, 4 pixels, parts them."""
+    for side in (0, 1):
+        page = np.ones((120, 120))
+        page[20:60, 20:30] = 0
+        assert remarks(page) == ()
+        near, apart, speck = page.copy(), page.copy(), page.copy()
+        near[20:60, 33:43] = 0
+        apart[20:60, 34:44] = 0
+        speck[20:25, 50:58] = 0  # 40 pixels of ink, a tenth of the bar's 400
+        for drawn, n_shapes in ((near, 1), (apart, 2), (speck, 1)):
+            found = remarks(drawn.T if side else drawn)
+            assert bool(found) == (n_shapes > 1)
+            assert all("2 shapes stand apart" in each for each in found)
+
+
+def test_digits_are_one_shape_and_pairs_of_them_two():
+    """Of 1,000 digits of MNIST hardly one is taken for two; of 500 pairs with 4 pixels between them hardly one is not.
+
+    A thin 1 beside a broad 0 has less than a quarter of its ink.
+    """
+    digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
+    assert sum(shapes(digit) > 1 for digit in digits) <= 2
+    gap = np.zeros((28, 4), np.float32)
+    cut = [digit[:, digit.any(axis=0)] for digit in digits]
+    pairs = [np.hstack([one, gap, other]) for one, other in zip(cut[::2], cut[1::2], strict=True)]
+    assert sum(shapes(pair) == 2 for pair in pairs) >= 490
+
+
+def test_what_is_all_noise_has_no_clear_ink():
+    (remark,) = remarks(np.random.default_rng(0).random((60, 60)))
+    assert remark.startswith("no clear ink")
+    assert remarks(1 - strokes(THREE)) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ FORMATS = (".png", ".svg", ".pdf")
 MOST_IMAGES = 12  # of one figure
 ACROSS = 4  # approaches side by side
 PANEL = 1.75  # inches
+CAPTION = 7.0  # points
+CHARACTERS = 17  # of the caption that an inch has room for
 ANSWERED, REFUSED = COLOURS[0], COLOURS[1]
 SPREAD = (10, 90)  # percentiles of the draws that a line spans
 
@@ -46,8 +49,10 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]
     bands = -(-len(answers[0]) // ACROSS)
     across = min(ACROSS, len(answers[0]))
     pictures = 2 if bands == 1 else 1  # beside each other, or one above the other
+    width = PANEL * (pictures + across)
+    caption = textwrap.wrap(_legend(answers[0][0]), int(CHARACTERS * width))
     with style():
-        figure: Drawing = canvas(PANEL * (pictures + across), PANEL * bands * len(images) + 0.5)
+        figure: Drawing = canvas(width, PANEL * bands * len(images) + 0.35 + 0.15 * len(caption))
         grid = figure.add_gridspec(bands * len(images), pictures + across)
         for place, (image, told) in enumerate(zip(images, answers, strict=True)):
             top = place * bands
@@ -58,7 +63,7 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]
                 row, column = divmod(number, ACROSS)
                 axes = figure.add_subplot(grid[top + row, pictures + column])
                 _bars(axes, answer, is_first=column == 0)
-        figure.supxlabel(_legend(answers[0][0]), fontsize=7)
+        figure.supxlabel("\n".join(caption), fontsize=CAPTION)
     return figure
 
 

@@ -1,23 +1,36 @@
-"""The trained posteriors of a results folder, and back to something that predicts."""
+"""The trained posteriors of a results folder, and back to something that predicts.
+
+Those of a run are in `fits`, as they were trained. A few come with the suite, in `shipped-fits`: their weights are
+rounded to float16, so that they are small, and the scores that rules of entropies need are in the same file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
+from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.core.text import duration
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
+from bench.plan.cells import Selection, cells
+from bench.plan.costs import estimates
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in it; what was trained in another one stays out
+SHIPPED = "shipped-fits"
+SCORES = "scores/"  # start of the names of a shipped fit's scores; all other names are of its weights
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
@@ -39,16 +52,26 @@ class Fitted:
         return self.approach if self.recipe == "published" else f"{self.approach} {self.recipe}"
 
 
+def posterior_path(store: Store, fit_key: str) -> Path:
+    """Return where the posterior of a fit lies, as it was trained or else as it is shipped; neither need be there."""
+    trained = store.fit_path(fit_key, "posterior")
+    return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
+
+
 def fitted(store: Store) -> list[Fitted]:
     """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
+    return _fitted(store, store.all_records()[0])
+
+
+def _fitted(store: Store, stored: Sequence[Record]) -> list[Fitted]:
     groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in store.all_records()[0]:
+    for record in stored:
         counts = record.outcome == "done" and record.precision == PRECISION and not is_stale(record)
         if counts and record.approach in classifiers():
             groups.setdefault((record.approach, record.recipe, record.fit_key), []).append(record)
     found = []
     for (approach, recipe, fit_key), records in groups.items():
-        if store.fit_path(fit_key, "posterior").exists():
+        if posterior_path(store, fit_key).exists():
             best = min(records, key=lambda record: record.protocol != "common")
             found.append(Fitted(approach, recipe, best.profile, best.seed, best.device, fit_key, best))
     order = {name: place for place, name in enumerate(manifests())}
@@ -96,17 +119,18 @@ def choose(
             resolve(manifest(name), recipe)
     if not approaches:
         _check_recipes(recipes)
-    there = fitted(store)
+    stored = store.all_records()[0]
+    there = _fitted(store, stored)
     right = [fit for fit in there if fit.profile == budget and seed in (None, fit.seed)]
     chosen = []
     for name in approaches or classifiers():
         for recipe in recipes:
             fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
             if approaches and not fits:
-                raise _not_there(store, there, name, recipe, budget, seed)
+                raise _not_there(store, stored, there, (name,), recipe, budget, seed)
             chosen += fits[:1]
     if not chosen:
-        raise _not_there(store, there, "", recipes[0], budget, seed)
+        raise _not_there(store, stored, there, (), recipes[0], budget, seed)
     return chosen
 
 
@@ -126,37 +150,73 @@ def _has(entry: ApproachManifest, recipe: str) -> bool:
 
 
 def _not_there(
-    store: Store, there: Sequence[Fitted], name: str, recipe: str, budget: str, seed: int | None
+    store: Store,
+    stored: Sequence[Record],
+    there: Sequence[Fitted],
+    names: tuple[str, ...],
+    recipe: str,
+    budget: str,
+    seed: int | None,
 ) -> ConfigError:
+    """Make the error for a posterior that is not there: what there is, and the command that trains it."""
+    name = "".join(names)  # one, or none for all
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
     others = [fit for fit in there if name in ("", fit.approach)]
     has = "; there is " + ", ".join(dict.fromkeys(f"{f.label} ({f.profile}, seed {f.seed})" for f in others[:4]))
     options = "".join(
         [
-            f" --recipe {recipe}" if name or recipe != "published" else "",
+            f" --recipe {recipe}",
             "" if budget == "full" else f" --profile {budget}",
             "" if seed is None else f" --seeds {seed},",
         ]
     )
-    # Where records are there without their fits, as in the repository, `run` finds nothing to do: elsewhere it does.
-    place = "my-results" if store.records.exists() and not others else store.root
+    # Where a record is there without its fit, as in the repository, `run` finds nothing to do: elsewhere it does.
+    asked = (recipe, budget, seed or 0)
+    is_done = any(
+        name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
+    )
+    place = "my-results" if is_done or store.root == RESULTS else store.root
+    makers = names or tuple(each for each, entry in classifiers().items() if _has(entry, recipe))
+    choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
     return ConfigError(
         f"no trained posterior {what} in {store.root}{has if others else ''}; "
-        f"`python -m bench run {name or '--all'}{options} --results {place}` trains it"
-        + (f": then give --results {place}" if place != store.root else "")
+        f"`python -m bench run {' '.join(makers)}{options} --results {place}` trains it{_how_long(choice, stored)}"
+        + (f"; then give --results {place}" if place != store.root else "")
     )
+
+
+def _how_long(choice: Selection, stored: Sequence[Record]) -> str:
+    """Return how long it takes to train and measure a choice on this machine; '' where no record tells."""
+    chosen = [cell for cell in cells(choice) if not cell.skip]
+    costs = estimates(chosen, stored) if chosen else {}
+    fits = {cell.fit_key: costs[cell.key].fit_s for cell in chosen}  # several protocols measure one fit
+    known = [*fits.values(), *(costs[cell.key].measure_s for cell in chosen)]
+    seconds = [each for each in known if each is not None]
+    return f", in about {duration(sum(seconds))}" if seconds and len(seconds) == len(known) else ""
+
+
+def scores(store: Store, fit: Fitted) -> Mapping[str, NDArray[np.generic]]:
+    """Return the per-row scores of a fit's test digits; empty where there are none."""
+    path = posterior_path(store, fit.fit_key)
+    if path == store.fit_path(fit.fit_key, "posterior"):
+        return store.scores(fit.record)
+    kept = store.read_tensors(path)
+    found = kept[0] if kept is not None else {}
+    return {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
 
 
 def rebuilt(store: Store, fit: Fitted) -> Posterior:
     """Return the posterior of a fit as its approach made it; raises StoreError if its file cannot be trusted."""
     entry = manifest(fit.approach)
     approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
-    path = store.fit_path(fit.fit_key, "posterior")
+    path = posterior_path(store, fit.fit_key)
     kept = store.read_tensors(path)
     if kept is None or kept[1].get("fit_key") != fit.fit_key:
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
-    return approach.rebuild(kept[0], TASK, fit.seed)
+    weights = {name: value for name, value in kept[0].items() if not name.startswith(SCORES)}
+    widened = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
+    return approach.rebuild(widened, TASK, fit.seed)
 
 
 def load(store: Store, fit: Fitted) -> Posterior:
@@ -173,6 +233,6 @@ def load(store: Store, fit: Fitted) -> Posterior:
     except (KeyError, IndexError, RuntimeError, ValueError, ContractViolation) as error:
         reason = " ".join(str(error).split())
         raise StoreError(
-            f"posterior {store.fit_path(fit.fit_key, 'posterior')} does not fit today's {fit.approach} ({reason}); "
+            f"posterior {posterior_path(store, fit.fit_key)} does not fit today's {fit.approach} ({reason}); "
             f"`python -m bench run {fit.approach} --results my-results` trains it anew"
         ) from error

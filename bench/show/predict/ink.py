@@ -24,6 +24,8 @@ FEWEST = 2e-4  # share of the pixels that must stand out of the noise to be ink:
 FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG or grain
 LEAST_CONTRAST = 0.06  # of the range from black to white; paper photographed with a noise of 0.05 stays below
 SPECK = 0.03  # of the ink of the largest piece: smaller pieces are dirt
+LARGE = 0.25  # of the ink of the largest shape: what stands apart and has less is no second digit
+APART = 0.1  # of the height of what is drawn: the least gap between two shapes
 DARKEST_PAPER = 0.1  # colour below which dividing by the paper would only blow up noise
 
 
@@ -33,6 +35,8 @@ class Ink:
 
     amount: Floats  # [H, W] from 0 (background) to 1 (full ink); 0 outside of what is drawn
     dark_on_light: bool
+    is_clear: bool  # it stands out of the noise of the background
+    n_shapes: int  # groups of pieces that stand apart
 
 
 def find_ink(picture: Picture) -> Ink:
@@ -43,7 +47,8 @@ def find_ink(picture: Picture) -> Ink:
         amount *= np.median(paper) / np.maximum(paper, DARKEST_PAPER)
     noise = TO_SIGMA * float(np.median(np.abs(amount)))
     above = amount[amount > NOISE_SIGMAS * noise]
-    if len(above) < max(1, FEWEST * amount.size):  # nothing stands out: blank, or all of it is a pattern or noise
+    is_clear = len(above) >= max(1, FEWEST * amount.size)
+    if not is_clear:  # nothing stands out: blank, or all of it is a pattern or noise
         above = amount[amount > 0]
     level = _level(above)
     if level < LEAST_CONTRAST:
@@ -53,7 +58,29 @@ def find_ink(picture: Picture) -> Ink:
         )
     scaled = (amount / level).clip(0, 1)
     floor = min(max(FAINTEST, NOISE_SIGMAS * noise / level), 0.5)
-    return Ink(_pieces(scaled, floor).astype(np.float32), dark)
+    drawn = _pieces(scaled, floor).astype(np.float32)
+    return Ink(drawn, dark, is_clear, shapes(drawn))
+
+
+def shapes(drawn: Floats) -> int:
+    """Return how many shapes stand side by side or one above the other: columns or rows without ink part them.
+
+    A digit in several strokes is one shape where they overlap in both directions, or where the gap is small.
+    """
+    return max(_parted(drawn.sum(axis=axis), APART * _side(drawn)) for axis in (0, 1))
+
+
+def _side(drawn: Floats) -> int:
+    """Return the longer side of what is drawn, pixels."""
+    return max(int(np.ptp(np.flatnonzero(drawn.any(axis=axis)))) + 1 for axis in (0, 1))
+
+
+def _parted(mass: Floats, gap: float) -> int:
+    """Return how many runs of large mass lie along a line, parted by at least `gap` empty places."""
+    places = np.flatnonzero(mass)
+    cuts = np.flatnonzero(np.diff(places) - 1 >= gap) + 1
+    masses = [float(mass[run].sum()) for run in np.split(places, cuts)]
+    return sum(each >= LARGE * max(masses) for each in masses)
 
 
 def _level(above: Floats) -> float:

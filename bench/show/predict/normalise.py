@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.ink import find_ink
+from bench.show.predict.ink import Ink, find_ink
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
@@ -33,6 +33,7 @@ class Normalised:
     size: tuple[int, int]  # width and height of the picture, pixels
     pixels: Floats  # [28, 28], bytes / 255, ink is bright
     dark_on_light: bool  # how it was drawn
+    remarks: tuple[str, ...]  # why it may be no picture of one digit
     shown: Floats  # [h, w, 3], the picture made small for figures
 
 
@@ -55,8 +56,19 @@ def from_picture(picture: Picture) -> Normalised:
             "give a larger picture of it"
         )
     return Normalised(
-        picture.path, picture.size, centred(fit_box(ink.amount)), ink.dark_on_light, _small(picture.colours)
+        picture.path,
+        picture.size,
+        centred(fit_box(ink.amount)),
+        ink.dark_on_light,
+        _remarks(ink),
+        _small(picture.colours),
     )
+
+
+def _remarks(ink: Ink) -> tuple[str, ...]:
+    unclear = "no clear ink: nothing stands out of the noise or pattern of the picture"
+    several = f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture"
+    return (*([] if ink.is_clear else [unclear]), *([several] if ink.n_shapes > 1 else []))
 
 
 def fit_box(amount: Floats) -> Floats:

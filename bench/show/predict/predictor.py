@@ -107,7 +107,7 @@ class Predictor:
         if not 1 <= n_draws <= MAX_DRAWS:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
-        self.rule, self._rules = rules.rule_among_all(rule, store.scores(fit.record))
+        self.rule, self._rules = rules.rule_among_all(rule, fits.scores(store, fit))
         self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
 

@@ -44,6 +44,7 @@ class PictureFields(TypedDict):
     width: int
     height: int
     ink: str
+    remarks: list[str]
     answers: list[AnswerFields]
 
 
@@ -54,6 +55,7 @@ def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> PictureField
         "width": image.size[0],
         "height": image.size[1],
         "ink": ink(image),
+        "remarks": list(image.remarks),
         "answers": [_answer(answer) for answer in answers],
     }
 
@@ -92,7 +94,7 @@ def text(image: PictureFields, console: Console | None = None) -> str:
             "I don't know" if answer["digit"] is None else str(answer["digit"]),
             likely(answer["probabilities"]),
             f"{answer['predictive_entropy']:.3f}",
-            f"{answer['mutual_information']:.3f}",
+            f"{answer['mutual_information']:.3f}" if answer["n_draws"] > 1 else "-",
         )
         for answer in answers
     ]
@@ -107,6 +109,7 @@ def text(image: PictureFields, console: Console | None = None) -> str:
     refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
     return shown(
         f"{image['image']}: {image['width']} x {image['height']}, {image['ink']}",
+        *image["remarks"],
         make_table("answers", "Answers", "", COLUMNS, rows),
         *refused,
         *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),

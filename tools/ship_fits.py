@@ -1,0 +1,89 @@
+"""Make the fits that come with the suite, from a results folder that has them: `python -m tools.ship_fits RESULTS`.
+
+Their weights are rounded to float16. Writes results/shipped-fits, each with the entropies of MNIST's test images that
+the rules of `predict` take thresholds from; measures what the rounding changes on these images, and writes that into
+docs/predict.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from tabulate import tabulate
+
+from bench.core.files import write_atomically
+from bench.core.project import RESULTS, TOP
+from bench.core.store import Store
+from bench.data.splits import load_split
+from bench.interface import Posterior
+from bench.measure.measuring import categorical, draws_of
+from bench.measure.metrics.classification import entropies
+from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, reduce_draws
+from bench.show.predict import fits
+
+APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
+RECIPES = ("published", "corrected")
+SCORES = ("predictive_entropy", "expected_entropy")
+DRAWS = 100
+BLOCK_IMAGES = 500
+PAGE = TOP / "docs" / "predict.md"
+BLOCK = re.compile(r"(<!-- float16 -->\n\n).*?(\n\n<!-- end of float16 -->)", re.DOTALL)
+COLUMNS = ("fit", "MB", "largest change of a probability", "mean", "other digits", "accuracy before", "after")
+
+
+def main(results: str) -> None:
+    """Make the files and the table."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = tabulate(_rows(Store(Path(results))), headers=COLUMNS, tablefmt="github", disable_numparse=True)
+    write_atomically(PAGE, BLOCK.sub(lambda found: found[1] + table + found[2], page).encode())
+
+
+def _rows(trained: Store) -> Iterator[tuple[str, ...]]:
+    """Ship each fit, and give what its rounding changes: mean probabilities of the same draws."""
+    shipped = Store(RESULTS)
+    digits = load_split("test10k", 0)
+    for fit in fits.choose(trained, APPROACHES, RECIPES):
+        kept = trained.read_tensors(trained.fit_path(fit.fit_key, "posterior"))
+        assert kept is not None, "chosen because it is there"
+        tensors, info = kept
+        path = fits.posterior_path(shipped, fit.fit_key)
+        rounded = {name: _rounded(value) for name, value in tensors.items()}
+        shipped.write_tensors(path, rounded, info)
+        before, after = (_summary(fits.load(store, fit), digits.x) for store in (trained, shipped))
+        nats = entropies(after)
+        scores = {name: torch.from_numpy(nats[name].astype(np.float32)) for name in SCORES}
+        scored = {f"{fits.SCORES}mnist/{name}": value for name, value in scores.items()}
+        shipped.write_tensors(path, {**rounded, **scored}, info)
+        change, labels = np.abs(before.mean_probs - after.mean_probs), digits.y.numpy()
+        said = [each.mean_probs.argmax(1) for each in (before, after)]
+        yield (
+            f"{fit.approach} {fit.recipe}",
+            f"{path.stat().st_size / 1e6:.1f}",
+            f"{change.max():.1e}",
+            f"{change.mean():.1e}",
+            str(int((said[0] != said[1]).sum())),
+            *(f"{(each == labels).mean():.4f}" for each in said),
+        )
+
+
+def _rounded(value: torch.Tensor) -> torch.Tensor:
+    return value.half() if value.dtype == torch.float32 else value
+
+
+def _summary(posterior: Posterior, x: torch.Tensor) -> DrawSummary:
+    """Return what the draws say of each image."""
+    draws = draws_of(posterior, DRAWS)
+    blocks = []
+    with torch.no_grad():
+        for rows in torch.arange(len(x)).split(BLOCK_IMAGES):
+            blocks.append(reduce_draws(categorical(posterior, x[rows], draws, rows), QUANTILES))
+    return concatenate(blocks)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
