@@ -322,13 +322,13 @@ def test_shapes_that_stand_apart_are_counted():
 
 
 def test_digits_are_one_shape_and_pairs_of_them_two():
-    """Of 1,000 digits of MNIST hardly one is taken for two; of 500 pairs with 4 pixels between them hardly one is not.
+    """Of 1,000 digits of MNIST hardly one is taken for two; of 500 pairs with 5 pixels between them hardly one is not.
 
     A thin 1 beside a broad 0 has less than a quarter of its ink.
     """
     digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
     assert sum(shapes(digit) > 1 for digit in digits) <= 2
-    gap = np.zeros((28, 4), np.float32)
+    gap = np.zeros((28, 5), np.float32)
     cut = [digit[:, digit.any(axis=0)] for digit in digits]
     pairs = [np.hstack([one, gap, other]) for one, other in zip(cut[::2], cut[1::2], strict=True)]
     assert sum(shapes(pair) == 2 for pair in pairs) >= 490

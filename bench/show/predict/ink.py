@@ -25,7 +25,7 @@ FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG 
 LEAST_CONTRAST = 0.06  # of the range from black to white; paper photographed with a noise of 0.05 stays below
 SPECK = 0.03  # of the ink of the largest piece: smaller pieces are dirt
 LARGE = 0.25  # of the ink of the largest shape: what stands apart and has less is no second digit
-APART = 0.1  # of the height of what is drawn: the least gap between two shapes
+APART = 0.1  # of the longer side of what is drawn: the least gap between two shapes
 DARKEST_PAPER = 0.1  # colour below which dividing by the paper would only blow up noise
 
 
