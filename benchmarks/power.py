@@ -138,27 +138,29 @@ def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
         setattr(owner, name, before)
 
 
-def _kl_scale() -> AbstractContextManager[None]:
-    """The task says half the rows, the only source of every 1/N in an objective: the KL weighs twice as much."""
+def kl_times(factor: float) -> AbstractContextManager[None]:
+    """Return a context in which the task says fewer rows, the only source of every 1/N: the KL weighs more."""
 
-    def halved(*arguments: Any, **named: Any) -> Task:
+    def told_fewer(*arguments: Any, **named: Any) -> Task:
         task = Task(*arguments, **named)
-        return dataclasses.replace(task, n_train=max(1, task.n_train // 2))
+        return dataclasses.replace(task, n_train=max(1, int(task.n_train / factor)))
 
-    return _replaced(fitting, "Task", lambda _: halved)
+    return _replaced(fitting, "Task", lambda _: told_fewer)
 
 
-def _learning_rate() -> AbstractContextManager[None]:
-    def doubled(build: Callable[..., Any]) -> Callable[..., Approach]:
-        def build_doubled(*arguments: Any) -> Approach:
+def field_times(name: str, factor: float) -> AbstractContextManager[None]:
+    """Return a context in which this field of every approach that has it is multiplied."""
+
+    def changed(build: Callable[..., Any]) -> Callable[..., Approach]:
+        def build_changed(*arguments: Any) -> Approach:
             approach = build(*arguments)
-            if hasattr(approach, "learning_rate"):  # the blind network has none
-                approach = dataclasses.replace(approach, learning_rate=2 * approach.learning_rate)
+            if hasattr(approach, name):  # the blind network has none
+                approach = dataclasses.replace(approach, **{name: factor * getattr(approach, name)})
             return approach
 
-        return build_doubled
+        return build_changed
 
-    return _replaced(process, "build", doubled)
+    return _replaced(process, "build", changed)
 
 
 @contextlib.contextmanager
@@ -193,8 +195,8 @@ def _seed_ignored() -> AbstractContextManager[None]:
 
 
 _PLANTS = {
-    "kl-scale": _kl_scale,
-    "learning-rate": _learning_rate,
+    "kl-scale": lambda: kl_times(2),
+    "learning-rate": lambda: field_times("learning_rate", 2),
     "dropout-on": _dropout_on,
     "wrong-split": _wrong_split,
     "seed-ignored": _seed_ignored,

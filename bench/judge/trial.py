@@ -13,7 +13,8 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
-from bench.judge.claims import Claim, measured_key
+from bench.judge.claims import Claim, in_claim_unit, measured_key
+from bench.judge.planted import PlantedRun
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import DIFFERS, ENOUGH, is_exact, judge_one
@@ -61,25 +62,31 @@ def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
     return [trial for trial in found if trial.reports]
 
 
-def planted_trials(results: Results, planted: Mapping[str, Results], claims: Iterable[Claim]) -> list[Trial]:
+def planted_trials(results: Results, runs: Sequence[PlantedRun], claims: Iterable[Claim]) -> list[Trial]:
     """Return the trials of faults planted in the code, for the numbers of the first epoch.
 
     Args:
         results: records of the first epoch by unchanged code.
-        planted: records by code with a fault, by the fault's name.
+        runs: the same numbers by code with a fault.
         claims: every claim; those of the first epoch count.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, (claim for claim in claims if claim.stage == "epoch:1")):
+        faults = dict.fromkeys(run.fault for run in runs if run.approach == entry.name)
+        if faults:
+            found.append(_true(results, entry, mine, n_claims, FIRST_EPOCH))
         ours = _seeds(mine, results, entry.name, "published", PUBLISHED)
-        faults = []
-        for name, made in planted.items():
-            theirs = _seeds(mine, made, entry.name, "published", PUBLISHED)
+        for fault in faults:
+            theirs = {claim.id: _planted(claim, fault, runs) for claim in mine}
             reports = _reports(mine, ours, theirs, n_claims)
-            faults.append(Trial(entry.name, PLANTED, name, PUBLISHED, FIRST_EPOCH, reports))
-        if any(trial.reports for trial in faults):
-            found += [_true(results, entry, mine, n_claims, FIRST_EPOCH), *faults]
+            found.append(Trial(entry.name, PLANTED, fault, PUBLISHED, FIRST_EPOCH, reports))
     return [trial for trial in found if trial.reports]
+
+
+def _planted(claim: Claim, fault: str, runs: Sequence[PlantedRun]) -> Numbers:
+    key = measured_key(claim)[1]
+    mine = [run for run in runs if (run.fault, run.approach, run.key) == (fault, claim.approach, key)]
+    return {run.seed: in_claim_unit(claim, run.value) for run in mine}
 
 
 def _by_approach(results: Results, claims: Iterable[Claim]) -> Iterator[tuple[ApproachManifest, list[Claim], int]]:

@@ -54,7 +54,11 @@ class Material:
     @cached_property
     def results(self) -> Results:
         """The records of the conditions, by cell."""
-        chosen = select(self.records, self.profile, self.device, self.precision, self._stored[1])
+        return self.of_profile(self.profile)
+
+    def of_profile(self, profile: str) -> Results:
+        """Return the records of another profile under the same conditions otherwise."""
+        chosen = select(self.records, profile, self.device, self.precision, self._stored[1])
         return Results(chosen, manifests())
 
     @property

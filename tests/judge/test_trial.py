@@ -6,8 +6,10 @@ import math
 import numpy as np
 import pytest
 
+from bench.core.errors import ConfigError
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.claims import load_claims, print_interval
+from bench.judge.planted import COLUMNS, PlantedRun, read_runs
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.judge.trial import PLANTED, TRUE, as_printed, planted_trials, trials
@@ -125,10 +127,30 @@ def test_planted_faults_are_judged_by_the_first_epoch():
         ]
 
     reference = of(first_epoch([2100 + 10 * z for z in (*Z, 0.1)]))
-    planted = {"KL x 1.1": of(first_epoch([2300.0, 2310.0])), "none": of(first_epoch([]))}
-    true, fault = planted_trials(reference, planted, CLAIMS.values())
+    place = f"mnist/{claim.split}/{claim.metric}"
+    runs = [PlantedRun("KL x 1.1", claim.approach, 1000 + n, place, 2300.0 + n, "", "") for n in range(2)]
+    runs.append(PlantedRun("KL x 1.1", "mlp", 1000, place, 1.0, "", ""))  # of an approach without seeds
+    true, fault = planted_trials(reference, runs, CLAIMS.values())
     assert (true.kind, len(true.reports), true.n_told) == (TRUE, 6, 0)
     assert (fault.kind, fault.truth, fault.n_told) == (PLANTED, "KL x 1.1", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fault,approach\n", "the first row must name the columns fault,approach,seed,key,value,made,commit"),
+        (",".join(COLUMNS) + "\na,b,c\n", "row 2: 'a,b,c' has 3 columns instead of 7"),
+        (",".join(COLUMNS) + "\na,mlp,x,k,1,m,c\n", "row 2: seed and value of 'a,mlp,x,k,1,m,c' must be numbers"),
+        (",".join(COLUMNS) + "\na,mlp,0,k,nan,m,c\n", "row 2: the value of 'a,mlp,0,k,nan,m,c' must be finite"),
+        ("\ud800", "cannot be read"),
+    ],
+)
+def test_a_bad_file_of_planted_runs_is_one_line(tmp_path, text, message):
+    path = tmp_path / "runs.csv"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(ConfigError, match=message):
+        read_runs(path)
+    assert read_runs(tmp_path / "none.csv") == []
 
 
 def test_the_table_counts_reports_and_claims():

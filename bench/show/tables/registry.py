@@ -11,7 +11,8 @@ from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
-from bench.judge.trial import trials
+from bench.judge.planted import read_runs
+from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, trials
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
@@ -97,7 +98,10 @@ def _alternatives(material: Material) -> Table:
 
 
 def _trial(material: Material) -> Table:
-    return trial_table(material.results, trials(material.results, end_results(material.claims)))
+    found = trials(material.results, end_results(material.claims))
+    if material.profile == FULL:  # planted faults are tried on the first epoch, which the other profile has seeds of
+        found += planted_trials(material.of_profile(FIRST_EPOCH), read_runs(), material.claims)
+    return trial_table(material.results, found)
 
 
 def _provenance(material: Material) -> Table:
