@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import textwrap
+from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
 from bench.cli.judged import add_own, answer, is_asked
@@ -15,11 +17,13 @@ from bench.judge.alternatives.weighing import against
 from bench.judge.results import Results
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
-from bench.show.reasoning import as_json, explain
-from bench.show.tables.alternatives import against_lines
+from bench.show.reasoning import as_json
+from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.headline import load_short_names
 from bench.show.terminal import screen
 from bench.show.verdict_screen import all_text, ends_text, summary_text
+
+LINE = 80  # columns
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -48,20 +52,29 @@ def _verdict(arguments: argparse.Namespace) -> int:
         verdicts = [verdicts[names.index(arguments.claim)]]
     warn(material)
     if arguments.json:
-        print(json.dumps(as_json(judgement, verdicts), indent=1))
+        print(json.dumps(_for_machines(judgement, material.results, verdicts), indent=1))
     elif arguments.claim is not None:
-        print(_explained(judgement, material.results, verdicts[0]))
+        print(explained(judgement, material.results, verdicts[0]))
     else:
         text = all_text if arguments.all else ends_text
         print(text(judgement, load_short_names(), screen().width))
         print(f"{material.results.describe(spread=False)}\n{summary_text(judgement)}")
+        print("\n".join(_against_what(judgement, material.results)))
     return INCOMPLETE if material.problems else 0
 
 
-def _explained(judgement: Judgement, results: Results, verdict: Verdict) -> str:
-    """Return the rule step by step, then the alternatives."""
-    lines = [f"  {'against':<12} {line}" for line in against_lines(against(verdict.claim, results))]
-    return "\n".join([explain(judgement, verdict), *lines])
+def _against_what(judgement: Judgement, results: Results) -> list[str]:
+    """Return in a few lines which end results can hardly come from a corrected recipe."""
+    found = end_results_against(results, [verdict.claim for verdict in judgement.verdicts])
+    return [textwrap.fill(line, LINE) for line in in_brief(found, load_short_names())]
+
+
+def _for_machines(judgement: Judgement, results: Results, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
+    """Return verdicts; of a single one also the alternatives."""
+    found = as_json(judgement, verdicts)
+    if len(verdicts) == 1:
+        found[0]["alternatives"] = against_json(against(verdicts[0].claim, results))
+    return found
 
 
 def _chosen(judgement: Judgement, document: str | None) -> Judgement:

@@ -21,7 +21,7 @@ from bench.judge.claims import load_claims
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.plan.registry import manifests
-from bench.show.tables.alternatives import against_lines, alternatives_table, in_short, ratio_text, sentences
+from bench.show.tables.alternatives import against_lines, alternatives_table, in_brief, ratio_text, sentences
 from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -172,7 +172,9 @@ def test_a_number_tests_nothing_where_every_alternative_would_give_much_the_same
     few = weighed(five(0.895), five(0.896)[:3])
     assert same.shared > 0.5 > apart.shared
     assert Against(FORCED, (same,)).tests_nothing
-    assert in_short(Against(FORCED, (same,))) == "tests nothing"
+    assert in_brief([Against(FORCED, (same,))], {FORCED.id: "forced"}) == [
+        "As likely under every alternative, so that they test nothing: forced."
+    ]
     assert not Against(FORCED, (same, apart)).tests_nothing
     assert not Against(FORCED, (same, few)).tests_nothing  # three seeds are too few to say so
     assert not Against(FORCED, ()).tests_nothing

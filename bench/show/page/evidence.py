@@ -13,7 +13,7 @@ from bench.judge.stats.rule import Verdict
 from bench.show.outcomes import tone
 from bench.show.page.content import ReportContent
 from bench.show.page.links import Links, Place, anchor, place_of, record_anchor
-from bench.show.reasoning import explain
+from bench.show.tables.alternatives import explained
 from bench.show.tables.records import code_of, measured
 
 TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
@@ -80,7 +80,7 @@ def _reasoning(content: ReportContent, links: Links, verdict: Verdict) -> Reason
         verdict.claim.id,
         verdict.outcome,
         tone(verdict.outcome),
-        explain(content.material.judgement, verdict).partition("\n")[2],
+        explained(content.material.judgement, content.material.results, verdict).partition("\n")[2],
         verdict.claim.note,
         tuple((key[:8], address) for key in sources if (address := links.to([key]))),
     )

@@ -36,6 +36,7 @@ TOPICS = (
         "The reported numbers at the end of training",
         ("headline", "headlines", "verdict_summary", "verdict_curves"),
     ),
+    TopicPlan("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
     TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc", "draws")),

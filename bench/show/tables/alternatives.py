@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bench.core.text import FRACTION, SIX
 from bench.judge.alternatives.named import CORRECTED, CORRECTION
@@ -21,7 +21,9 @@ from bench.judge.alternatives.weighing import (
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import Gap
-from bench.judge.stats.rule import ENOUGH, is_exact
+from bench.judge.stats.rule import ENOUGH, Verdict, is_exact
+from bench.judge.stats.verdicts import Judgement
+from bench.show.reasoning import explain
 from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, of_claim, results_table
 from bench.show.tables.headline import load_quoted
 
@@ -117,12 +119,31 @@ def _hardly(mine: Against, one: Weighed) -> str:
     )
 
 
-def in_short(mine: Against) -> str:
-    """Return a few words for a table of many claims: what the number says against the corrected recipe."""
-    if mine.tests_nothing:
-        return "tests nothing"
-    corrected = [one for one in mine.compared if one.alternative.kind == CORRECTED]
-    return ratio_text(corrected[0]) if corrected else "-"
+def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
+    """Return two lines for many claims: which can hardly come from the corrected recipe, and which test nothing.
+
+    Args:
+        found: the claims.
+        names: short names of claims by their ids.
+    """
+    hardly, nothing = [], []
+    for mine in found:
+        name = names.get(mine.claim.id, mine.claim.id)
+        if any(one.alternative.kind == CORRECTED for one in mine.hardly_from):
+            hardly.append(name)
+        if mine.tests_nothing:
+            nothing.append(name)
+    parts = [
+        (f"Over {OVERWHELMING:.0f} times less likely under our corrected recipe", hardly),
+        ("As likely under every alternative, so that they test nothing", nothing),
+    ]
+    return [f"{said}: {'; '.join(some)}." for said, some in parts if some]
+
+
+def explained(judgement: Judgement, results: Results, verdict: Verdict) -> str:
+    """Return how one claim came to its verdict, then its alternatives; a point of a curve has none of its own."""
+    lines = [] if verdict.is_point else against_lines(against(verdict.claim, results))
+    return "\n".join([explain(judgement, verdict), *(f"  {'against':<12} {line}" for line in lines)])
 
 
 def against_lines(mine: Against) -> list[str]:
@@ -140,3 +161,21 @@ def _in_words(one: Weighed) -> str:
     mean, sd = one.measured.mean, one.measured.sd
     gives = f"it gives {mean:.4g} +- {sd:.2g} ({one.measured.n}) by protocol {one.protocol}"
     return f"{said}; {gives}, shared {one.shared:.2f}"
+
+
+def against_json(mine: Against) -> list[dict[str, object]]:
+    """Return the alternatives of one claim for machines."""
+    return [
+        {
+            "alternative": one.alternative.name,
+            "kind": one.alternative.kind,
+            "protocol": one.protocol,
+            "finding": one.finding,
+            "ratio": one.ratio,
+            "shared": one.shared,
+            "published": list(one.published.values),
+            "values": list(one.measured.values),
+            "reason": one.reason,
+        }
+        for one in mine.found
+    ]
