@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench.judge.alternatives.named import CORRECTED
+from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.samples import Sample
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.show.figures import confidence as confidence_figure
+from bench.show.figures import forest as end_results_figure
 from bench.show.figures import mistakes as mistakes_figure
 from bench.show.material import Material
+from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.confidence import SURE, Place, Sureness, sureness
+from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
 
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
@@ -25,6 +31,33 @@ class Finding:
     answer: Callable[[Material], str]
     figure: str
     table: str  # the evidence
+
+
+def reports(material: Material) -> str:
+    """Say how many end results could be one more run of ours, and how sharply that is known."""
+    outcomes = [verdict.outcome for verdict in material.judgement.ends]
+    agreeing, coarse, differing = (outcomes.count(one) for one in (AGREES, COARSE, DIFFERS))
+    measured = agreeing + coarse + differing
+    if not measured:
+        return NOT_MEASURED
+    without = (
+        f" {len(outcomes) - measured} more were not measured with seeds enough." if len(outcomes) > measured else ""
+    )
+    said = (
+        f"{_count(agreeing + coarse, measured)} that the documents report after training could be one more run of "
+        f"ours. For {agreeing} of them the agreement is sharp: any run of ours comes as near as matters. For {coarse} "
+        f"single runs scatter by more than what matters, so that one reported run tells little.{without}"
+    )
+    return f"{said} {_differing(material)}" if differing else said
+
+
+def _count(number: int, of: int) -> str:
+    return f"All {of} numbers" if number == of else f"{number} of the {of} numbers"
+
+
+def _differing(material: Material) -> str:
+    found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
+    return f"What chance does not explain: {_listed([f'{one.printed} ({one.source})' for one in found])}."
 
 
 def sure(material: Material) -> str:
@@ -72,7 +105,28 @@ def worth(material: Material) -> str:
     rest = len(measured) - len(clear)
     return (
         f"Of {len(measured)} mistakes, corrected one at a time, {len(clear)} change the test accuracy beyond the noise "
-        f"of the seeds{effects}. Of the other {rest} no effect on the accuracy shows. In brackets: 95 % intervals."
+        f"of the seeds{effects}; in brackets 95 % intervals. Of the other {rest} no effect on the accuracy shows."
+        f"{_hardly(material)}"
+    )
+
+
+def _hardly(material: Material) -> str:
+    """Say which reports can hardly come from a run without the mistake."""
+    names = load_short_names()
+    found: list[str] = []
+    protocols: set[str] = set()
+    for mine in end_results_against(material.results, material.claims):
+        corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
+        if corrected:
+            name = names.get(mine.claim.id, mine.claim.metric)
+            found.append(f"{mine.claim.printed} ({mine.claim.source}, {name})")
+            protocols |= {one.protocol for one in corrected}
+    if not found:
+        return ""
+    caution = "; both recipes are measured by the common protocol here" if COMMON in protocols else ""
+    return (
+        f" {_listed(found)} can hardly come from a run without the mistake: over {OVERWHELMING:.0f} times less likely "
+        f"under the corrected recipe{caution}."
     )
 
 
@@ -94,6 +148,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 FINDINGS = (
+    Finding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
     Finding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
     Finding("worth", "What is each mistake worth?", worth, mistakes_figure.NAME, "mistakes"),
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bench.core.text import Digits
+from bench.judge.claims import load_claims
 from bench.judge.ladder.effects import Effect
 from bench.judge.samples import Gap
 from bench.judge.stats.paired import Paired
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show import findings
 from bench.show.findings import NOT_MEASURED, sentences
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
@@ -125,3 +129,16 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
     assert rows[0][1] == "0.9500"
     assert rows[0][-2:] == ["2 min", "50.0 ms"]
     assert rows[1][-2:] == ["2 min !", "50.0 ms !"]  # the machine was busy
+
+
+def test_reports_that_agree_are_counted_and_those_that_differ_named():
+    made = material([])
+    claim = load_claims()[0]
+    outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
+    vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes])
+    assert findings.reports(made) == (
+        "3 of the 4 numbers that the documents report after training could be one more run of ours. For 1 of them the "
+        "agreement is sharp: any run of ours comes as near as matters. For 2 single runs scatter by more than what "
+        "matters, so that one reported run tells little. 1 more were not measured with seeds enough. What chance does "
+        f"not explain: {claim.printed} ({claim.source})."
+    )

@@ -1,4 +1,4 @@
-"""All reported numbers of a document against our interval, each in units of its margin."""
+"""Reported numbers against our interval, each in units of its margin: all end results, and all of each document."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
 from bench.judge.stats.rule import Verdict
-from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, canvas
 from bench.show.figures.training import quantity
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS
+from bench.show.tables.headline import load_short_names
 from bench.show.tables.verdicts import kinds_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
-INCHES = 0.165  # of a claim
+INCHES, NARROW_INCHES = 0.165, 0.27  # of a claim; where a label takes two lines
+NAME, TITLE = "end-results", "All end results of the documents against our interval for one more run"
 
 
 class ClaimMark(NamedTuple):
@@ -43,7 +45,8 @@ class Block(NamedTuple):
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
-    """Give one figure for each document."""
+    """Give the figure of all end results, then one for each document."""
+    yield _end_results(material)
     documents: dict[str, list[Verdict]] = {}
     for verdict in material.verdicts:
         documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
@@ -60,6 +63,31 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
         yield Figure(name, title, _caption(material, verdicts, seen, records), document, _Draw(blocks(seen)))
+
+
+def _end_results(material: Material) -> Figure | Absent:
+    seen = [verdict for verdict in material.judgement.ends if verdict.difference is not None]
+    if not seen:
+        return Absent(NAME, TITLE, FIELD, material.not_run("a published recipe by the published protocol"))
+    names = load_short_names()
+    lines = [
+        Block(f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
+        for verdict in seen
+    ]
+    approaches = dict.fromkeys(verdict.claim.approach for verdict in seen)
+    records = [record for name in approaches for record in material.finished(name, "published", "published")]
+    caption = (
+        "Our mean minus the reported value, in units of the difference that would matter, which was declared before "
+        "(grey band); bars: the 95 % interval for one more run of ours. A bar inside the band agrees even so; a bar "
+        "beyond it says how much single runs scatter, and so how little one reported run tells. Linear within the "
+        f"band, logarithmic beyond. {material.conditions(records)}"
+    )
+    return Figure(NAME, TITLE, caption, FIELD, _Draw(lines), narrow=_Draw(lines, NARROW))
+
+
+def _who(source: str) -> str:
+    """Return who wrote a document, from its name."""
+    return source.partition("-")[0].rstrip("0123456789") + (" (first run)" if "first" in source else "")
 
 
 def _caption(
@@ -109,6 +137,7 @@ def _line(verdict: Verdict) -> ClaimMark:
 @dataclass(frozen=True)
 class _Draw:
     blocks: Sequence[Block]
+    width: float = WIDTH
 
     def __call__(self) -> Drawing:
         """Return the drawing: a line for each claim, epochs of a curve close together."""
@@ -125,23 +154,29 @@ class _Draw:
             y += step * len(block.lines)
             ticks.append(((inside[0] + inside[-1]) / 2, block.label))
             y += gap
-        drawing = canvas(WIDTH, 1.0 + INCHES * y)
+        is_wide = self.width == WIDTH
+        drawing = canvas(self.width, 1.0 + (INCHES if is_wide else NARROW_INCHES) * y)
         axes = drawing.subplots()
         reach = self._marks(axes, places)
         axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
         axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
         axes.set_xscale("symlog", linthresh=1, linscale=1.2)
         axes.set_xlim(-reach, reach)
-        shown = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if tick <= reach]
+        wanted = (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if is_wide else (1, 10, 100, 1000, 100_000)
+        shown = [tick for tick in wanted if tick <= reach]
         at = sorted([0, *shown, *(-tick for tick in shown)])
         axes.set_xticks(at, [f"{tick:g}" for tick in at])
         axes.minorticks_off()
         axes.set_ylim(y + 0.3, -0.3)
-        axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=SMALL)
+        axes.set_yticks(
+            [place for place, _ in ticks],
+            [label if is_wide else label.replace(": ", "\n", 1) for _, label in ticks],
+            fontsize=SMALL,
+        )
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("our mean minus the reported value [margins]")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        axes.set_xlabel("our mean minus the reported value [margins]" if is_wide else "ours minus reported [margins]")
+        axes.legend(loc="lower left", bbox_to_anchor=(0 if is_wide else -0.5, 1), ncols=3, borderaxespad=0.2)
         return drawing
 
     def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:

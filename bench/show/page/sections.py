@@ -33,8 +33,8 @@ class TopicPlan:
 TOPICS = (
     TopicPlan(
         "numbers",
-        "The reported numbers at the end of training",
-        ("headline", "headlines", "verdict_summary", "verdict_curves"),
+        "The reported numbers: quoted ones, curves, against what, and the rule on trial",
+        ("headline", "verdict_summary", "verdict_curves", "alternatives", "trial"),
     ),
     TopicPlan("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
