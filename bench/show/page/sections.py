@@ -31,11 +31,7 @@ class TopicPlan:
 
 
 TOPICS = (
-    TopicPlan(
-        "numbers",
-        "The reported numbers: quoted ones, curves, against what, and the rule on trial",
-        ("headline", "verdict_summary", "verdict_curves", "alternatives", "trial"),
-    ),
+    TopicPlan("numbers", "Quoted numbers, documents, curves", ("headline", "verdict_summary", "verdict_curves")),
     TopicPlan("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
