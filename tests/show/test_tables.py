@@ -180,6 +180,8 @@ def test_detection_has_a_row_for_every_set_and_score():
     table = Tables(record("uniform", "published", "common", metrics=metrics))["detection"]
     row = line(table, "uniform", "published", "letters", "max probability")
     assert (row["AUROC"], row["AUPR"], row["FPR95"]) == ("0.9000", "0.8000", "0.3000")
+    assert row["chance"] == "0.0909"  # 1,000 letters among 11,000 images
+    assert line(table, "uniform", "published", "fashion_mnist", "max probability")["chance"] == "0.5000"
     assert len([r for r in shown_rows(table) if r["approach"] == "uniform"]) == 5 * 3
 
 

@@ -11,7 +11,7 @@ from bench.judge.claims import Claim, in_claim_unit
 from bench.judge.ladder.effects import Effect, Numbers
 from bench.judge.ladder.rungs import Estimator, Question, Step
 from bench.judge.samples import Sample
-from bench.judge.stats.paired import Paired, pair
+from bench.judge.stats.paired import LEVEL, Paired, pair
 
 Direction = Literal["raises", "lowers", "unclear", "not measured"]
 """What a step does to the number. `unclear`: its interval includes zero."""
@@ -42,6 +42,17 @@ class LargestStep(NamedTuple):
     way: float  # sum of all steps
     following: str  # the next largest step, '' if there is none
     lead: Paired | None  # how much more it moves the number than the next, over the seeds of both; None without any
+    n_others: int  # steps among which it was chosen, besides itself
+
+    @property
+    def lead_interval(self) -> tuple[float, float] | None:
+        """Return the interval of the lead, adjusted for having been chosen; None for one seed.
+
+        A step that is not the largest passes for it only if it is clearly ahead of the one that is. There are as many
+        such steps as others, so that Bonferroni's 5 % over their number is the level of each.
+        """
+        half = None if self.lead is None else self.lead.half_width_at(1 - (1 - LEVEL) / max(1, self.n_others))
+        return None if self.lead is None or half is None else (self.lead.mean - half, self.lead.mean + half)
 
 
 class Walk(NamedTuple):
@@ -62,7 +73,7 @@ class Walk(NamedTuple):
         goes_one_way = all(paired.mean * way >= 0 for _, paired in measured)
         share = largest.mean / way if way and goes_one_way else None
         following, lead = (others[0][0], _lead(largest, others[0][1])) if others else ("", None)
-        return LargestStep(name, share, way, following, lead)
+        return LargestStep(name, share, way, following, lead, len(others))
 
 
 class Answer(NamedTuple):
@@ -95,8 +106,13 @@ def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answe
 def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: Claim) -> Walk:
     places = [estimator.of(step) for step in steps]
     found = [numbers.by_seed(place) for place in places]
+    every = [set(values) for values, _ in found if values]
+    same = set.intersection(*every) if every else set()  # of seeds, so that the steps lead from level to level
     levels = tuple(
-        Sample(tuple(in_claim_unit(claim, value) for value in values.values()), None if values else gaps[0])
+        Sample(
+            tuple(in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same),
+            None if values else gaps[0],
+        )
         for values, gaps in found
     )
     findings = tuple(

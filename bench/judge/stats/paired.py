@@ -44,9 +44,13 @@ class Paired:
     @property
     def half_width(self) -> float | None:
         """Return the half-width of the 95 % interval of the mean difference, None for one seed."""
+        return self.half_width_at(LEVEL)
+
+    def half_width_at(self, level: float) -> float | None:
+        """Return the half-width of the interval at another level, None for one seed."""
         if self.n < 2:
             return None
-        quantile = float(special.stdtrit(self.n - 1, 0.5 + LEVEL / 2))
+        quantile = float(special.stdtrit(self.n - 1, 0.5 + level / 2))
         return quantile * statistics.stdev(self.differences) / math.sqrt(self.n)
 
     @property

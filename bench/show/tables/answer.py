@@ -27,7 +27,8 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
         f"{_printed(answer.question.steps[-1], answer.claim)}. Each step makes the change that it names to the line "
         "before; a change may concern several settings. The size of a step depends on the order of the steps. Added: "
-        "mean difference of the same seeds with its 95 % t interval (number of seeds). Common protocol."
+        "mean difference of the same seeds with its 95 % t interval (number of seeds). Levels are of the seeds that "
+        "every fit has. The steps' intervals are not adjusted for their number. Common protocol."
     )
     title = f"Where a reported number of {approach} comes from"
     return results_table(results, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))

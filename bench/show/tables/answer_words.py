@@ -91,9 +91,11 @@ def _lead(found: LargestStep, unit: str) -> str:
     """Say how far the largest step is ahead of the next, over the seeds of both."""
     if not found.following:
         return ""
-    if found.lead is None or found.lead.interval is None:
+    interval = found.lead_interval
+    if found.lead is None or interval is None:
         return f"; {'no seed' if found.lead is None else 'one seed'} in common with {found.following}, a first look"
-    low, high = found.lead.interval
-    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)})"
+    low, high = interval
+    chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
+    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)}{chosen})"
     # The largest step over all seeds of each may be the smaller one over the seeds of both.
     return f", ahead of {found.following} by {by}" if low > 0 else f", not told from {found.following}: {by} ahead"

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
+from bench.core.text import FRACTION
+from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
+from bench.plan.recipes import PROFILES
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
-from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, results_table
 
 OOD_SETS = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
+N_TEST = 10_000  # images of the MNIST test set
 COMMON = "Common protocol: 100 draws (one of a deterministic network), mean of probabilities, official test set."
 
 
@@ -60,13 +64,16 @@ def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
 
 def detection_table(results: Results) -> Table:
     """Detection of every out-of-distribution set by every score."""
+    profile = results.conditions[0] if results.conditions else "full"
     rows: list[list[Entry]] = [
         [
             approach,
             recipe,
             dataset,
             score.replace("_", " "),
-            *(_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr", "fpr95")),
+            *(_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr")),
+            Number(chance_of_aupr(dataset, profile), FRACTION),
+            _cell(records, f"{dataset}/fpr95_{score}"),
         ]
         for approach, recipe, records in _cells(results)
         for dataset in OOD_SETS
@@ -74,11 +81,20 @@ def detection_table(results: Results) -> Table:
     ]
     caption = (
         "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC and AUPR: "
-        "areas under the ROC and the precision-recall curve, 1 is best; FPR95: fraction of MNIST images taken for "
+        "areas under the ROC and the precision-recall curve, 1 is best; a score that tells nothing has AUROC 0.5, and "
+        "as AUPR the share of foreign images, the column chance, so that AUPRs of data sets of different sizes do not "
+        "compare; FPR95: fraction of MNIST images taken for "
         f"foreign where 95 % of the foreign ones are found, 0 is best. {COMMON}"
     )
-    columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "FPR95"]
+    columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "chance", "FPR95"]
     return results_table(results, "detection", "Out-of-distribution detection by score", caption, columns, rows)
+
+
+def chance_of_aupr(dataset: str, profile: str) -> float:
+    """Return the AUPR of a score that tells nothing: the share of images that are not of the MNIST test set."""
+    most = PROFILES[profile].common_rows or N_TEST
+    outside = min(data_manifest(dataset).n_rows, most)
+    return outside / (outside + min(N_TEST, most))
 
 
 def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
