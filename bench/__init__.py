@@ -1,3 +1,28 @@
-"""bnn-uncertainty-bench: do the published numbers of Bayesian neural networks on MNIST hold?"""
+"""bnn-uncertainty-bench: do the published numbers of Bayesian neural networks on MNIST hold?
+
+For a notebook: `fit`, `evaluate`, `records`, `predict`, `audit_torch` and `audit_pyro`, see docs/python.md. They are
+imported when they are first asked for, so that `import bench` itself costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.cli.notebook import evaluate, fit, predict, records
+    from bench.judge.audit.elbo import audit_pyro, audit_torch
 
 __version__ = "0.1.0"
+__all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records"]
+
+_MODULES = {
+    **dict.fromkeys(("evaluate", "fit", "predict", "records"), "bench.cli.notebook"),
+    **dict.fromkeys(("audit_pyro", "audit_torch"), "bench.judge.audit.elbo"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'bench' has no attribute '{name}'")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,0 +1,191 @@
+"""The suite in three lines of Python: what `import bench` offers to a notebook. docs/python.md has examples.
+
+Nothing here writes a file. `python -m bench run` makes records; `fit` is for looking at one network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.cli.options import usual_results
+from bench.core.errors import ConfigError, Diverged, unknown_name
+from bench.data.splits import load_split, toy_split
+from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.measure.measuring import draws_of, predict_split
+from bench.measure.metrics.arrays import Labels
+from bench.measure.metrics.draws import draw_hits, reduce_draws
+from bench.measure.metrics.evaluate import evaluate_classification
+from bench.plan import recipes
+from bench.plan.registry import manifest
+from bench.show.frame import records_frame
+from bench.show.predict import fits, rules
+from bench.show.predict.predictor import PictureAnswer, Predictor
+
+N_CLASSES = 10
+NORMALISED = 1e-3  # the most by which the probabilities of a row may miss a sum of 1
+
+Answers = Tensor | NDArray[np.generic]
+"""Probabilities [N, K], or log-probabilities of S draws [S, N, K], nats."""
+Tell = Callable[[int, Mapping[str, float]], object]
+"""(epoch from 1, what the document prints after it) -> ignored."""
+
+
+def fit(
+    approach: str,
+    recipe: str = "published",
+    *,
+    profile: str = "full",
+    seed: int = 0,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    tell: Tell | None = None,
+    **changes: object,
+) -> Posterior:
+    """Train one network here and return its posterior.
+
+    Args:
+        approach: its name, see `python -m bench list`.
+        recipe: published, corrected, or published+CHANGE.
+        profile: smoke, epoch1 or full: how long it is trained.
+        seed: run seed.
+        device: cpu, cuda or cuda:N.
+        data_dir: folder with the data sets, looked at first.
+        tell: called after every epoch.
+        changes: hyper-parameters of the approach by name, such as `epochs=1`; they come last.
+
+    Raises:
+        ConfigError: unknown name or hyper-parameter.
+        Diverged: the loss is not finite.
+    """
+    entry = manifest(approach)
+    chosen = recipes.resolve(entry, recipe)
+    budget = recipes.profile(profile)
+    made = recipes.build(entry, chosen, budget)
+    known = [field.name for field in dataclasses.fields(made)]
+    for name in changes:
+        if name not in known:
+            raise unknown_name(f"hyper-parameter of {approach}", name, known)
+    made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # the fields are those of a subclass
+    train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir))
+    place = torch.device(device)
+    train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))
+    return made.fit(train, task, _Told(seed, place, budget.steps_per_epoch, tell))
+
+
+def evaluate(
+    answers: Posterior | Answers, labels: Labels | None = None, *, draws: int = 100, rows: int | None = None
+) -> dict[str, float]:
+    """Return accuracy, NLL, Brier score, calibration, refusal and more; docs/report.md names the units.
+
+    Args:
+        answers: a posterior, which is asked for MNIST's official test images; or probabilities [N, K]; or the
+            log-probabilities of S draws [S, N, K] in nats. Arrays of NumPy and tensors of PyTorch are welcome.
+        labels: int [N] of the arrays' rows; a posterior needs none.
+        draws: of a posterior.
+        rows: ask a posterior for the first test images only; None for all 10,000.
+
+    Raises:
+        ConfigError: labels are missing or do not fit, or the numbers are no probabilities.
+        ContractViolation: log-probabilities that are not normalised.
+    """
+    if isinstance(answers, Posterior):
+        test = load_split("test10k", 0)
+        test = test if rows is None else test.select(torch.arange(min(rows, len(test))))
+        asked = draws_of(answers, draws)
+        predicted = predict_split(answers, test, asked, N_CLASSES)
+        return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
+    if labels is None:
+        raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")
+    log_probs = _log_probabilities(torch.as_tensor(answers))
+    hits = draw_hits(log_probs, labels)
+    noise: Noise = "none" if len(log_probs) == 1 else "weights"
+    return evaluate_classification(reduce_draws(log_probs), labels, hits, noise)[0]
+
+
+def records(results: str | Path | None = None, profile: str | None = None) -> pd.DataFrame:
+    """Return the metrics of records, a row for each: by default ./results, or else the records of the suite."""
+    return records_frame(usual_results() if results is None else results, profile)
+
+
+def predict(
+    *images: str | Path,
+    approach: str = "pyro_random_module",
+    recipe: str = "published",
+    results: str | Path | None = None,
+    draws: int = 100,
+    rule: str = rules.DEFAULT,
+) -> list[PictureAnswer]:
+    """Return what a trained network says of PNG or JPEG pictures of digits.
+
+    Args:
+        images: paths.
+        approach: who answers.
+        recipe: that it was trained by.
+        results: folder with its fit; by default ./results, or else the networks that come with the suite.
+        draws: of the posterior.
+        rule: when it says "I don't know": median, strict, entropy or mutual-information.
+
+    Raises:
+        ConfigError: unknown name, or no such fit.
+        UnusableImage: a picture that is no digit on a plain ground.
+    """
+    place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
+    predictor = Predictor(place, approach, recipe, n_draws=draws, rule=rule)
+    return [predictor(image) for image in images]
+
+
+class _Told(Context):
+    """The context of a fit that nothing resumes and nothing measures."""
+
+    def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
+        self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
+
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """See `Context.epoch_end`."""
+        del posterior, state
+        for name, value in trace.items():
+            if not math.isfinite(value):
+                raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
+        if self._tell is not None:
+            self._tell(epoch, trace)
+
+    def restore(self) -> None:
+        """See `Context.restore`."""
+
+
+def _training(kind: str, split: str, seed: int, data_dir: Path | None) -> tuple[Split, Task]:
+    if kind == "toy":
+        train = toy_split()
+        return train, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
+    train = load_split(split, seed, data_dir)
+    return train, Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
+
+
+def _log_probabilities(answers: Tensor) -> Tensor:
+    """Return log-probabilities [S, N, K]."""
+    if answers.dim() == 3:
+        return answers
+    if answers.dim() != 2:
+        raise ConfigError(
+            f"answers of shape {tuple(answers.shape)} were given; give probabilities [N, K] or log-probabilities of S "
+            "draws [S, N, K]"
+        )
+    probs = answers.double()
+    if not bool((probs >= 0).all()) or not bool((probs.sum(1) - 1).abs().max() <= NORMALISED):
+        raise ConfigError("answers [N, K] must be probabilities: none negative, each row with the sum 1")
+    return (probs / probs.sum(1, keepdim=True)).log().unsqueeze(0)

@@ -1,0 +1,65 @@
+"""The suite in Python: the documentation's examples run, arrays of both kinds, errors in one line."""
+
+import doctest
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bench
+from bench.core.errors import ConfigError, ContractViolation
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+
+
+def test_the_examples_of_the_documentation_run():
+    found = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted > 15
+    assert found.failed == 0
+
+
+def test_one_answer_in_numpy_in_torch_and_as_draws():
+    # two rows: -log .9 and -log .2, mean .857; the second row's largest probability is not at its label
+    probs, labels = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([0, 1])
+    plain = bench.evaluate(probs, labels)
+    assert plain["accuracy"] == 0.5
+    assert plain["nll"] == pytest.approx(-(math.log(0.9) + math.log(0.2)) / 2)
+    assert bench.evaluate(torch.tensor(probs), torch.tensor(labels)) == plain
+    assert bench.evaluate(np.log(probs)[None], labels) == plain
+    twice = bench.evaluate(np.log(np.stack([probs, probs])), labels)
+    assert twice["nll"] == pytest.approx(plain["nll"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "labels", "error", "message"),
+    [
+        (np.ones((2, 3)) / 3, None, ConfigError, "without labels"),
+        (np.ones((2, 3)), np.array([0, 1]), ConfigError, "must be probabilities"),
+        (np.array([[1.5, -0.5]]), np.array([0]), ConfigError, "must be probabilities"),
+        (np.array([[np.nan, 1.0]]), np.array([0]), ConfigError, "must be probabilities"),
+        (np.ones(3) / 3, np.array([0]), ConfigError, r"shape \(3,\)"),
+        (np.zeros((1, 2, 3)), np.array([0, 1]), ContractViolation, "normalised"),
+        (np.ones((2, 3)) / 3, np.array([0, 3]), ConfigError, "allowed are 0 to 2"),
+    ],
+)
+def test_what_is_wrong_is_said(answers, labels, error, message):
+    with pytest.raises(error, match=message):
+        bench.evaluate(answers, labels)
+
+
+def test_an_unknown_hyper_parameter_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"'epoch'.*epochs"):
+        bench.fit("mlp", profile="smoke", epoch=2)
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        bench.fitt  # noqa: B018 - the access is what is tested
+
+
+def test_a_fit_tells_its_epochs_and_is_the_same_again():
+    told = []
+    first, again = (
+        bench.fit("toy_mlp", seed=3, epochs=1, tell=lambda epoch, trace: told.append((epoch, *trace))) for _ in range(2)
+    )
+    assert [epoch for epoch, *_ in told] == [1, 1]
+    assert all(torch.equal(value, again.arrays()[name]) for name, value in first.arrays().items())
