@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 
-from bench.cli.table import material_of
+from bench.cli import INCOMPLETE
+from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
-from bench.show.own_number import own_text
+from bench.show.material import Material
+from bench.show.own_number import own_json, own_text
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
+from bench.show.tables.trial import as_rows
 from bench.show.terminal import screen
 
 OWN = ("approach", "metric", "reported")
@@ -38,16 +42,25 @@ def answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
         raise ConfigError(f"claim '{arguments.claim}' is no number of your own; leave it out, or these options")
-    if arguments.trial:
-        print(render(one_table(material_of(arguments), "trial"), "text"))
-        return 0
+    material = material_of(arguments)
+    text = _trial(arguments, material) if arguments.trial else _own(arguments, material)
+    warn(material)
+    print(text)
+    return INCOMPLETE if material.problems else 0
+
+
+def _trial(arguments: argparse.Namespace, material: Material) -> str:
+    table = one_table(material, "trial")
+    return json.dumps(as_rows(table), indent=1) if arguments.json else render(table, "text")
+
+
+def _own(arguments: argparse.Namespace, material: Material) -> str:
     missing = [f"--{name}" for name in OWN if getattr(arguments, name) is None]
     if missing:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
     if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
         raise ConfigError(f"--margin {arguments.margin} is no difference; give a number from 0")
     fields = [field.name for field in dataclasses.fields(Brought)]
-    material = material_of(arguments)
     brought = Brought(**{name: getattr(arguments, name) for name in fields})
-    print(own_text(judge_own(brought, material.results, material.claims), screen().width))
-    return 0
+    judged = judge_own(brought, material.results, material.claims)
+    return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)

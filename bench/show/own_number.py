@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 
 from bench.judge.alternatives.own import Judged
 from bench.judge.claims import print_interval
-from bench.show.tables.alternatives import against_lines
+from bench.show.tables.alternatives import against_json, against_lines
 
 LABEL = 14  # characters
 
@@ -48,3 +49,22 @@ def _parts(judged: Judged) -> list[tuple[str, str]]:
         ]
     lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
     return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
+
+
+def own_json(judged: Judged) -> dict[str, object]:
+    """Return the same for machines."""
+    verdict, evidence = judged.verdict, judged.verdict.evidence
+    return {
+        **dataclasses.asdict(judged.brought),
+        "key": judged.key,
+        "margin": verdict.claim.margin,
+        "margin_reason": verdict.claim.margin_reason,
+        "values": list(verdict.sample.values),
+        "verdict": verdict.outcome,
+        "reason": verdict.reason,
+        "p": evidence and evidence.p,
+        "percentile": evidence and evidence.percentile,
+        "interval": verdict.interval,
+        "resolution": evidence and evidence.resolution(verdict.level),
+        "alternatives": against_json(judged.against),
+    }

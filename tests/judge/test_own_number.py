@@ -1,5 +1,6 @@
 """Anyone's number: which metric and margin are meant, what the verdict says, and bad input."""
 
+import json
 import math
 
 import pytest
@@ -115,6 +116,9 @@ def test_the_command(tmp_path, capsys):
     place = ["verdict", "--results", str(tmp_path), "--approach", "mlp"]
     assert main([*place, "--metric", "accuracy", "--reported", ".980"]) == 0
     assert "against what? " in capsys.readouterr().out
+    assert main([*place, "--metric", "accuracy", "--reported", ".980", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["key"], told["alternatives"][0]["finding"]) == (AGREES, ACCURACY, FAR_OUTSIDE)
     for wrong in (
         ["--metric", "accuracy"],
         ["--metric", "accuracy", "--reported", ".98", "--margin", "-1"],
@@ -126,3 +130,7 @@ def test_the_command(tmp_path, capsys):
         assert error.count("\n") == 1
     assert main(["verdict", "--results", str(tmp_path), "--trial"]) == 0
     assert "reports whose truth is known" in capsys.readouterr().out
+    assert main(["verdict", "--results", str(tmp_path), "--trial", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    # the only end result in these records is the entropy, which both recipes have alike
+    assert (line["what made the reports"], line["reports"], line["told apart"]) == ("mlp corrected", "5", "0")

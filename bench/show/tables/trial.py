@@ -50,3 +50,8 @@ def _line(trial: Trial) -> list[Entry]:
 def _share(found: Iterable[Trial]) -> str:
     some = list(found)
     return f"{sum(trial.n_told for trial in some)} of {sum(len(trial.reports) for trial in some)}"
+
+
+def as_rows(table: Table) -> list[dict[str, str]]:
+    """Return the lines for machines."""
+    return [dict(zip(table.columns, texts, strict=True)) for texts in table.texts()]
