@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_place, check_records, folder, names, refuse_to_write
+from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
@@ -17,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
     add_place(parser)
+    add_baseline(parser)
     parser.add_argument("--list", action="store_true", help="draw nothing; say which there are, and why others are not")
     parser.add_argument(
         "--format",

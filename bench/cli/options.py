@@ -177,6 +177,17 @@ def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     )
 
 
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which records are shown beside those of --results."""
+    parser.add_argument(
+        "--baseline",
+        type=lambda text: None if text == "none" else Path(text),
+        default=RESULTS,
+        metavar="DIR",
+        help="records to show beside those of --results, only read, or none (default: what comes with the suite)",
+    )
+
+
 def place_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that lead another command to the same records."""
     return [
@@ -280,6 +291,9 @@ def check_records(arguments: argparse.Namespace) -> None:
     check_place(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")
+    baseline: Path | None = getattr(arguments, "baseline", None)
+    if baseline is not None and not baseline.is_dir():
+        raise ConfigError(f"--baseline {baseline} is no folder; give one that `run` has filled, or none")
     tell_place(arguments)
 
 

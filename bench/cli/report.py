@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, check_records, names, refuse_to_write
+from bench.cli.options import add_baseline, add_place, check_records, names, refuse_to_write
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
@@ -21,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "CSV and LaTeX. Nothing is trained or measured; equal records give equal files."
     )
     add_place(parser)
+    add_baseline(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="the page (default: RESULTS/report/index.html)")
     parser.add_argument(
         "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"

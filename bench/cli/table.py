@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_place, check_records, folder, place_options, refuse_to_write
+from bench.cli.options import add_baseline, add_place, check_records, folder, place_options, refuse_to_write
+from bench.core.errors import ConfigError
 from bench.show.findings import sentences
 from bench.show.material import Material
+from bench.show.tables.cells import Table
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
@@ -21,6 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
     add_place(parser)
+    add_baseline(parser)
+    parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     parser.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
@@ -33,11 +37,13 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print("\n".join(f"{kind.name:<16} {kind.answers}" for kind in TABLES))
         return 0
+    if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
+        raise ConfigError("--only mine is for one table that is printed; give its name")
     if arguments.write:
         refuse_to_write(arguments, "--results DIR")
     check_records(arguments)
     material = material_of(arguments)
-    text = "" if arguments.name is None else render(one_table(material, arguments.name), arguments.format)
+    text = "" if arguments.name is None else render(_one(material, arguments), arguments.format)
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
@@ -52,9 +58,15 @@ def _table(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if material.problems else 0
 
 
+def _one(material: Material, arguments: argparse.Namespace) -> Table:
+    table = one_table(material, arguments.name)
+    return material.beside.only_own(table) if arguments.only else table
+
+
 def material_of(arguments: argparse.Namespace) -> Material:
     """Return the records that the options of `add_place` choose."""
-    return Material(arguments.results, arguments.profile, arguments.device, arguments.precision)
+    baseline = getattr(arguments, "baseline", None)
+    return Material(arguments.results, arguments.profile, arguments.device, arguments.precision, baseline)
 
 
 def warn(material: Material) -> None:

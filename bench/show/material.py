@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
@@ -23,6 +24,7 @@ from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import manifests
 from bench.show import determinism_files, faults_files, throughput_files
+from bench.show.beside import MINE, Beside, beside
 from bench.show.determinism_files import Repeatability
 from bench.show.faults_files import Tested
 from bench.show.throughput_files import Speeds
@@ -35,9 +37,26 @@ Scores = Mapping[str, NDArray[np.generic]]
 class Material:
     """A results folder: each part is read when it is first asked for, and once."""
 
-    def __init__(self, root: Path, profile: str = "full", device: str = "cpu", precision: str = "float32") -> None:
-        """Take a results folder and the conditions of the records that count; a folder that is not there is empty."""
+    def __init__(
+        self,
+        root: Path,
+        profile: str = "full",
+        device: str = "cpu",
+        precision: str = "float32",
+        baseline: Path | None = None,
+    ) -> None:
+        """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
+
+        Args:
+            root: the results folder.
+            profile: of the records that count.
+            device: that they were made on.
+            precision: of their matrix products.
+            baseline: a results folder whose records are shown beside those of `root`.
+        """
         self.store = Store(root)
+        has_baseline = baseline is not None and baseline.resolve() != root.resolve()
+        self._baseline = Store(baseline) if baseline is not None and has_baseline else None
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self._scores: dict[str, Scores] = {}
         self._untrusted: dict[str, Sequence[str]] = {}  # of each part that was read
@@ -46,10 +65,18 @@ class Material:
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
         return self.store.all_records()
 
+    @cached_property
+    def beside(self) -> Beside:
+        """The records of all conditions, the folder's and those of the baseline beside them."""
+        if self._baseline is None:
+            return Beside(self._stored[0])
+        conditions = (self.profile, self.device, self.precision)
+        return beside(self._stored[0], self._baseline.all_records()[0], conditions)
+
     @property
     def records(self) -> Sequence[Record]:
         """The records of all conditions."""
-        return self._stored[0]
+        return self.beside.records
 
     @cached_property
     def results(self) -> Results:
@@ -58,8 +85,10 @@ class Material:
 
     def of_profile(self, profile: str) -> Results:
         """Return the records of another profile under the same conditions otherwise."""
-        chosen = select(self.records, profile, self.device, self.precision, self._stored[1])
-        return Results(chosen, manifests())
+        return self._results(self.records, self.beside.manifests(manifests()), profile)
+
+    def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
+        return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
 
     @property
     def manifests(self) -> Mapping[str, ApproachManifest]:
@@ -94,27 +123,35 @@ class Material:
     @cached_property
     def readings(self) -> Sequence[Reading]:
         """What was read from fits beyond their records."""
-        return self._trusted("readings", readings.read_all(self.store))
+        found, problems = readings.read_all(self.store)
+        others = readings.read_all(self._baseline)[0] if self._baseline else ()
+        return self._trusted("readings", ([*others, *found], problems))
 
     @cached_property
     def numbers(self) -> Numbers:
-        """The numbers that ladders compare, from records and readings."""
-        return Numbers(self.results, self.readings)
+        """The numbers that ladders compare, from records and readings: approaches have the names of their manifests."""
+        results = self._results(self.beside.plain, manifests(), self.profile) if self.beside.new else self.results
+        return Numbers(results, self.readings)
 
     @cached_property
     def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._trusted("speeds", throughput_files.read_all(self.store.root))
+        return self._trusted("speeds", self._own_or_baseline(throughput_files.read_all))
 
     @cached_property
     def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
-        return self._trusted("repeatable", determinism_files.read_all(self.store.root))
+        return self._trusted("repeatable", self._own_or_baseline(determinism_files.read_all))
 
     @cached_property
     def faults(self) -> Mapping[str, Tested]:
         """The figures of the fault tests by kind."""
-        return self._trusted("faults", faults_files.read_all(self.store.root))
+        return self._trusted("faults", self._own_or_baseline(faults_files.read_all))
+
+    def _own_or_baseline(self, read: Callable[[Path], tuple[Content, Sequence[str]]]) -> tuple[Content, Sequence[str]]:
+        """Return what a folder holds beside its records; where it has none, what the baseline holds."""
+        found, problems = read(self.store.root)
+        return (found, problems) if found or problems or self._baseline is None else read(self._baseline.root)
 
     def _trusted(self, part: str, found: tuple[Content, Sequence[str]]) -> Content:
         content, self._untrusted[part] = found
@@ -133,12 +170,11 @@ class Material:
         return sorted(found, key=lambda record: int(record.seed))
 
     def classifiers(self, recipe: str = "published") -> list[str]:
-        """Return the approaches of documents to MNIST that have finished common records of a recipe."""
-        return [
-            name
-            for name in self.results.classifiers()
-            if name in self.manifests and self.manifests[name].document and self.finished(name, recipe)
-        ]
+        """Return the approaches to MNIST, of documents and the user's, with finished common records of a recipe."""
+        return [name for name in self.results.classifiers() if self._is_shown(name) and self.finished(name, recipe)]
+
+    def _is_shown(self, name: str) -> bool:
+        return name.startswith(MINE) or bool(name in self.manifests and self.manifests[name].document)
 
     def with_array(self, array: str) -> dict[tuple[str, str], list[Record]]:
         """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
@@ -152,8 +188,13 @@ class Material:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record, empty without them."""
         if record.key not in self._scores:
-            self._scores[record.key] = self.store.scores(record)
+            self._scores[record.key] = self._read_scores(record)
         return self._scores[record.key]
+
+    def _read_scores(self, record: Record) -> Scores:
+        if self._baseline is not None and record.key not in self.beside.own_keys:
+            return self._baseline.scores(record)
+        return self.store.scores(structs.replace(record, approach=record.approach.removeprefix(MINE)))
 
     def scored(self, approach: str) -> Record | None:
         """Return the first published x common record that has per-row scores, None without any."""

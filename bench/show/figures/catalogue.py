@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.core.files import write_atomically
@@ -56,7 +57,12 @@ def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     the data sets.
     """
     found = [item for maker in MAKERS for item in maker(material)]
-    drawable = [item for item in found if isinstance(item, Figure)]
+    said = material.beside.said()
+    drawable = [
+        replace(item, caption=f"{item.caption} {said}" if said else item.caption)
+        for item in found
+        if isinstance(item, Figure)
+    ]
     return drawable, [item for item in found if isinstance(item, Absent)]
 
 

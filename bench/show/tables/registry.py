@@ -166,4 +166,4 @@ def one_table(material: Material, name: str) -> Table:
 
 def _made(kind: TableKind, material: Material) -> list[Table]:
     found = kind.make(material)
-    return [found] if isinstance(found, Table) else list(found)
+    return [material.beside.marked(table) for table in ([found] if isinstance(found, Table) else found)]

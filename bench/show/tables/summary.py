@@ -22,7 +22,7 @@ COLUMNS = (
 
 def summary(material: Material, more: str = "") -> str:
     """Return the main table for the screen; `more` is the command that shows its notes, which are then left out."""
-    table = accuracy_table(material.results, material.claims)
+    table = material.beside.marked(accuracy_table(material.results, material.claims))
     notes = [f"notes: {more}"] if more else table.notes
     last = measured_text(material.rows)
     return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)

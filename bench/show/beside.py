@@ -1,0 +1,109 @@
+"""A user's records beside those of a baseline: which of them count, and how a reader tells them apart.
+
+A cell that both have is the user's. An approach that only the user has is shown as `mine: NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from msgspec import structs
+
+from bench.core.records import Record
+from bench.judge.samples import Gap
+from bench.plan.freshness import is_stale
+from bench.plan.manifests import ApproachManifest
+from bench.show.tables.cells import Entry, Measured, Table, sources_of
+
+MINE = "mine: "
+MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Records of a user, and of a baseline those of other cells."""
+
+    own: Sequence[Record]
+    others: Sequence[Record] = ()
+    known: frozenset[str] = frozenset()  # the approaches of the baseline
+
+    @property
+    def plain(self) -> list[Record]:
+        """Return all records, each of the approach that its file names."""
+        return [*self.own, *self.others]
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """Return all records; those of approaches that only the user has are shown under another name."""
+        return [self._named(record) for record in self.own] + list(self.others)
+
+    @cached_property
+    def new(self) -> frozenset[str]:
+        """Return the approaches that only the user has; none where nothing is beside them."""
+        return frozenset({record.approach for record in self.own} - self.known if self.others else ())
+
+    @cached_property
+    def own_keys(self) -> frozenset[str]:
+        """Return the keys of the user's records."""
+        return frozenset(record.key for record in self.own)
+
+    def manifests(self, known: Mapping[str, ApproachManifest]) -> dict[str, ApproachManifest]:
+        """Return the manifests by the names that are shown."""
+        return {MINE + name if name in self.new else name: entry for name, entry in known.items()}
+
+    def _named(self, record: Record) -> Record:
+        if record.approach not in self.new or is_stale(record):  # the stale are told by their own name, and left out
+            return record
+        return structs.replace(record, approach=MINE + record.approach)
+
+    def marked(self, table: Table) -> Table:
+        """Return a table in which a reader sees what is the user's, where anything else is beside it."""
+        if not self.others:
+            return table
+        return replace(table, rows=tuple(tuple(map(self._marked, row)) for row in table.rows))
+
+    def _marked(self, entry: Entry) -> Entry:
+        is_own = isinstance(entry, Measured) and not self.new_keys.issuperset(entry.sources) and self._has_own(entry)
+        return replace(entry, mark=MARK) if is_own and isinstance(entry, Measured) and entry.mark is None else entry
+
+    @cached_property
+    def new_keys(self) -> frozenset[str]:
+        """Return the keys of the records whose approach says that they are the user's."""
+        return frozenset(record.key for record in self.own if record.approach in self.new)
+
+    def said(self) -> str:
+        """Return the sentence that tells which cells of both are the user's, for where no mark can be; '' if none."""
+        both = {
+            f"{record.approach} {record.recipe} x {record.protocol}" for record in self.own if self._is_of_both(record)
+        }
+        return f"Yours: {', '.join(sorted(both))}." if both else ""
+
+    def _is_of_both(self, record: Record) -> bool:
+        return bool(self.others) and record.approach not in self.new and record.outcome == "done"
+
+    def only_own(self, table: Table) -> Table:
+        """Return the rows of a table that show any of the user's records."""
+        return replace(table, rows=tuple(row for row in table.rows if any(map(self._has_own, row))))
+
+    def _has_own(self, entry: Entry) -> bool:
+        return not self.own_keys.isdisjoint(sources_of(entry))
+
+
+def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:
+    """Return a user's records beside those of a baseline; alone, if it has none of other cells under the conditions.
+
+    A cell is the user's if any of its records is finished.
+    """
+    taken = {_cell(record) for record in own if record.outcome == "done" and not is_stale(record)}
+    others = [record for record in baseline if _cell(record) not in taken]
+    if not any(record.conditions == conditions for record in others):
+        return Beside(own)
+    there = {_cell(record) for record in others}
+    kept = [record for record in own if _cell(record) in taken or _cell(record) not in there]
+    return Beside(kept, others, frozenset(record.approach for record in baseline))
+
+
+def _cell(record: Record) -> tuple[str, ...]:
+    return (record.approach, record.recipe, record.protocol, *record.conditions)

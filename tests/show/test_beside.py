@@ -1,0 +1,99 @@
+"""A user's records beside the baseline's: a new approach, a cell that both have, and no baseline."""
+
+import pytest
+from msgspec import structs
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.store import Store
+from bench.show.beside import MARK, beside
+from bench.show.figures import catalogue
+from bench.show.material import Material
+from tests import synthetic
+
+FULL = ("full", "cpu", "float32")
+
+
+def record(approach, accuracy, seed=0, recipe="published", **changes):
+    made = synthetic.record(
+        **{"approach": approach, "recipe": recipe, "protocol": "common", "seed": seed, "provenance": {}, **changes}
+    )
+    key = f"{approach}-{recipe}-{seed}-{accuracy}"
+    return structs.replace(made, key=key, fit_key=key, metrics={"mnist/accuracy": accuracy})
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The baseline has mlp (two seeds) and uniform; the user has mlp (one seed) and an approach of theirs."""
+    baseline, own = Store(tmp_path / "baseline"), Store(tmp_path / "own")
+    for made in (record("mlp", 0.97), record("mlp", 0.99, seed=1), record("uniform", 0.1)):
+        baseline.write(made)
+    for made in (record("mlp", 0.95), record("my_net", 0.96)):
+        own.write(made)
+    return own.root, baseline.root
+
+
+def accuracies(material):
+    table = material.beside.marked(one(material))
+    return {row[0]: row[table.columns.index("published x common")] for row in table.rows}
+
+
+def one(material):
+    from bench.show.tables.accuracy import accuracy_table
+
+    return accuracy_table(material.results, material.claims)
+
+
+def test_each_is_shown_and_what_is_the_users_is_marked(folders):
+    own, baseline = folders
+    found = accuracies(Material(own, *FULL, baseline))
+    assert found["mlp"].sample.values == (0.95,)  # the user's cell counts, and not the two seeds of the baseline
+    assert found["mlp"].mark == MARK
+    assert found["mine: my_net"].sample.values == (0.96,)
+    assert found["mine: my_net"].mark is None  # its name says whose it is
+    assert found["uniform"].sample.values == (0.1,)
+    assert found["uniform"].mark is None
+    assert "my_net" not in found
+
+
+def test_alone_nothing_is_marked_or_renamed(folders):
+    own, _ = folders
+    for material in (Material(own, *FULL), Material(own, *FULL, own)):
+        found = accuracies(material)
+        assert found["my_net"].mark is found["mlp"].mark is None
+        assert found["mlp"].sample.values == (0.95,)
+
+
+def test_a_baseline_of_other_conditions_changes_nothing():
+    own = [record("my_net", 0.96)]
+    assert beside(own, [record("mlp", 0.97, profile="smoke")], FULL).records == own
+
+
+def test_an_unfinished_record_of_the_users_leaves_the_cell_to_the_baseline():
+    failed = structs.replace(record("mlp", 0.5), outcome="failed", metrics={})
+    found = beside([failed], [record("mlp", 0.97)], FULL)
+    assert [made.metrics for made in found.records] == [{"mnist/accuracy": 0.97}]
+
+
+def test_only_mine_are_the_rows_of_the_users_records(folders, capsys):
+    own, baseline = folders
+    words = ["table", "accuracy", "--results", str(own), "--baseline", str(baseline)]
+    assert main([*words, "--only", "mine", "--format", "csv"]) == 0
+    out = capsys.readouterr().out
+    names = {line.split(",")[0] for line in out.splitlines() if line}
+    assert names == {"approach", "mlp", "mine: my_net"}
+    assert main(["table", "--results", str(own), "--only", "mine"]) == USAGE
+    assert "give its name" in capsys.readouterr().err
+    assert main([*words[:-1], "/no/folder"]) == USAGE
+    assert "--baseline /no/folder is no folder" in capsys.readouterr().err
+
+
+def test_figures_show_the_users_approach_under_its_name(folders):
+    own, baseline = folders
+    material = Material(own, *FULL, baseline)
+    assert "mine: my_net" in material.classifiers()
+    assert {"mine: my_net", "mlp"} <= set(material.approaches)
+    assert material.beside.said() == "Yours: mlp published x common."
+    assert material.scored("mine: my_net") is None
+    found, absent = catalogue.survey(material)
+    assert not any("my_net" in item.name for item in [*found, *absent])  # names of files, in which a colon harms
