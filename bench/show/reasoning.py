@@ -49,8 +49,8 @@ def in_words(outcome: str, reason: str) -> str:
     return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
 
 
-def explain(judgement: Judgement, verdict: Verdict) -> str:
-    """Return how one claim came to its verdict."""
+def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
+    """Return how one claim came to its verdict; `with_curve`: and how the curve of a point did."""
     claim = verdict.claim
     interval = print_interval(claim)
     lines = [
@@ -70,7 +70,10 @@ def explain(judgement: Judgement, verdict: Verdict) -> str:
         lines += _decision(verdict)
         lines.append(_step("so", in_words(verdict.outcome, verdict.reason)))
     curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
-    return "\n".join(lines + (_of_curve(curve, verdict.is_point) if curve else []))
+    if curve is None:
+        return "\n".join(lines)
+    shown = _of_curve(curve, verdict.is_point)
+    return "\n".join(lines + (shown if with_curve else [shown[0], shown[-1]]))
 
 
 def _step(name: str, text: str) -> str:
@@ -113,9 +116,7 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
     lines = [
         _step("distance", f"D = {d:.4g} from our mean to the numbers that print so"),
         _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
-        _step(
-            "percentile", f"{evidence.percentile:.0f}: our {k} runs below the report; one that prints so counts half"
-        ),
+        _step("percentile", f"{evidence.percentile:.0f} % of our {k} runs lie below; one that prints so counts half"),
     ]
     best = verdict.best_of_three_p
     if best is not None:

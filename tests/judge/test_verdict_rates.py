@@ -74,11 +74,10 @@ def documents(correlation, n_claims, n, times, seed):
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_the_joint_p_value_keeps_its_level(correlation, monkeypatch):
+def test_the_joint_p_value_keeps_its_level(correlation):
     # 400 documents of 6 claims and 10 seeds, standard error .011. The correlations are those of ten seeds, so that the
     # level is not exact.
-    monkeypatch.setattr("bench.judge.stats.joint.SIMULATIONS", 1_000)
-    found = [joint("d", claims).p < 0.05 for claims in documents(correlation, 6, 10, 400, 5)]
+    found = [joint("d", claims, simulations=1_000).p < 0.05 for claims in documents(correlation, 6, 10, 400, 5)]
     assert np.mean(found) < 0.05 + 3 * 0.011
 
 

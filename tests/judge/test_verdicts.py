@@ -179,7 +179,7 @@ def test_every_step_is_printed_with_its_numbers():
     for part in (
         "D = 0.013 from our mean",
         "p = <.001, two-sided, by t(4)",
-        "percentile   100:",
+        "percentile   100 % of our 5 runs lie below",
         "h = t(4, .975) s sqrt(1 + 1/5) = 0.003041: 95 % of further reports lie from 0.9740 to 0.9800",
         "R = 0.00412:",
         "yes: 5, none without a number",

@@ -62,7 +62,9 @@ def is_duplicate(claim: Claim) -> bool:
     return claim.id in DUPLICATES
 
 
-def joint(document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINKAGE) -> Joint | None:
+def joint(
+    document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
+) -> Joint | None:
     """Return the joint p-value of a document's claims; None without any."""
     if not claims:
         return None
@@ -70,14 +72,14 @@ def joint(document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINK
     for claim in claims:
         blocks.setdefault((claim.approach, claim.evidence.n), []).append(claim.evidence)
     observed = sum(_fisher(np.array([[one.p for one in found]])).item() for found in blocks.values())
-    simulated = np.zeros(SIMULATIONS)
+    simulated = np.zeros(simulations)
     for (approach, n), found in blocks.items():
         source = np.random.Generator(np.random.PCG64(stream_seed(0, f"{STREAM}/{document}/{approach}", n)))
-        for start in range(0, SIMULATIONS, BLOCK):
-            p = simulated_p(found, source, min(BLOCK, SIMULATIONS - start), shrinkage)
+        for start in range(0, simulations, BLOCK):
+            p = simulated_p(found, source, min(BLOCK, simulations - start), shrinkage)
             simulated[start : start + BLOCK] += _fisher(p)
     reached = int((simulated >= observed - 1e-9).sum())
-    return Joint((reached + 1) / (SIMULATIONS + 1), tuple(claim.name for claim in claims))
+    return Joint((reached + 1) / (simulations + 1), tuple(claim.name for claim in claims))
 
 
 def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: int, shrinkage: float) -> Floats:

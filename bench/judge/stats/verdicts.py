@@ -168,5 +168,5 @@ def _judge_row(
         return alone
     if test is not None:
         return replace(alone, curve=curve.curve.name)
-    reason = f"a point of a curve, which is one claim: {curve.reason}"
+    reason = "a point of a curve, which is one claim"
     return replace(alone, outcome=curve.outcome, reason=reason, curve=curve.curve.name, is_point=True)

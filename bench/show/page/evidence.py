@@ -75,12 +75,14 @@ def reasonings(content: ReportContent, links: Links) -> list[tuple[str, list[Rea
 
 def _reasoning(content: ReportContent, links: Links, verdict: Verdict) -> Reasoning:
     sources = verdict.sample.sources
+    judgement = content.material.judgement
+    firsts = {one.curve.first.id for one in judgement.curves}  # say for all points how the curve came
     return Reasoning(
         anchor("claim", verdict.claim.id),
         verdict.claim.id,
         verdict.outcome,
         tone(verdict.outcome),
-        explained(content.material.judgement, content.material.results, verdict).partition("\n")[2],
+        explained(judgement, content.material.results, verdict, verdict.claim.id in firsts).partition("\n")[2],
         verdict.claim.note,
         tuple((key[:8], address) for key in sources if (address := links.to([key]))),
     )

@@ -15,6 +15,8 @@ from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, sou
 GAP = "\N{EN DASH}"  # where tables of other forms have a hyphen
 NOT_ON_THE_PAGE = {
     "pruning": ("kept weights", "bytes", "kept by layer"),
+    "verdict_curves": ("h", "M"),
+    "verdicts": ("unit", "difference", "percentile", "R"),
     "throughput": ("ours, range", "document, range", "rounds", "a block, ours", "a block, document"),
 }
 """Columns that the files have and for which the page has no room, by table."""

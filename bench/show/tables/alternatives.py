@@ -140,10 +140,17 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
     return [f"{said}: {'; '.join(some)}." for said, some in parts if some]
 
 
-def explained(judgement: Judgement, results: Results, verdict: Verdict) -> str:
-    """Return how one claim came to its verdict, then its alternatives; a point of a curve has none of its own."""
+def explained(judgement: Judgement, results: Results, verdict: Verdict, with_curve: bool = True) -> str:
+    """Return how one claim came to its verdict, then its alternatives; a point of a curve has none of its own.
+
+    Args:
+        judgement: all verdicts.
+        results: the records, for the alternatives.
+        verdict: what is explained.
+        with_curve: whether a point of a curve also shows how the curve came to its verdict.
+    """
     lines = [] if verdict.is_point else against_lines(against(verdict.claim, results))
-    return "\n".join([explain(judgement, verdict), *(f"  {'against':<12} {line}" for line in lines)])
+    return "\n".join([explain(judgement, verdict, with_curve), *(f"  {'against':<12} {line}" for line in lines)])
 
 
 def against_lines(mine: Against) -> list[str]:

@@ -1,0 +1,166 @@
+"""How often the rule of verdicts errs: python -m benchmarks.verdicts [--results DIR] [--times N].
+
+First by simulation, with reports that are one more run of normal seeds. Then on our own records: five of the seeds
+judge each of the others, which are true reports that nobody used. Prints the tables of docs/verdicts.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.cli.main import Parser, guarded
+from bench.core.seeds import stream_seed
+from bench.judge.stats.curves import evidence_of_curve
+from bench.judge.stats.joint import SHRINKAGE, JointClaim, joint
+from bench.judge.stats.prediction import half_width, holm, p_value, prediction_error, resolution
+from bench.judge.stats.rule import ALPHA, Evidence, Verdict
+from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
+from bench.show.material import Material
+
+CLAIMS, EPOCHS = 12, 20  # of a simulated document, and of a simulated curve
+SEEDS = (5, 10, 20)
+CORRELATIONS = (0.0, 0.5, 0.9)
+FEW = 5  # seeds that judge the others
+ENOUGH_LEFT = 10  # seeds without which there are too few others
+TITLE = "| scale | numbers | reports not used | inside 95 % | below | above |"
+
+Floats = NDArray[np.float64]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = Parser(prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument("--times", type=int, default=2000, help="simulated documents and curves (default: 2000)")
+    arguments = parser.parse_args(words)
+    return guarded(lambda: _tables(arguments))
+
+
+def _tables(arguments: argparse.Namespace) -> int:
+    times = arguments.times
+    print(f"Simulated {times:,} times each, * {times // 4:,} times: standard error {_error(times):.3f}, * ", end="")
+    print(f"{_error(times // 4):.3f} at .05\n")
+    print("| what is true | " + " | ".join(f"{k} seeds" for k in SEEDS) + " |\n|---|" + "---:|" * len(SEEDS))
+    for title, rate in _rates(arguments.times):
+        print(f"| {title} | " + " | ".join(f"{value:.3f}" for value in rate) + " |")
+    print(f"\n{TITLE}\n|---|---:|---:|---:|---:|---:|")
+    verdicts = Material(arguments.results).judgement
+    logarithmic = [verdict for verdict in verdicts.points if verdict.scale == LOG]  # no end result has this scale
+    for name, found in _by_scale([*verdicts.ends, *verdicts.lasts, *logarithmic]):
+        print(_coverage_line(name, found))
+    return 0
+
+
+def _error(times: int) -> float:
+    return math.sqrt(ALPHA * (1 - ALPHA) / times)
+
+
+def _source(name: str) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(stream_seed(0, f"benchmarks/verdicts/{name}")))
+
+
+def _rates(times: int) -> Iterator[tuple[str, list[float]]]:
+    """Give what is simulated and its rate for each number of seeds."""
+    for r in CORRELATIONS:
+        title = f"any of {CLAIMS} true claims that correlate by {r:g} differs"
+        yield title, [_any_differs(r, k, times) for k in SEEDS]
+    for r in CORRELATIONS:
+        title = f"a true curve of {EPOCHS} epochs that correlate by {r:g} has p < .05"
+        yield title, [_curve(r, k, times) for k in SEEDS]
+    for shrinkage in (SHRINKAGE, 0.3):
+        for r in CORRELATIONS:
+            title = f"a true document has joint p < .05, correlations {r:g}, shrinkage {shrinkage:g} *"
+            yield title, [_joint(r, k, shrinkage, times) for k in SEEDS]
+    yield "one more run lies outside of the 95 % interval", [_outside(k, times) for k in SEEDS]
+    yield f"a shift of R is seen, one of {CLAIMS} claims", [_power(k, times) for k in SEEDS]
+
+
+def _runs(source: np.random.Generator, correlation: float, n: int, k: int) -> Floats:
+    """Return [n, k + 1] runs with a correlation between the rows."""
+    own, common = source.normal(size=(n, k + 1)), source.normal(size=k + 1)
+    return np.asarray(math.sqrt(1 - correlation) * own + math.sqrt(correlation) * common)
+
+
+def _evidence(runs: Floats) -> list[Evidence]:
+    """Return the evidence of each row; the last run is the report."""
+    return [Evidence(tuple(row[:-1].tolist()), float(row[-1]), float(row[-1]), 1.0) for row in runs]
+
+
+def _any_differs(correlation: float, k: int, times: int) -> float:
+    source, alarms = _source(f"any/{correlation}/{k}"), 0
+    for _ in range(times):
+        runs = _runs(source, correlation, CLAIMS, k)
+        p = {
+            str(row): p_value(abs(found[k] - found[:k].mean()), found[:k].std(ddof=1), k)
+            for row, found in enumerate(runs)
+        }
+        alarms += any(step.adjust(p[name]) < ALPHA for name, step in holm(p).items())
+    return alarms / times
+
+
+def _curve(correlation: float, k: int, times: int) -> float:
+    source = _source(f"curve/{correlation}/{k}")
+    found = (evidence_of_curve(_evidence(_runs(source, correlation, EPOCHS, k))).p for _ in range(times))
+    return sum(p < ALPHA for p in found) / times
+
+
+def _joint(correlation: float, k: int, shrinkage: float, times: int) -> float:
+    source, alarms = _source(f"joint/{correlation}/{k}"), 0
+    for number in range(times // 4):
+        evidence = _evidence(_runs(source, correlation, CLAIMS // 2, k))
+        claims = [JointClaim(str(place), "a", one) for place, one in enumerate(evidence)]
+        found = joint(f"simulated {number}", claims, shrinkage, simulations=500)
+        alarms += found is not None and found.p < ALPHA
+    return alarms / (times // 4)
+
+
+def _outside(k: int, times: int) -> float:
+    runs = _source(f"outside/{k}").normal(size=(10 * times, k + 1))
+    width = runs[:, :k].std(axis=1, ddof=1) * half_width(1.0, k)
+    return float(np.mean(np.abs(runs[:, k] - runs[:, :k].mean(axis=1)) > width))
+
+
+def _power(k: int, times: int) -> float:
+    level = ALPHA / CLAIMS
+    shift = resolution(prediction_error(1.0, k), k - 1, level)
+    runs = _source(f"power/{k}").normal(size=(10 * times, k + 1))
+    width = runs[:, :k].std(axis=1, ddof=1) * half_width(1.0, k, 1 - level)
+    return float(np.mean(np.abs(runs[:, k] + shift - runs[:, :k].mean(axis=1)) > width))
+
+
+def _by_scale(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, list[tuple[Verdict, Scale]]]]:
+    """Give the claims with enough seeds by scale, and those of other scales once more as if theirs were identity."""
+    measured = [verdict for verdict in verdicts if verdict.sample.n >= ENOUGH_LEFT and not verdict.sample.gap]
+    for name in ("identity", "log", "logit"):
+        mine = [verdict for verdict in measured if verdict.scale.name == name]
+        if mine:
+            yield name, [(verdict, verdict.scale) for verdict in mine]
+            if name != IDENTITY.name:
+                yield f"{name}, were it identity", [(verdict, IDENTITY) for verdict in mine]
+
+
+def _coverage_line(name: str, found: Sequence[tuple[Verdict, Scale]]) -> str:
+    """Return where the seeds lie that did not judge: every run of `FEW` seeds in a row judges all others."""
+    below = above = reports = 0
+    for verdict, scale in found:
+        values = np.array([to_scale(scale, value) for value in verdict.sample.values])
+        for start in range(len(values)):
+            chosen = [(start + step) % len(values) for step in range(FEW)]
+            ours, others = values[chosen], np.delete(values, chosen)
+            width = half_width(float(ours.std(ddof=1)), FEW) + 1e-12
+            below += int((others < ours.mean() - width).sum())
+            above += int((others > ours.mean() + width).sum())
+            reports += others.size
+    inside = reports - below - above
+    shares = " | ".join(f"{part / reports:.3f}" for part in (inside, below, above))
+    return f"| {name} | {len(found)} | {reports:,} | {shares} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
