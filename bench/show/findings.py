@@ -45,7 +45,7 @@ def reports(material: Material) -> str:
     )
     said = (
         f"{_count(agreeing + coarse, measured)} that the documents report after training could be one more run of "
-        f"ours. For {agreeing} of them the agreement is sharp: any run of ours comes as near as matters. For {coarse} "
+        f"ours. For {agreeing} of them the agreement is sharp: even one more run of ours would land within what matters. For {coarse} "
         f"single runs scatter by more than what matters, so that one reported run tells little.{without}"
     )
     return f"{said} {_differing(material)}" if differing else said
@@ -101,11 +101,11 @@ def worth(material: Material) -> str:
         return NOT_MEASURED
     clear = [one for one in measured if one.accuracy and one.accuracy.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
-    effects = f": {_listed([_effect(one) for one in clear])}" if clear else ""
+    effects = f", {_largest(clear)}" if clear else ""
     rest = len(measured) - len(clear)
     return (
-        f"Of {len(measured)} mistakes, corrected one at a time, {len(clear)} change the test accuracy beyond the noise "
-        f"of the seeds{effects}; in brackets 95 % intervals. Of the other {rest} no effect on the accuracy shows."
+        f"Of {len(measured)} mistakes, corrected one at a time, {len(clear)} change the test accuracy beyond chance"
+        f"{effects}. Of the other {rest} no effect on the accuracy shows."
         f"{_hardly(material)}"
     )
 
@@ -130,12 +130,19 @@ def _hardly(material: Material) -> str:
     )
 
 
+def _largest(clear: Sequence[Mistake]) -> str:
+    """Return the effects, the largest first and with its words."""
+    first, *others = (_effect(one) for one in clear)
+    why = f"the most where {clear[0].rung.title}: {first} (95 % interval)"
+    return f"{why}; {_listed(others)}" if others else why
+
+
 def _effect(one: Mistake) -> str:
     change = one.accuracy
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{one.approach} gains {100 * change.mean:+.2f} points [{low}, {high}] where {one.rung.title}"
+    return f"{one.approach} {100 * change.mean:+.2f} points [{low}, {high}]"
 
 
 def _mean(sample: Sample) -> float:

@@ -125,7 +125,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
         ]
     )
     rows = one_table(made, "choice").texts()
-    assert [row[0] for row in rows] == ["mlp", "uniform (knows nothing)"]
+    assert [row[0] for row in rows] == ["mlp", "uniform"]
     assert rows[0][1] == "0.9500"
     assert rows[0][-2:] == ["2 min", "50.0 ms"]
     assert rows[1][-2:] == ["2 min !", "50.0 ms !"]  # the machine was busy
@@ -138,7 +138,7 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes])
     assert findings.reports(made) == (
         "3 of the 4 numbers that the documents report after training could be one more run of ours. For 1 of them the "
-        "agreement is sharp: any run of ours comes as near as matters. For 2 single runs scatter by more than what "
+        "agreement is sharp: even one more run of ours would land within what matters. For 2 single runs scatter by more than what "
         "matters, so that one reported run tells little. 1 more were not measured with seeds enough. What chance does "
         f"not explain: {claim.printed} ({claim.source})."
     )

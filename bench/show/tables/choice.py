@@ -17,7 +17,6 @@ SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
 UNREACHED = Gap("never", "no share of answers, however small, has 1 % of mistakes or fewer")
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
-BASELINE = "knows nothing"
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,7 @@ def choice_table(results: Results) -> Table:
 
 
 def _row(one: Candidate) -> list[Entry]:
-    name = f"{one.approach} ({BASELINE})" if one.is_baseline else one.approach
-    return [name, *(_entry(one, column) for column in COLUMNS)]
+    return [one.approach, *(_entry(one, column) for column in COLUMNS)]
 
 
 def _entry(one: Candidate, column: str) -> Entry:
@@ -129,6 +127,9 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     ]
     seeds = sorted({one.numbers["accuracy"].n for one in found})
     notes = [f"Seeds: {' or '.join(map(str, seeds))}."] if seeds else []
+    baselines = [one.approach for one in found if one.is_baseline]
+    if baselines:
+        notes.append(f"{', '.join(baselines)}: for comparison, what a network is worth that knows nothing.")
     if spreads:
         notes.append(f"Largest standard deviation between the seeds of a row: {', '.join(spreads)}.")
     if any(one.busy for one in found):

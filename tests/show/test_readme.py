@@ -1,0 +1,26 @@
+"""The README names every document with its author, title, year and link, and no line of its tables is wide."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bench.show.page.content import load_documents
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+WIDEST = 110  # characters of a generated table: 830 pixels at the size of GitHub
+
+
+def test_every_document_is_named_with_author_title_year_and_link():
+    for name, facts in load_documents().items():
+        if "first-run" not in name:
+            row = next(line for line in README.splitlines() if line.startswith(f"| {name} |"))
+            for part in (facts.author.split(",")[0], facts.title, str(facts.date.year), facts.link):
+                assert part in row
+
+
+def test_generated_tables_are_narrow():
+    blocks = re.findall(r"<!-- table:\S+ -->(.*?)<!-- /table -->", README, re.DOTALL)
+    rows = [line for block in blocks for line in block.splitlines() if line.startswith("|")]
+    assert rows
+    assert max(map(len, rows)) <= WIDEST
