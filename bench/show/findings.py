@@ -45,8 +45,8 @@ def reports(material: Material) -> str:
     )
     said = (
         f"{_count(agreeing + coarse, measured)} that the documents report after training could be one more run of "
-        f"ours. For {agreeing} of them the agreement is sharp: even one more run of ours would land within what matters. For {coarse} "
-        f"single runs scatter by more than what matters, so that one reported run tells little.{without}"
+        f"ours. For {agreeing} the agreement is sharp: even one more run of ours would land within what matters. For "
+        f"{coarse} single runs scatter by more than what matters, so that one reported run tells little.{without}"
     )
     return f"{said} {_differing(material)}" if differing else said
 

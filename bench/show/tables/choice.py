@@ -35,7 +35,7 @@ METRICS = {
     "letters": Column("letters/auroc_predictive_entropy", SHORT, True),
     "clothes": Column("fashion_mnist/auroc_predictive_entropy", SHORT, True),
 }
-REFUSED, TRAINING, ANSWER = "refused, %", "training", "one answer"
+REFUSED, TRAINING, ANSWER = "refused", "training", "answer"
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
 HIGHER = {name: METRICS[name].is_higher_better if name in METRICS else False for name in COLUMNS}
 """Of each column, whether more is better."""
@@ -90,7 +90,7 @@ def choice_table(results: Results) -> Table:
         "nats a digit. ECE: expected calibration error, by how much the stated confidence misses the accuracy. "
         "Refused: percent of the digits that it must leave unanswered, the least certain first, so that at most "
         f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
-        "digits; 0.5 is chance, 1 is best. Training on one or two threads of this processor; one answer: one image, "
+        "digits; 0.5 is chance, 1 is best. Training on one or two threads of this processor; answer: to one image, "
         "100 draws."
     )
     return results_table(
