@@ -137,8 +137,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes])
     assert findings.reports(made) == (
-        "3 of the 4 numbers that the documents report after training could be one more run of ours. For 1 the agreement "
-        "is sharp: even one more run of ours would land within what matters. For 2 single runs scatter by more than "
-        "what matters, so that one reported run tells little. 1 more were not measured with seeds enough. What chance "
-        f"does not explain: {claim.printed} ({claim.source})."
+        "3 of the 4 numbers that the documents report after training could be one more run of ours. For 1 the "
+        "agreement is sharp: even one more run of ours would land within what matters. For 2 single runs scatter by "
+        "more than what matters, so that one reported run tells little. 1 more were not measured with seeds enough. "
+        f"What chance does not explain: {claim.printed} ({claim.source})."
     )
