@@ -67,6 +67,14 @@ def test_alternatives_are_the_fits_that_the_ladder_compares_each_once():
     assert alternatives(manifests()["toy_bbb"]) == []
 
 
+def test_the_network_without_bayes_is_the_control_where_a_ladder_has_none():
+    controls = {
+        name: [one.name for one in alternatives(manifests()[name]) if one.kind == CONTROL] for name in manifests()
+    }
+    assert controls["pyro_random_module"] == controls["mxnet_bbb"] == ["mlp published"]
+    assert controls["mlp"] == controls["toy_mlp"] == []
+
+
 def test_a_recipe_that_trains_on_the_rows_that_the_document_holds_out_is_no_alternative():
     (one, *_) = against(CLAIMS["alsibahi2019.fcn.test_accuracy"], Results([], manifests())).found
     assert (one.alternative.recipe, one.finding) == ("corrected", NOT_MEASURED)
@@ -124,10 +132,13 @@ def test_few_seeds_give_no_ratio(mean, finding):
 
 
 def test_what_was_not_run_names_its_command_and_seeds_without_spread_are_no_distribution():
-    (one,) = against(FORCED, Results([], manifests())).found
+    one = against(FORCED, Results([], manifests())).found[0]
     assert one.finding == NOT_MEASURED
     assert "run pyro_random_module --recipe corrected --protocol published --seeds 5`" in one.reason
-    assert weighed(five(0.89), (0.96,) * 5).finding == NOT_MEASURED
+    assert weighed(five(0.89), (0.895,) * 5).finding == NOT_MEASURED
+    # a network that always gives another number is as far away as can be
+    never = weighed(five(0.895), (0.0,) * 5)
+    assert (never.finding, never.shared, never.ratio) == (FAR_OUTSIDE, 0.0, None)
 
 
 # --- the protocol ----------------------------------------------------------------------------------------------------
@@ -189,9 +200,10 @@ def test_the_table_has_a_line_for_each_alternative_and_names_what_is_missing():
     results = Results(records, manifests())
     found = [against(CLAIMS[name], results) for name in (FORCED.id, "chopra2018.random_module.refused")]
     table = alternatives_table(results, found)
-    first, second = table.texts()
+    first, control, second, _ = table.texts()
+    assert control[2] == "mlp published"
     assert first[1:5] == ["0.89", "corrected", PUBLISHED, "0.8950 +- 0.0020 (5)"]
     assert first[-1] == FAR_OUTSIDE
-    assert second[-3:] == ["not measured", "-", "-"]
+    assert second[-3:] == ["not measured [2]", "-", "-"]
     assert any("hardly have come from a run without the mistake" in note for note in table.notes)
     assert against_lines(found[0])[1].startswith("corrected: far outside; it gives 0.962")

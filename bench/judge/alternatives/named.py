@@ -10,9 +10,11 @@ from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.file import LADDERS
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, VARIANT
 from bench.plan.manifests import ApproachManifest
+from bench.plan.registry import manifests
 
 CORRECTED, CORRECTION = "corrected", "correction"
 KINDS = (CORRECTED, CORRECTION, VARIANT, CONTROL)
+WITHOUT_BAYES = "none"  # noise of an approach whose networks are not drawn
 _HELD_OUT = ("heldout10k-of-train", "train60k")  # rows that are measured, and a training split that holds them
 
 
@@ -31,13 +33,21 @@ class Alternative:
 
 
 def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternative]:
-    """Return the alternatives to an approach's published recipe, each fit once: those that its ladder compares."""
+    """Return the alternatives to an approach's published recipe, each fit once.
+
+    They are the fits that its ladder compares. Where the ladder has no control, the documents' networks without Bayes
+    are the controls.
+    """
     if entry.task != "mnist":
         return []  # a toy has neither corrections nor a ladder
     found: dict[str, Alternative] = {}
     for one in _of_ladder(entry, path):
         if (one.approach, one.recipe) != (entry.name, "published"):
             found.setdefault(one.name, one)
+    if CONTROL not in {one.kind for one in found.values()} and entry.noise != WITHOUT_BAYES:
+        for other in manifests().values():
+            if other.document and other.task == entry.task and other.noise == WITHOUT_BAYES:
+                found[other.name] = Alternative(CONTROL, other.name, "published")
     return sorted(found.values(), key=lambda one: KINDS.index(one.kind))
 
 

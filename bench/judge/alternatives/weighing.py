@@ -21,7 +21,7 @@ from bench.judge.ladder.rungs import Place
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.judge.stats.predictive import Predictive, density_ratio, overlap
-from bench.judge.stats.rule import ALPHA, ENOUGH, evidence_of
+from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
 
 PUBLISHED, COMMON = "published", "common"
 FAR = 10.0  # standard deviations from an alternative's mean: no number of so few seeds describes the tail there
@@ -147,6 +147,9 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
     if theirs.n < 2 or ours.n < 2:
         return _unknown(alternative, protocol, ours, theirs)
     if published is None or other is None or evidence is None:
+        if evidence is not None and _is_elsewhere(claim, theirs, evidence):
+            reason = f"all seeds give {theirs.mean:.4g}"
+            return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE, reason, shared=0.0)
         gap = Gap("n/a", "seeds that all give one number, or one that its scale cannot hold, have no distribution")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
     low, high = evidence.low, evidence.high
@@ -157,6 +160,14 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
         return Weighed(alternative, protocol, ours, theirs, finding, reason, None, shared, is_ours)
     ratio = density_ratio(published, other, low, high)
     return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE if is_far else RATIO, "", ratio, shared, is_ours)
+
+
+def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
+    """Return whether all seeds of an alternative give one number, which neither the report nor any of ours is."""
+    there = evidence_of(claim, theirs)
+    if there is None or there.sd > 0:
+        return False
+    return ours.sd > 0 and not ours.low <= there.mean <= ours.high and there.mean not in ours.values
 
 
 def _predicted(claim: Claim, sample: Sample) -> Predictive | None:
