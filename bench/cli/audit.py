@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
-from bench.cli.options import add_place, check_place, tell_place
+from bench.cli.options import add_place, add_wide, check_place, tell_place
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
@@ -24,6 +24,8 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
+from bench.show.audit import check_lines, finding_lines
+from bench.show.terminal import shown
 
 PARTS = ("documents", "approaches", "records", "data")
 OUTSIDE = (".py", ".toml")  # endings of the files of an approach
@@ -42,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(PARTS)} (default: all); or one approach: its name, NAME.py, or a folder with NAME.py",
     )
     add_place(parser)
+    add_wide(parser)
     parser.add_argument("--document", help="of the parts, only this document and the approaches of it")
     parser.add_argument("--rule", help="of the parts, only this rule")
     only = parser.add_mutually_exclusive_group()
@@ -79,7 +82,7 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
             counts[line.outcome] += 1
             everything.append({"approach": name, **line.as_json()})
             if not arguments.json:
-                print(line.text(), flush=True)
+                print(shown(*check_lines(line)), flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=1))
     else:
@@ -102,7 +105,7 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         print(json.dumps([finding.as_json() for finding in found], indent=1))
     else:
         for finding in found:
-            print(f"{RULES[finding.rule].severity:<10}  {finding.line()}")
+            print(shown(*finding_lines(finding)))
         print(_summary(found))
     # What fails in a document is what was found there; the exit code is about what is ours.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
@@ -145,5 +148,5 @@ def _print_rules(for_machines: bool) -> None:
         print(json.dumps([dataclasses.asdict(rule) for rule in RULES.values()], indent=1))
         return
     for rule in RULES.values():
-        print(f"{rule.id:<27}  {rule.severity:<10}  {rule.title}")
-        print(f"    looks for {rule.looks_for} [{', '.join(rule.where)}]")
+        first = f"{rule.id:<27}  {rule.severity:<10}  {rule.title}"
+        print(shown(first, f"    looks for {rule.looks_for} [{', '.join(rule.where)}]"))

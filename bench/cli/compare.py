@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from bench.cli import INCOMPLETE
+from bench.cli.options import add_wide
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
@@ -36,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", action="append", metavar="PATTERN", help="such as 'mnist/*' (default: the main ones)"
     )
+    add_wide(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(action=_compare)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.data.fetching import fetch
-from bench.data.inventory import list_datasets, verify
+from bench.data.inventory import DatasetCheck, list_datasets, verify
+from bench.show.terminal import shown
+
+FAILED = "FAIL"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,17 +38,27 @@ def _data_list(arguments: argparse.Namespace) -> int:
     for row in rows:
         state = "present" if row["present"] else "absent (optional)" if row["optional"] else "absent"
         size = f", {row['size_bytes'] / 1e6:.1f} MB" if row["size_bytes"] else ""
-        print(f"{row['name']}: {row['title']}; {row['n_images']:,} images{size}, {row['licence']}; {state}")
+        print(shown(f"{row['name']}: {row['title']}; {row['n_images']:,} images{size}, {row['licence']}; {state}"))
         if not row["present"]:
-            print(f"    {row['how']}")
+            print(shown(f"    {row['how']}"))
     return 0
 
 
 def _data_verify(arguments: argparse.Namespace) -> int:
     checks = verify(arguments.names or None, arguments.data_dir)
     for check in checks:
-        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name} {check.file} {check.problem}".rstrip())
-    return 0 if all(check.ok or (check.missing and check.optional) for check in checks) else INCOMPLETE
+        print(
+            shown(
+                f"{_state(check):<17}  {check.name} {check.file}", *([f"    {check.problem}"] if check.problem else [])
+            )
+        )
+    return 0 if all(_state(check) != FAILED for check in checks) else INCOMPLETE
+
+
+def _state(check: DatasetCheck) -> str:
+    if check.ok:
+        return "ok"
+    return "absent (optional)" if check.missing and check.optional else FAILED
 
 
 def _data_fetch(arguments: argparse.Namespace) -> int:

@@ -7,10 +7,11 @@ import json
 
 import msgspec
 import torch
-from tabulate import tabulate
 
 from bench.core import environment
 from bench.core.canonical import plain
+from bench.show.tables.cells import make_table
+from bench.show.terminal import shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,5 +26,6 @@ def _env(arguments: argparse.Namespace) -> int:
         print(json.dumps(plain(found), indent=1))
         return 0
     machine = {name: value for name, value in msgspec.structs.asdict(found).items() if name != "versions" and value}
-    print(tabulate([*machine.items(), *found.versions.items()]))
+    rows = [(name, str(value)) for name, value in [*machine.items(), *found.versions.items()]]
+    print(shown(make_table("env", "", "", ("what", "here"), rows)))
     return 0

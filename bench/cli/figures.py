@@ -11,6 +11,7 @@ from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
+from bench.show.terminal import shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +50,9 @@ def _figures(arguments: argparse.Namespace) -> int:
             raise unknown_name("figure", name, [*(figure.name for figure in found), *reasons])
     if arguments.list:
         for figure in found:
-            print(f"{figure.group:<14} {figure.name}: {figure.title}")
+            print(shown(f"{figure.group:<14} {figure.name}: {figure.title}"))
         for item in absent:
-            print(f"{item.group:<14} {item.name}: not drawn: {item.reason}")
+            print(shown(f"{item.group:<14} {item.name}: not drawn: {item.reason}"))
         return 0
     chosen = [figure for figure in found if not wanted or figure.name in wanted]
     place = arguments.to or folder(arguments, "figures")

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import count, threads, usual_results
+from bench.cli.options import add_wide, count, threads, usual_results
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.judge.gate.checks import FAIL, GateReport
@@ -44,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, but for the repeats (default: 1)")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
+    add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--power", action="store_true", help="how surely each planted fault is caught; runs nothing")

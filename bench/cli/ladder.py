@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, check_device, check_place, folder, refuse_to_write, seeds, tell_place
+from bench.cli.options import add_place, add_wide, check_device, check_place, folder, refuse_to_write, seeds, tell_place
 from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
@@ -23,6 +23,7 @@ from bench.show.tables.answer_words import sentences
 from bench.show.tables.files import write_tables
 from bench.show.tables.ladder import as_lines, ladder_table
 from bench.show.tables.render import render
+from bench.show.terminal import shown
 
 ALL = "all"
 
@@ -32,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
     add_place(parser)
+    add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)")
     parser.add_argument("--data-set", help=f"shown besides mnist, or {ALL} (default: the approach's first)")
@@ -92,8 +94,8 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
         if arguments.json:
             lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
             continue
-        shown = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
-        print(render(ladder_table(one, found, numbers, shown)))
-        print(f"\n{said}\n" if said else "")
+        data_sets = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
+        print(render(ladder_table(one, found, numbers, data_sets)))
+        print(f"\n{shown(said)}\n" if said else "")
     if arguments.json:
         print(json.dumps(lines, indent=1))

@@ -6,16 +6,18 @@ import argparse
 import json
 from typing import TypedDict
 
-from bench.cli.options import add_approach_path
+from bench.cli.options import add_approach_path, add_wide
 from bench.core.errors import BenchError
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import broken, manifests
+from bench.show.terminal import Listing, shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_approach_path(parser)
+    add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(action=_list)
 
@@ -53,9 +55,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=1))
         return 0
     for row in rows:
-        print(f"{row['approach']}: {row['title']} [{row['document']}]; runs here: {row['runs here']}")
-        for name, title in row["changes"].items():
-            print(f"    {name}: {title}")
+        heading = f"{row['approach']}: {row['title']} [{row['document']}]; runs here: {row['runs here']}"
+        print(shown(Listing(heading, list(row["changes"].items()))))
     return 0
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
@@ -18,6 +20,8 @@ from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.core.text import one_line
 
+UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
+UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
 PROG = "python -m bench"
 DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
@@ -55,7 +59,18 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError that says where help is."""
-        raise ConfigError(f"{one_line(message, LONGEST).rstrip('.')}; see `{self.prog} --help`")
+        said = one_line(message, LONGEST).rstrip(".")
+        raise ConfigError(f"{said}{self._nearest(message)}; see `{self.prog} --help`")
+
+    def _nearest(self, message: str) -> str:
+        """Return a suggestion, if the message of argparse names an unknown option or choice."""
+        option, choice = UNKNOWN_OPTION.search(message), UNKNOWN_CHOICE.search(message)
+        known: list[str] = list(self._option_string_actions)
+        given = option["given"] if option else ""
+        if choice:
+            given, known = choice["given"], re.findall("'([^']*)'", choice["known"])
+        near = difflib.get_close_matches(given, known, n=1)
+        return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.recipes import PROFILES
 from bench.run.remote.interpreters import interpreters, with_their_cells
 
+UNFOLDED = 10_000  # columns with --wide
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
@@ -42,6 +44,27 @@ def seeds(text: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise argparse.ArgumentTypeError(f"seeds '{text}' name one twice; give each once")
     return tuple(numbers)
+
+
+class _Wide(argparse.Action):
+    """Print without folding."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        del parser, values, option_string
+        namespace.wide = True
+        os.environ["COLUMNS"] = str(UNFOLDED)  # Rich and `bench.show.terminal.screen` ask it
+
+
+def add_wide(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows everything, a line for each row, however long."""
+    text = "every column, a line a row (default: folded to the terminal, or to 120 columns in a pipe)"
+    parser.add_argument("--wide", action=_Wide, nargs=0, default=False, help=text)
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -7,10 +7,8 @@ import json
 import sys
 from typing import TypedDict
 
-from tabulate import tabulate
-
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_results, check_device, refuse_to_write, seeds, tell_place
+from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
@@ -18,9 +16,11 @@ from bench.core.store import Store
 from bench.core.text import duration
 from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
-from bench.plan.costs import estimates
+from bench.plan.costs import estimates, speed_here
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.run.runner import existing, is_final
+from bench.show.tables.cells import make_table
+from bench.show.terminal import shown
 
 NAMES = ("epoch1", "full", "ladder")
 
@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=seeds, default=(), metavar="N", help="a count or a list (default: the stage's)")
     add_results(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines, without --run")
     parser.set_defaults(action=_reference)
 
@@ -65,7 +66,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     store = Store(arguments.results)
     to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
-    costs = estimates(to_do, store.all_records()[0], a_fits_threads) if to_do else {}
+    costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
     return chosen, in_cost_order(to_do, costs)
 
 
@@ -105,9 +106,10 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
 
 
 def _text(lines: list[StageLine]) -> str:
-    shown = [
-        {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": line["to do"]}
+    rows = [
+        {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": str(line["to do"])}
         | {"expected": duration(line["expected_s"]) if line["to do"] else ""}
         for line in lines
     ]
-    return str(tabulate(shown, headers="keys"))
+    table = make_table("reference", "", "", list(rows[0]), [list(row.values()) for row in rows])
+    return shown(table)

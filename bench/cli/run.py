@@ -6,14 +6,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from tabulate import tabulate
+import psutil
 
 from bench.cli import INCOMPLETE
 from bench.cli.ending import ending, reason_width
-from bench.cli.options import add_selection, count, select, threads
+from bench.cli.options import add_selection, add_wide, count, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core.locks import Holder
@@ -21,10 +21,14 @@ from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration, one_line
 from bench.plan.cells import Cell
-from bench.plan.costs import estimates, time_for
+from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.run.progress import console_of
 from bench.run.remote.opening import threads_of_a_fit
+from bench.show.tables.cells import Table, make_table
+from bench.show.terminal import shown
+
+MINUTES = len("2026-01-31T12:00")  # of a time that is written to the second
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +44,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
     add_selection(parser)
+    add_wide(parser)
     parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
     parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -49,6 +54,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the options of `status`."""
     add_selection(parser)
+    add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(action=_status)
 
@@ -95,7 +101,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
-    costs = estimates(chosen, store.all_records()[0], a_fits_threads)
+    speed = speed_here(chosen[0].device, a_fits_threads)
+    costs = estimates(chosen, store.all_records()[0], speed)
     to_do = _as_fitted(chosen, store)
     rows: list[PlanLine] = []
     seen = set()
@@ -124,13 +131,42 @@ def _plan(arguments: argparse.Namespace) -> int:
     known = time_for(list(jobs.values()), arguments.workers or 1)
     unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
     if arguments.json:
-        print(json.dumps({"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown}, indent=1))
+        print(
+            json.dumps(
+                {
+                    "cells": rows,
+                    "expected_s": known,
+                    "cells_of_unknown_length": unknown,
+                    "busy_cores": speed.busy_cores,
+                },
+                indent=1,
+            )
+        )
         return 0
-    shown = [{**row, "training": duration(row["training"]), "measuring": duration(row["measuring"])} for row in rows]
-    print(tabulate(shown, headers="keys"))
     more = f", and {unknown} cells of unknown length" if unknown else ""
-    print(f"\nexpected in all: {duration(known)}{more}")
+    print(shown(_plan_table(rows, arguments.wide), "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
+
+
+def _plan_table(rows: Sequence[PlanLine], wide: bool) -> Table:
+    """Return the table of `plan`; only a wide one says what an estimate is based on, and how many seeds share a fit."""
+    columns = [name for name in PlanLine.__annotations__ if wide or name not in ("basis", "seeds together")]
+    return make_table("plan", "", "", columns, [[_planned(row, name) for name in columns] for row in rows])
+
+
+def _planned(row: PlanLine, name: str) -> str:
+    if name in ("training", "measuring"):
+        return duration(row["training"] if name == "training" else row["measuring"])
+    return str(dict(row)[name])
+
+
+def _busy(speed: Speed) -> list[str]:
+    if speed.busy_cores is None:
+        return []
+    return [
+        f"This machine is busy: other processes use {speed.busy_cores:.1f} of {psutil.cpu_count()} cores. The times "
+        "are those of the records, not scaled to this machine; a run beside the other processes takes longer."
+    ]
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -163,12 +199,19 @@ def _status(arguments: argparse.Namespace) -> int:
                 "reason": one_line(in_words(record.reason if record else cell.skip)),
             }
         )
-    print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys"))
+    print(json.dumps(rows, indent=1) if arguments.json else shown(_status_table(rows, arguments.wide)))
     untrusted = quarantine.count(store.root)
     if untrusted:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
+
+
+def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
+    """Return the table of `status`; a column that says nothing of any cell is left out, unless the table is wide."""
+    columns = [name for name in rows[0] if wide or any(row[name] for row in rows)]
+    shown_rows = rows if wide else [{**row, "made": row["made"][:MINUTES].replace("T", " ")} for row in rows]
+    return make_table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])
 
 
 def _who(holder: Holder | None) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_baseline, add_place, check_records, folder, place_options, refuse_to_write
+from bench.cli.options import add_baseline, add_place, add_wide, check_records, folder, place_options, refuse_to_write
 from bench.core.errors import ConfigError
 from bench.show.findings import sentences
 from bench.show.material import Material
@@ -17,6 +17,7 @@ from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
 from bench.show.tables.summary import summary
+from bench.show.terminal import shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
     add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
+    add_wide(parser)
     parser.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
@@ -35,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        print("\n".join(f"{kind.name:<16} {kind.answers}" for kind in TABLES))
+        print(shown(*(f"{kind.name:<16} {kind.answers}" for kind in TABLES)))
         return 0
     if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
         raise ConfigError("--only mine is for one table that is printed; give its name")
@@ -75,9 +77,10 @@ def warn(material: Material) -> None:
         options.warn(problem)
 
 
-def write_and_print_tables(arguments: argparse.Namespace) -> None:
+def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool = True) -> None:
     """Write all tables of a results folder and print their summary, with the command that shows its notes."""
     material = material_of(arguments)
     warn(material)
     write_tables(all_tables(material).values(), folder(arguments, "tables"), below=arguments.results)
-    print(summary(material, shlex.join(["python", "-m", "bench", "table", "accuracy", *place_options(arguments)])))
+    if is_printed:
+        print(summary(material, shlex.join(["python", "-m", "bench", "table", "accuracy", *place_options(arguments)])))

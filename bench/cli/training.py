@@ -15,7 +15,7 @@ from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.plan.cells import Cell
-from bench.plan.costs import estimates
+from bench.plan.costs import estimates, speed_here
 from bench.run.options import Options
 from bench.run.progress import JsonLines, Progress
 from bench.run.remote.interpreters import interpreters
@@ -100,7 +100,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     store = Store(arguments.results)
     records, problems = store.all_records()
-    costs = estimates(chosen, records, a_fits_threads)
+    costs = estimates(chosen, records, speed_here(chosen[0].device, a_fits_threads))
     del records  # a hundred MiB that the run has no use for
     options = Options(
         root=str(arguments.results.resolve()),

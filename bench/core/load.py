@@ -18,6 +18,8 @@ from bench.core.reasons import OTHER_LOAD, Reason
 OTHERS_MARGIN = 0.2  # of one core: ten times what the system takes for itself and a run's parent for its events
 COARSE_S = 0.1  # both counts move in ticks of 10 ms, for each core
 LOAD_MARGIN = 0.75  # load beyond the own threads, where the system has no such count
+WATCH_S = 0.3
+BUSY_MARGIN = 0.5  # of one core: more makes the work of a thread visibly slower
 REASON = Reason(OTHER_LOAD)
 _WORKING = ("user", "nice", "system", "irq", "softirq", "steal")  # kinds of time that are not idle; guests are in user
 
@@ -39,6 +41,21 @@ class OtherLoad:
             load = max(self._load_before, environment.load_average())
             return [REASON] if load > self._threads + LOAD_MARGIN else []
         return [REASON] if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else []
+
+
+def busy_cores(threads: int, watch_s: float = WATCH_S) -> float | None:
+    """Return how many cores other processes keep busy, if too few are left for `threads`; None if not, or not known.
+
+    This process waits meanwhile, so that what works is not this process.
+    """
+    before, start = machine_worked_s(), time.monotonic()
+    time.sleep(watch_s)
+    after, elapsed_s = machine_worked_s(), time.monotonic() - start
+    cores = psutil.cpu_count()
+    if before is None or after is None or cores is None:
+        return None
+    busy = (after - before) / elapsed_s
+    return busy if busy > max(0, cores - threads) + BUSY_MARGIN else None
 
 
 def machine_worked_s() -> float | None:

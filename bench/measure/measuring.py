@@ -20,6 +20,7 @@ from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
 
 BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and as much while the next one is made
+N_CLASSES = 10
 ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of its own: what the cache holds
 WEIGHT_NOISE_ROWS = 10_000
 
@@ -67,14 +68,32 @@ def on_device(split: Split, device: torch.device) -> Split:
     return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
 
 
-def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Tensor:
+def check_fit(found: object, approach: object) -> Posterior:
+    """Return what `fit` returned; raises ContractViolation if it is no posterior."""
+    if not isinstance(found, Posterior):
+        what = "None" if found is None else f"an object of type {type(found).__name__}"
+        raise ContractViolation(f"{type(approach).__name__}.fit returned {what}; it must return a Posterior")
+    return found
+
+
+def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str) -> None:
+    """Raise ContractViolation unless a prediction has the shape [S, B, K or D] that is wanted, and no gradient."""
+    shape = tuple(answer.shape)
+    if len(shape) != len(wanted):
+        raise ContractViolation(f"{who}.predict returned shape {shape}; it must return [draws, rows, {output}]")
+    for name, n_found, n_wanted in zip(("draws", "rows", output), shape, wanted, strict=True):
+        if n_found != n_wanted:
+            raise ContractViolation(f"{who}.predict returned {n_found} {name}; it must return {n_wanted}")
+    if answer.requires_grad:
+        raise ContractViolation(f"{who}.predict returned a tensor that requires grad; predict under torch.no_grad()")
+
+
+def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor, n_classes: int = N_CLASSES) -> Tensor:
     """Return log-probabilities [S, B, K] of a classification posterior, where it left them; checks what came back."""
-    answer = posterior.predict(x, draws, rows)
-    if not isinstance(answer, Categorical) or answer.log_probs.shape[:2] != (len(draws), len(x)):
-        raise ContractViolation(
-            f"{type(posterior).__name__}.predict was asked for {len(draws)} draws of {len(x)} rows and returned "
-            f"{type(answer).__name__} of another shape; it must return Categorical [S, B, K]"
-        )
+    answer, who = posterior.predict(x, draws, rows), type(posterior).__name__
+    if not isinstance(answer, Categorical):
+        raise ContractViolation(f"{who}.predict returned {type(answer).__name__}; it must return Categorical")
+    check_answer(answer.log_probs, (len(draws), len(x), n_classes), "classes", who)
     return answer.log_probs
 
 
@@ -83,6 +102,8 @@ def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gau
     answer = posterior.predict(x, draws, rows)
     if not isinstance(answer, Gaussian):
         raise ContractViolation(f"{type(posterior).__name__}.predict must return Gaussian for a regression task")
+    for part in (answer.mean, answer.variance):
+        check_answer(part, (len(draws), len(x), 1), "outputs", type(posterior).__name__)
     return Gaussian(answer.mean.cpu(), answer.variance.cpu())
 
 
@@ -112,7 +133,8 @@ def predict_split(
         x = split.x[start:stop]
         watch = Stopwatch(x.device if device is None else device)
         watch.start()
-        log_probs = categorical(posterior, x if device is None else x.to(device), draws, split.rows[start:stop])
+        inputs = x if device is None else x.to(device)
+        log_probs = categorical(posterior, inputs, draws, split.rows[start:stop], n_classes)
         timing.synchronise(log_probs.device)  # a posterior may answer from another device than its inputs'
         seconds += watch.stop()
         parts.append(reduce_draws(log_probs, QUANTILES))

@@ -18,6 +18,7 @@ from bench.data.manifest import OOD_NAMES
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
+    N_CLASSES,
     EpochMetrics,
     Measurement,
     Predicted,
@@ -37,7 +38,6 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 
 CPU = torch.device("cpu")
-N_CLASSES = 10
 DRAWN_FRACTIONS = (0.0, 0.5, 0.75, 0.95)  # pruning levels that are also measured with draws
 KEPT_ROWS = 24  # rows of each data set whose raw draws a record keeps for figures
 LATENCY_REPEATS, LATENCY_LIMIT_S = 20, 5.0

@@ -18,13 +18,13 @@ from bench.core.reasons import Reason, told
 from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
-from bench.measure.measuring import EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
+from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from bench.measure.protocols import CPU, N_CLASSES, Common, Protocol, ToyCommon
+from bench.measure.protocols import CPU, Common, Protocol, ToyCommon
 from bench.plan.cells import PROTOCOLS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile

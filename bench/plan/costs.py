@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from bench.core.load import busy_cores
 from bench.core.project import RESULTS
 from bench.core.reasons import OTHER_LOAD
 from bench.core.records import Number, Record
@@ -33,25 +34,39 @@ class CostEstimate:
     basis: str
 
 
-def estimates(chosen: Sequence[Cell], records: Sequence[Record], threads: int | None = None) -> dict[str, CostEstimate]:
-    """Return what cells cost on this machine, by key: fitted alone, and together with other seeds.
+@dataclass(frozen=True)
+class Speed:
+    """How fast this machine is now."""
 
-    The folder's own records tell it. If they cannot, the records of the repository are used too.
-    """
+    rate: float | None  # of matrix products; None where it says nothing of a quiet machine
+    busy_cores: float | None = None  # that other processes keep busy, if too few are left
+
+
+def speed_here(device_name: str, threads: int | None = None) -> Speed:
+    """Measure this machine's speed on a device; on a busy machine there is no rate, as the load ends one day."""
     import torch  # here: who only counts cells does without
 
     from bench.core.timing import matmul_rate
 
-    is_here = chosen[0].device == "cpu" or torch.cuda.is_available()  # a cluster may have what this machine lacks
-    device = torch.device(chosen[0].device)
-    rate = matmul_rate(device, threads or torch.get_num_threads()) if is_here else None
+    device, threads = torch.device(device_name), threads or torch.get_num_threads()
+    if device.type != "cpu":
+        return Speed(matmul_rate(device, threads) if torch.cuda.is_available() else None)  # a cluster may have one
+    busy = busy_cores(threads)
+    return Speed(matmul_rate(device, threads) if busy is None else None, busy)
+
+
+def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -> dict[str, CostEstimate]:
+    """Return what cells cost on a machine of this speed, by key: fitted alone, and together with other seeds.
+
+    The folder's own records tell it. If they cannot, the records of the repository are used too.
+    """
     committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
 
     def expected(cell: Cell) -> CostEstimate:
-        own = estimate(cell, records, rate)
+        own = estimate(cell, records, speed.rate)
         if None not in (own.fit_s, own.measure_s):
             return own
-        return estimate(cell, [*records, *committed()], rate)
+        return estimate(cell, [*records, *committed()], speed.rate)
 
     both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
     return {cell.key: expected(cell) for cell in both}

@@ -26,6 +26,7 @@ from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_shared, load_split, toy_split
 from bench.interface import Approach, Posterior, Split, Task
+from bench.measure.measuring import check_fit
 from bench.measure.published_protocols import protocol_of
 from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.cells import Cell
@@ -127,7 +128,7 @@ def _train(
     start = time.perf_counter()
     try:
         if rows is None:
-            posteriors = [approach.fit(train, task, fitting.contexts[0])]
+            posteriors = [check_fit(approach.fit(train, task, fitting.contexts[0]), approach)]
         else:
             posteriors = approach.fit_many(train, rows, task, fitting.contexts)
         timing.synchronise(fitting.device)

@@ -6,10 +6,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -17,17 +19,27 @@ from bench.show.outcomes import tone
 from bench.show.tables.cells import Table
 
 GAP = 2  # columns between two columns of a table
-UNFOLDED = 10_000  # columns of a pipe or a file: there a row of a table is a line
+PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Controls, which a terminal may obey and XML 1.0 has no place for: the reason in a record may hold anything."""
 
 
+class Listing(NamedTuple):
+    """A heading with named lines below it."""
+
+    heading: str
+    lines: Sequence[tuple[str, str]]  # name and text
+
+
+Part: TypeAlias = str | Table | Listing
+
+
 def screen() -> Console:
-    """Return where commands print; in a pipe nothing is folded, unless COLUMNS says how wide it is."""
-    is_folded = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if is_folded else UNFOLDED, markup=False, highlight=False, emoji=False)
+    """Return where commands print; in a pipe as wide as COLUMNS says, or PIPE."""
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
 
 
 def text(table: Table) -> str:
@@ -36,13 +48,26 @@ def text(table: Table) -> str:
     return shown(table.title, table.caption, "", table, *notes)
 
 
-def shown(*parts: str | Table, console: Console | None = None) -> str:
+def shown(*parts: Part, console: Console | None = None) -> str:
     """Return parts, one below the other, as they look on a console, the screen by default."""
     console = console or screen()
     with console.capture() as captured:
         for part in parts:
-            console.print(grid(part, console) if isinstance(part, Table) else Text(printable(part)))
+            console.print(_renderable(part, console))
     return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+
+
+def _renderable(part: Part, console: Console) -> RenderableType:
+    if isinstance(part, Table):
+        return grid(part, console)
+    return _listing(part) if isinstance(part, Listing) else _folded(printable(part))
+
+
+def _folded(line: str) -> RenderableType:
+    """Return text that keeps its indentation where it is folded."""
+    if "\n" in line or not line.startswith(" "):
+        return Text(line)
+    return Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))
 
 
 def grid(table: Table, console: Console) -> RenderableType:
@@ -57,7 +82,9 @@ def grid(table: Table, console: Console) -> RenderableType:
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
     shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column what is left
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
-        made.add_column(Text(column), justify="right" if table.is_numeric(place) else "left", width=share)
+        made.add_column(
+            Text(column), justify="right" if table.is_numeric(place) else "left", width=share, overflow="fold"
+        )
     for row in rows:
         made.add_row(*(_entry(column, entry) for column, entry in zip(table.columns, row, strict=True)))
     return made
@@ -77,13 +104,18 @@ def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
     """Return for each row a line for each column; the first column is the heading."""
-    parts: list[RenderableType] = []
-    for first, *others in rows:
-        lines = Grid.grid(padding=(0, GAP, 0, 0))
-        for column, entry in zip(columns[1:], others, strict=True):
-            lines.add_row(f"  {column}", _entry(column, entry))
-        parts += [Text(first, "bold"), lines]
-    return Group(*parts)
+    return Group(*(_listing(Listing(first, list(zip(columns[1:], others, strict=True)))) for first, *others in rows))
+
+
+def _listing(part: Listing) -> Group:
+    if not part.lines:
+        return Group(Text(printable(part.heading), "bold"))
+    lines = Grid.grid(padding=(0, GAP, 0, 0))
+    lines.add_column()
+    lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
+    for name, entry in part.lines:
+        lines.add_row(f"  {printable(name)}", _entry(name, printable(entry)))
+    return Group(Text(printable(part.heading), "bold"), lines)
 
 
 def _entry(column: str, entry: str) -> Text:

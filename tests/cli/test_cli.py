@@ -1,5 +1,6 @@
 """The command line: exit codes, one-line errors, output for people and for machines."""
 
+import dataclasses
 import json
 import os
 import re
@@ -8,9 +9,12 @@ import sys
 
 import pytest
 
-from bench.cli import INCOMPLETE, USAGE
+from bench.cli import INCOMPLETE, USAGE, data
 from bench.cli.main import COMMANDS, main
 from bench.cli.options import seeds
+from bench.core import timing
+from bench.data.inventory import DatasetCheck
+from bench.plan import costs
 
 
 def lines(capsys):
@@ -162,6 +166,45 @@ def test_plan_for_machines(tmp_path, capsys):
     planned = json.loads(capsys.readouterr().out)
     assert len(planned["cells"]) == 3
     assert {cell["state"] for cell in planned["cells"]} == {"to do"}
+
+
+def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, capsys, monkeypatch):
+    """With a rate of a millionth of its records' the plan would take a million times as long."""
+    monkeypatch.setattr(timing, "matmul_rate", lambda device, threads: 1.0)
+    monkeypatch.setattr(costs, "busy_cores", lambda threads: 1.8)
+    choice = ["plan", "uniform", "toy_mlp", "--profile", "epoch1", "--results", str(tmp_path)]
+    assert main([*choice, "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["busy_cores"] == 1.8
+    assert planned["expected_s"] < 3600
+    main(choice)
+    assert "This machine is busy: other processes use 1.8 of " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ("rnu mlp", "run"),
+        ("run mpl", "mlp"),
+        ("run mlp --sedes 3", "--seeds"),
+        ("table accuracy --format mdd", "md"),
+        ("data verfy", "verify"),
+    ],
+)
+def test_what_is_mistyped_suggests_the_nearest(words, nearest, capsys):
+    assert main(words.split()) == USAGE
+    assert f"did you mean '{nearest}'?" in lines(capsys)[-1]
+
+
+def test_an_optional_data_set_that_is_absent_is_no_failure(monkeypatch, capsys):
+    absent = DatasetCheck("notmnist", "images", ok=False, missing=True, optional=True, problem="not here; fetch it")
+    checks = [DatasetCheck("mnist", "images", ok=True, missing=False, optional=False, problem=""), absent]
+    monkeypatch.setattr(data, "verify", lambda names, data_dir: checks)
+    assert main(["data", "verify"]) == 0
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()] == ["ok", "absent (optional)", ""]
+    checks[1] = dataclasses.replace(absent, optional=False)
+    assert main(["data", "verify"]) == INCOMPLETE
+    assert "FAIL" in capsys.readouterr().out
 
 
 def test_a_fit_that_is_kept_costs_no_training(tmp_path, capsys):

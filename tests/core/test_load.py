@@ -91,3 +91,27 @@ def test_times_count_where_nothing_else_worked_while_training_or_measuring(
     process.work([cell], Options(str(tmp_path)), lambda event: None)
     timings = Store(tmp_path).all_records()[0][0].timings
     assert (timings.reasons, timings.valid) == (expected, not expected)
+
+
+@pytest.mark.parametrize(
+    ("worked_s", "threads", "expected"),
+    [
+        (0.6, 2, 2.0),  # 0.6 s of work in 0.3 s: two cores, and none is left for two threads
+        (0.3, 1, None),  # one core, and the other is free for one thread
+        (0.48, 1, 1.6),  # 0.6 of a core less than one thread needs
+        (0.03, 2, None),  # what the system itself does
+    ],
+)
+def test_a_machine_is_busy_if_others_leave_too_few_cores(worked_s, threads, expected, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(load.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(load.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(load, "machine_worked_s", lambda: 7.0 if now[0] == 100.0 else 7.0 + worked_s)
+    found = load.busy_cores(threads, watch_s=0.3)
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_machine_without_a_count_is_not_called_busy(monkeypatch):
+    monkeypatch.setattr(load, "machine_worked_s", lambda: None)
+    assert load.busy_cores(1, watch_s=0.0) is None

@@ -12,7 +12,7 @@ from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split
 from bench.judge.claims import load_claims, measured_key
 from bench.measure import protocols
 from bench.measure import published_protocols as documents
-from bench.measure.measuring import block_rows, predict_split
+from bench.measure.measuring import block_rows, check_fit, predict_split
 from bench.measure.published_protocols import protocol_of
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
@@ -292,13 +292,28 @@ def test_an_approach_without_a_document_has_no_published_protocol():
         make("uniform", "published").final(Oracle(), [])
 
 
-def test_a_posterior_that_answers_something_else_is_named(rows):
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda n: None, "Wrong.predict returned NoneType; it must return Categorical"),
+        (lambda n: Categorical(torch.zeros(1, n, 10)), "Wrong.predict returned 1 draws; it must return 3"),
+        (lambda n: Categorical(torch.zeros(3, n, 9)), "Wrong.predict returned 9 classes; it must return 10"),
+        (lambda n: Categorical(torch.zeros(n, 10)), "it must return \\[draws, rows, classes\\]"),
+        (lambda n: Categorical(torch.zeros(3, n, 10, requires_grad=True)), "requires grad; predict under"),
+    ],
+)
+def test_a_posterior_that_answers_something_else_is_named(rows, answer, words):
     class Wrong(Oracle):
         def predict(self, x, draws, rows):
-            return Categorical(torch.zeros(1, len(x), 10))
+            return answer(len(x))
 
-    with pytest.raises(ContractViolation, match="Wrong"):
+    with pytest.raises(ContractViolation, match=words):
         predict_split(Wrong(), rows, range(3), 10)
+
+
+def test_a_fit_that_returns_nothing_is_told():
+    with pytest.raises(ContractViolation, match=r"^Oracle.fit returned None; it must return a Posterior$"):
+        check_fit(None, Oracle())
 
 
 def test_blocks_bound_the_memory_and_do_not_change_the_numbers(rows, monkeypatch):

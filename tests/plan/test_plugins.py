@@ -87,7 +87,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_one_is_listed_with_its_error_and_harms_no_other(name, folder, capsys):
+def test_a_broken_one_is_listed_with_its_error_and_harms_no_other(name, folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
     code, manifest, message = BROKEN[name]
     put(folder, name, code, manifest)
     assert main(["list"]) == 0

@@ -167,10 +167,6 @@ def test_what_cannot_be_folded_is_shown_row_by_row():
     ]
 
 
-def test_the_text_of_a_table_in_a_pipe_is_not_folded():
-    assert render(made_up("long " * 50 + "remark")).splitlines()[-2:] == ["failed: why", "long " * 50 + "remark"]
-
-
 def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "differs"]])

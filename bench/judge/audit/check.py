@@ -27,11 +27,6 @@ class CheckLine:
     detail: str
     remedy: str = ""
 
-    def text(self) -> str:
-        """Return the line."""
-        more = f"; to do: {self.remedy}" if self.remedy else ""
-        return f"{self.outcome:<14}  {self.part:<8}  {self.name:<27}  {self.recipe}: {self.detail}{more}"
-
     def as_json(self) -> dict[str, str]:
         """Return the line for machines."""
         return asdict(self)

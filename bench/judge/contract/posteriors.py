@@ -9,6 +9,7 @@ import torch
 from bench.core.errors import ContractViolation, Unsupported
 from bench.interface import Categorical, Gaussian
 from bench.judge.contract.under_test import PREDICTED, SAME, ApproachUnderTest, contract_check, require
+from bench.measure.measuring import check_answer
 
 PER_ROW_DRAWS = 100
 
@@ -19,16 +20,16 @@ def prediction_shape(subject: ApproachUnderTest) -> None:
     posterior = subject.fit()
     draws = subject.draws_of(posterior)
     answer = posterior.predict(subject.x, draws, subject.rows)
-    shape = (len(draws), PREDICTED, subject.task.n_outputs)
+    shape, who = (len(draws), PREDICTED, subject.task.n_outputs), type(posterior).__name__
     if isinstance(answer, Categorical):
-        require(tuple(answer.log_probs.shape) == shape, f"shape {tuple(answer.log_probs.shape)}, wanted {shape}")
+        check_answer(answer.log_probs, shape, "classes", who)
         require(answer.log_probs.dtype == torch.float32, f"type {answer.log_probs.dtype}, wanted float32")
         worst = float(answer.log_probs.double().logsumexp(dim=2).abs().max())
         require(worst < SAME, f"probabilities sum to exp({worst})")
     else:
         assert isinstance(answer, Gaussian)
-        require(tuple(answer.mean.shape) == shape, f"shape {tuple(answer.mean.shape)}, wanted {shape}")
-        require(tuple(answer.variance.shape) == shape, "variance and mean have different shapes")
+        for part in (answer.mean, answer.variance):
+            check_answer(part, shape, "outputs", who)
         require(bool((answer.variance >= 0).all()), "a variance is negative")
 
 

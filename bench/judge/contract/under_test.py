@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bench.core.errors import ContractViolation
 from bench.interface import Approach, Categorical, Context, Gaussian, Posterior, Split, Task
+from bench.measure.measuring import check_fit
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 
@@ -94,7 +95,8 @@ class ApproachUnderTest:
 
     def fit_with(self, context: CheckContext, epochs: int = 1) -> Posterior:
         """Return a new fit in the given context."""
-        return self.approach(epochs).fit(self.train, self.task, context)
+        approach = self.approach(epochs)
+        return check_fit(approach.fit(self.train, self.task, context), approach)
 
     def some_rows(self) -> Tensor:
         """Return rows for each of the seeds `MANY`, another choice in another order for each, int64 [E, N]."""

@@ -26,13 +26,13 @@ from scipy.special import logsumexp
 from bench.core.errors import DataMissing, Unsupported, unknown_name
 from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
-from bench.measure.measuring import draws_of, predict_split
+from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.refusal import MEDIAN_RULE, RefusalRule
-from bench.measure.protocols import N_CLASSES, Common
+from bench.measure.protocols import Common
 
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"

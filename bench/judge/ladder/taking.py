@@ -25,7 +25,8 @@ from bench.interface import Posterior, Task
 from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
-from bench.measure.protocols import N_CLASSES, Common
+from bench.measure.measuring import N_CLASSES
+from bench.measure.protocols import Common
 from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest

@@ -22,7 +22,7 @@ from bench.core.text import duration
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
 from bench.plan.cells import Selection, cells
-from bench.plan.costs import estimates
+from bench.plan.costs import estimates, speed_here
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
@@ -189,7 +189,7 @@ def _not_there(
 def _how_long(choice: Selection, stored: Sequence[Record]) -> str:
     """Return how long it takes to train and measure a choice on this machine; '' where no record tells."""
     chosen = [cell for cell in cells(choice) if not cell.skip]
-    costs = estimates(chosen, stored) if chosen else {}
+    costs = estimates(chosen, stored, speed_here(choice.device)) if chosen else {}
     fits = {cell.fit_key: costs[cell.key].fit_s for cell in chosen}  # several protocols measure one fit
     known = [*fits.values(), *(costs[cell.key].measure_s for cell in chosen)]
     seconds = [each for each in known if each is not None]

@@ -1,0 +1,99 @@
+"""What commands print fits the screen: every table and listing at 80 and 120 columns, with nothing cut off."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from rich.cells import cell_len
+
+from bench.cli import options
+from bench.cli.main import main
+from bench.core.project import RESULTS
+from bench.show.material import Material
+from bench.show.tables.registry import all_tables
+from bench.show.terminal import PIPE, Listing, shown, text
+from tests.gate_folders import folders
+
+WIDTHS = (80, 120)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return all_tables(Material(RESULTS, "full", "cpu", "float32"))
+
+
+@pytest.fixture(params=WIDTHS)
+def width(request, monkeypatch):
+    monkeypatch.chdir(RESULTS.parent)
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    return request.param
+
+
+def assert_fits(printed, width):
+    too_wide = [line for line in printed.splitlines() if cell_len(line) > width]
+    assert too_wide == []
+
+
+def letters(*texts):
+    return Counter(character for text in texts for character in text if not character.isspace())
+
+
+def test_every_table_fits_and_shows_every_letter(tables, width):
+    for name, table in tables.items():
+        printed = text(table)
+        assert_fits(printed, width)
+        entries = [entry for row in table.texts() for entry in row]
+        assert not letters(*entries) - letters(printed), name
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "list",
+        "env",
+        "data list",
+        "data verify",
+        "plan --all",
+        "status --all",
+        "reference",
+        "table",
+        "table --list",
+        "ladder mlp",
+        "audit documents",
+        "audit --rules",
+        "compare results results --profile epoch1 --precision float32 --metric *accuracy",
+    ],
+)
+def test_every_listing_fits(command, width, capsys):
+    assert main(command.split()) in (0, 3)
+    printed = capsys.readouterr().out
+    assert printed.strip()
+    assert_fits(printed, width)
+
+
+def test_a_gate_fits(width, tmp_path, capsys):
+    gate, _, reference, fresh = folders(tmp_path)
+    main(["gate", "--gate", str(gate), "--reference", str(reference.root), "--fresh", str(fresh.root)])
+    assert_fits(capsys.readouterr().out, width)
+
+
+def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")  # put back afterwards, whatever --wide makes of it
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.chdir(RESULTS.parent)
+    main(["table", "claims"])
+    folded = capsys.readouterr().out
+    assert_fits(folded, PIPE)
+    main(["table", "claims", "--wide"])
+    whole = capsys.readouterr().out
+    assert PIPE < max(map(len, whole.splitlines())) < options.UNFOLDED
+    assert len(whole.splitlines()) < len(folded.splitlines())
+    assert not letters(whole) - letters(folded) - letters("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * options.UNFOLDED)
+
+
+def test_what_is_folded_keeps_its_indentation(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "12")
+    assert shown("    one two three").splitlines() == ["    one two", "    three"]
+    assert shown(Listing("h", [("a", "one two three")])).splitlines() == ["h", "  a  one two", "     three"]
+    assert shown(Listing("alone", [])) == "alone"
