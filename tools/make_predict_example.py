@@ -1,8 +1,8 @@
 """Make the worked example of docs/predict.md: four pictures, the answers to them, and the figure.
 
-    python -m tools.make_predict_example RESULTS
+    python -m tools.make_predict_example results
 
-from the top of the repository, with a results folder that has the fits of the approaches below, profile full. Writes
+from the top of the repository, with the fits that are shipped, or those of another results folder, profile full. Writes
 docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests check that these belong together.
 """
 

@@ -175,8 +175,9 @@ def test_one_that_cannot_be_imported_ends_as_a_skipped_record(folder, tmp_path, 
     assert "1 of 2 cells done" in captured.out
 
 
-def test_the_example_passes_every_check(capsys):
-    assert main(["audit", str(EXAMPLES / "mc_dropout.py"), "--json"]) == 0
+@pytest.mark.parametrize("name", ["mc_dropout", "conv_net"])
+def test_the_examples_pass_every_check(name, capsys):
+    assert main(["audit", str(EXAMPLES / f"{name}.py"), "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)
     assert {line["outcome"] for line in lines} <= {"passed", "not applicable", "not measured"}
     assert {line["part"] for line in lines} == {"contract", "audit"}

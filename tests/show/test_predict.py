@@ -15,6 +15,7 @@ from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.canonical import digest
 from bench.core.errors import ConfigError, StoreError
+from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.show.predict import Predictor, fits
 from bench.show.predict.drawing import draw
@@ -353,3 +354,18 @@ def test_no_name_is_no_picture(capsys):
     code, _, err = call(capsys, "")
     assert (code, err.count("\n")) == (USAGE, 1)
     assert "an empty name was given" in err
+
+
+def test_the_shipped_networks_answer_by_every_rule(three, capsys, tmp_path, monkeypatch):
+    """Six fits, under 16 MB in all, from any folder; the thresholds of the rules of entropies are in their files."""
+    assert sum(path.stat().st_size for path in (RESULTS / fits.SHIPPED).glob("*/*")) < 16e6
+    monkeypatch.chdir(tmp_path)
+    words = ["--recipe", "published", "--recipe", "corrected", "--rule", "entropy", "--draws", "10", "--json"]
+    code, out, err = call(capsys, three, *words)
+    assert (code, err) == (0, f"reading what comes with the suite, in {RESULTS}\n")
+    answers = json.loads(out)[0]["answers"]
+    names = {"mlp", "linear_bbb", "pyro_random_module"}
+    assert {(answer["approach"], answer["recipe"]) for answer in answers} == {
+        (name, recipe) for name in names for recipe in ("published", "corrected")
+    }
+    assert all(answer["digit"] == 3 and answer["threshold"] > 0 for answer in answers)
