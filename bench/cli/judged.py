@@ -42,6 +42,8 @@ def answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
         raise ConfigError(f"claim '{arguments.claim}' is no number of your own; leave it out, or these options")
+    if arguments.trial and any(getattr(arguments, name) is not None for name in OWN):
+        raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)
     text = _trial(arguments, material) if arguments.trial else _own(arguments, material)
     warn(material)

@@ -148,6 +148,9 @@ def test_the_common_protocol_stands_in_with_a_caution_until_the_published_one_is
     one = weighed(five(0.895), (), five(0.896), five(0.962, 0.0017))
     assert one.protocol == COMMON
     assert said(one)[0].endswith("both recipes are measured by the common protocol here, the report was not")
+    assert in_brief([Against(FORCED, (one,))], {}) == [
+        f"Over 1000 times less likely under our corrected recipe: {FORCED.id} (common protocol)."
+    ]
     assert weighed(five(0.895), five(0.962), five(0.896), five(0.962)).protocol == PUBLISHED
     # three seeds by the published protocol give no ratio, five by the common one do
     assert weighed(five(0.895), five(0.962)[:3], five(0.896), five(0.962)).protocol == COMMON

@@ -122,6 +122,7 @@ def test_the_command(tmp_path, capsys):
     for wrong in (
         ["--metric", "accuracy"],
         ["--metric", "accuracy", "--reported", ".98", "--margin", "-1"],
+        ["--metric", "accuracy", "--reported", ".98", "--trial"],
         ["--metric", "accuracy", "--reported", ".98", "feldman2018.mlp.noise_entropy"],
     ):
         assert main([*place, *wrong]) == USAGE

@@ -80,7 +80,8 @@ def _records(brought: Brought, results: Results) -> list[Record]:
     if not any(record.metrics for record in found):
         place = Place(brought.approach, brought.recipe, brought.protocol, "")
         remedy = f"`{command(place, ENOUGH)}` makes them"
-        raise ConfigError(f"no finished record of {place.fit_text()} by protocol {brought.protocol}; {remedy}")
+        where = f"{place.fit_text()} by protocol {brought.protocol} under these conditions"
+        raise ConfigError(f"no finished record of {where}; {remedy}")
     return found
 
 

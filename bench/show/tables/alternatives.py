@@ -129,8 +129,8 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
     hardly, nothing = [], []
     for mine in found:
         name = names.get(mine.claim.id, mine.claim.id)
-        if any(one.alternative.kind == CORRECTED for one in mine.hardly_from):
-            hardly.append(name)
+        corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
+        hardly += [f"{name} (common protocol)" if one.protocol == COMMON else name for one in corrected]
         if mine.tests_nothing:
             nothing.append(name)
     parts = [
