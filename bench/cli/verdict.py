@@ -21,7 +21,7 @@ from bench.show.reasoning import as_json
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.headline import load_short_names
 from bench.show.terminal import screen
-from bench.show.verdict_screen import all_text, ends_text, summary_text
+from bench.show.verdict_screen import all_text, ends_text, folded, summary_text
 
 LINE = 80  # columns
 
@@ -54,7 +54,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_for_machines(judgement, material.results, verdicts), indent=1))
     elif arguments.claim is not None:
-        print(explained(judgement, material.results, verdicts[0]))
+        print(folded(explained(judgement, material.results, verdicts[0]), screen().width))
     else:
         text = all_text if arguments.all else ends_text
         print(text(judgement, load_short_names(), screen().width))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.core.text import FRACTION, SIX, Digits
+from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import ALPHA, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
-from bench.judge.stats.scales import IDENTITY
+from bench.judge.stats.scales import IDENTITY, LOG
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
 
 FOUR = Digits(significant=4)
@@ -23,6 +23,8 @@ def digits_of(verdict: Verdict) -> Digits:
     """Return how the numbers of a claim are rounded."""
     if verdict.claim.unit == "fraction":
         return FRACTION
+    if verdict.scale == LOG:
+        return THREE
     return SIX if verdict.claim.precision_kind == "count" else FOUR
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.judge.claims import Claim
@@ -14,7 +15,8 @@ from bench.show.tables.headline import reported_text
 from bench.show.tables.verdicts import joint_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
-CURVE = 48
+CURVE = 43
+STEP = 15  # columns before what a step of an explanation says
 MEANING = (
     "agrees: even one more run of ours would land within what matters. Coarsely: a\n"
     "shift that matters may not have shown. `verdict CLAIM`: why; --all: all claims."
@@ -28,9 +30,9 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
     Args:
         judgement: all verdicts.
         names: short names of claims.
-        width: columns of the terminal; with `WIDE` or more, verdicts are in words.
+        width: columns of the terminal; with `WIDE` or more, there are percentiles, and verdicts are in words.
     """
-    lines = [_cells("", "reported", "ours [95 % of runs]", "p", "verdict")]
+    lines = [_cells("", "reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())]
     shown = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
@@ -53,7 +55,7 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
     if judgement.computed:
         found = counts([verdict.outcome for verdict in judgement.computed])
         parts.append(f"{len(judgement.computed)} computed numbers, not trained: {found}")
-    parts.append("Every number by its id (a point of a curve has its verdict)\n" + "\n".join(_every(judgement)))
+    parts.append("Every number by its id (a point of a curve has its verdict)\n" + "\n".join(_every(judgement, width)))
     return "\n\n".join(parts)
 
 
@@ -61,13 +63,13 @@ def _curves_text(judgement: Judgement, width: int) -> str:
     if not judgement.curves:
         return "No curve was measured."
     found = counts([one.outcome for one in judgement.curves])
-    lines = [f"{len(judgement.curves)} curves over epochs, each one claim: {found}"]
+    lines = [f"{len(judgement.curves)} curves, each one claim: {found}"]
     lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
     lines += [_curve_line(one, width) for one in judgement.curves]
     lines.append("before: smallest p of the epochs times their number")
     for one in judgement.curves:
         if one.curve.name == SEEN_BEFORE:
-            lines.append(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}")
+            lines.append(folded(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}", width))
     for document, joint in judgement.joint_with_curves.items():
         lines.append(f"{document}: p = {joint_text(joint)} for end results and curves together")
     return "\n".join(lines)
@@ -81,13 +83,14 @@ def _curve_line(one: CurveVerdict, width: int) -> str:
     return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one.outcome, one.reason, width)}"
 
 
-def _every(judgement: Judgement) -> Iterator[str]:
+def _every(judgement: Judgement, width: int) -> Iterator[str]:
     ids = max((len(verdict.claim.id) for verdict in judgement.verdicts), default=0)
     for verdict in judgement.verdicts:
         evidence = verdict.evidence
-        p = p_text(evidence.p if evidence else None)
-        numbers = f"{reported_text(verdict):>{REPORTED}} {ours_text(verdict):<{OURS}} {p:>{P}}"
-        yield f"{verdict.claim.id:<{ids}} {numbers} {'curve ' if verdict.is_point else ''}{verdict.outcome}"
+        numbers = f"{p_text(evidence.p if evidence else None):>{P}}"
+        if width >= WIDE:
+            numbers = f"{reported_text(verdict):>{REPORTED}} {ours_text(verdict):<{OURS}} {numbers}"
+        yield f"{verdict.claim.id:<{ids}} {numbers} {verdict.outcome}"
 
 
 def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
@@ -97,7 +100,13 @@ def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
         name = f"{name} *"
     p = p_text(verdict.evidence.p if verdict.evidence else None)
     words = _words(verdict.outcome, verdict.reason, width)
+    if width >= WIDE:
+        words = f"{_percentile(verdict):>4} {words}"
     return _cells(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
+
+
+def _percentile(verdict: Verdict) -> str:
+    return "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
 
 
 def _own_name(claim: Claim) -> str:
@@ -114,6 +123,14 @@ def _words(outcome: str, reason: str, width: int) -> str:
     if width >= WIDE:
         return f"agrees; {reason}" if outcome == COARSE else in_words(outcome, reason)
     return reason.partition(",")[0] if outcome == DIFFERS else outcome
+
+
+def folded(text: str, width: int) -> str:
+    """Return lines that fit a terminal; what goes on stands below what a step says."""
+    lines = (
+        textwrap.wrap(line, width, subsequent_indent=" " * STEP, break_on_hyphens=False) for line in text.split("\n")
+    )
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def _cut(text: str, width: int) -> str:

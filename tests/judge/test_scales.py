@@ -46,6 +46,11 @@ def test_a_loss_of_zero_has_no_logarithm():
     assert scale_of(zero) == IDENTITY
 
 
+def test_a_report_with_a_spread_stays_in_its_unit():
+    spread = dataclasses.replace(CLAIMS["chopra2018.random_module.noise_refused"], spread=0.02, n_runs=5)
+    assert scale_of(spread) == IDENTITY
+
+
 def test_worked_places():
     assert to_scale(LOG, math.e) == pytest.approx(1)
     assert to_scale(HUNDRED, 1.0) == pytest.approx(math.log(100.5 / 0.5))  # (100 + .5) / 101 against .5 / 101

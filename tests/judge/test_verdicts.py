@@ -24,10 +24,10 @@ from bench.judge.stats.rule import (
     evidence_of,
     is_exact,
 )
-from bench.judge.stats.verdicts import is_end, judge
+from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
-from bench.show.verdict_screen import WIDE, all_text, ends_text
+from bench.show.verdict_screen import WIDE, all_text, ends_text, folded
 from tests.synthetic import record
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -217,7 +217,7 @@ def test_the_curve_that_was_seen_before_says_so():
     assert "was chosen after this curve had been seen" in explain(judgement, judgement.verdicts[1])
     (note,) = curve_verdicts_table(Results([], {}), judgement).remarks
     assert note.startswith(SEEN_BEFORE)
-    assert "was chosen after this curve had been seen" in all_text(judgement, {}, 80)
+    assert "was chosen after this curve had been seen" in all_text(judgement, {}, 1_000)
 
 
 def test_tables_never_add_up_end_results_curves_and_computed_numbers():
@@ -234,14 +234,19 @@ def test_tables_never_add_up_end_results_curves_and_computed_numbers():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_end_results_fit_a_terminal(width):
-    claims = [claim for claim in CLAIMS.values() if is_end(claim)]
-    assert len(claims) == 26
-    rows = [ClaimRow(claim, Sample(tuple(claim.value * (1 + 0.01 * z) for z in range(6)))) for claim in claims]
-    lines = ends_text(judge(rows), {}, width).splitlines()
-    assert len(lines) <= 35
-    assert max(map(len, lines)) <= width
+def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
+    claims = [claim for claim in CLAIMS.values() if not is_exact(claim)]
+    rows = [ClaimRow(claim, Sample(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
+    judgement = judge(rows)
+    assert len(judgement.ends) == 26
+    assert len(judgement.curves) == 16
+    assert len(judgement.points) == 267
+    lines = ends_text(judgement, {}, width).splitlines()
+    assert len(lines) == 1 + 5 + 26 + 4  # heading, documents, end results, last points of accuracy curves
     assert any("would not have shown" in line for line in lines) == (width >= WIDE)
+    everything = all_text(judgement, {}, width).splitlines()
+    explained = folded(explain(judgement, judgement.verdicts[1]), width).splitlines()
+    assert max(map(len, [*lines, *everything, *explained])) <= width
 
 
 # --- margins and the command ----------------------------------------------------------------------------------------

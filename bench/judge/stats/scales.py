@@ -32,6 +32,8 @@ IDENTITY, LOG = Scale("identity"), Scale("log")
 
 def scale_of(claim: Claim) -> Scale:
     """Return the scale of a claim."""
+    if claim.spread is not None:  # a report gives its runs' spread in the claim's unit
+        return IDENTITY
     if claim.dataset == TOY and "loss" in claim.metric and print_interval(claim).low > 0:
         return LOG
     images = _images(claim.split)

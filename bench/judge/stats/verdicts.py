@@ -147,7 +147,7 @@ def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerd
     outcome, margin = evidence.outcome(p), evidence.margin
     if outcome == DIFFERS:
         little = ", by less than matters" if evidence.distance <= margin else ""
-        reason = f"differs by {evidence.distance / margin:.2g} margins{little}" if margin else "differs"
+        reason = f"differs by {evidence.distance / margin:.3g} margins{little}" if margin else "differs"
     elif outcome == COARSE:
         share = f"{evidence.resolution(level) / margin:.2g} margins" if margin else "any size"
         reason = f"shifts below {share} would not have shown"
