@@ -89,14 +89,14 @@ def _numbers(fault: str, record: Record) -> list[PlantedRun]:
     ]
 
 
-def save(found: Sequence[PlantedRun]) -> None:
+def save(found: Sequence[PlantedRun], path: Path = RUNS) -> None:
     """Add runs to the file, in place of older ones of the same fault, approach, seed and number."""
-    kept = {(one.fault, one.approach, one.seed, one.key): one for one in [*read_runs(), *found]}
+    kept = {(one.fault, one.approach, one.seed, one.key): one for one in [*read_runs(path), *found]}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(dataclasses.astuple(one) for _, one in sorted(kept.items()))
-    write_atomically(RUNS, out.getvalue().encode())
+    write_atomically(path, out.getvalue().encode())
 
 
 if __name__ == "__main__":
