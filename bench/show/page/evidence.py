@@ -16,6 +16,7 @@ from bench.show.page.links import Links, Place, anchor, place_of, record_anchor
 from bench.show.tables.alternatives import explained
 from bench.show.tables.records import code_of, measured
 
+OF_A_POINT = ("reported", "measured", "one", "curve")  # first words of the steps that a point of a curve shows
 TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
 
 
@@ -76,13 +77,16 @@ def reasonings(content: ReportContent, links: Links) -> list[tuple[str, list[Rea
 def _reasoning(content: ReportContent, links: Links, verdict: Verdict) -> Reasoning:
     sources = verdict.sample.sources
     judgement = content.material.judgement
-    firsts = {one.curve.first.id for one in judgement.curves}  # say for all points how the curve came
+    is_first = verdict.claim.id in {one.curve.first.id for one in judgement.curves}
+    steps = explained(judgement, content.material.results, verdict, is_first).split("\n")[1:]
+    if verdict.is_point and not is_first:  # the first point says for all how the curve came to its verdict
+        steps = [step for step in steps if step.strip().startswith(OF_A_POINT)]
     return Reasoning(
         anchor("claim", verdict.claim.id),
         verdict.claim.id,
         verdict.outcome,
         tone(verdict.outcome),
-        explained(judgement, content.material.results, verdict, verdict.claim.id in firsts).partition("\n")[2],
+        "\n".join(steps),
         verdict.claim.note,
         tuple((key[:8], address) for key in sources if (address := links.to([key]))),
     )

@@ -17,7 +17,12 @@ from bench.show.tables.verdicts import kinds_text, verdicts_table
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 CHOICE = "choice"  # the table of the article's last part
 LADDER_FIGURE = "ladder-"  # how the names of the figures begin that stand above a ladder's table
-LEFT_OUT = ("verdicts", "curves", "claims")  # tables whose lines stand with each document, or are its reasonings
+LEFT_OUT = (
+    "verdicts",
+    "verdict_curves",
+    "curves",
+    "claims",
+)  # tables whose lines stand with each document, or are its reasonings
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class TopicPlan:
 
 
 TOPICS = (
-    TopicPlan("numbers", "Quoted numbers, documents, curves", ("headline", "verdict_summary", "verdict_curves")),
+    TopicPlan("numbers", "Quoted numbers, documents, curves", ("headline", "verdict_summary")),
     TopicPlan("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
@@ -175,35 +180,39 @@ def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
 
 def _verdicts(content: ReportContent, name: str) -> Table:
     mine = content.material.judgement.of_documents([name])
+    alone = replace(mine, verdicts=[verdict for verdict in mine.verdicts if not verdict.is_point])
     return replace(
-        verdicts_table(content.material.results, mine),
+        verdicts_table(content.material.results, alone),
         title=f"What {name} reports, and whether it reproduces",
-        explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, step by "
-        "step, each measured number to its records.",
+        explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, step by step, each measured number to "
+        "its records. The points of curves follow.",
         origin=(),
     )
 
 
-def _curves(content: ReportContent, name: str) -> list[Table]:
-    """Return the training logs of one document, none if it prints none."""
-    table = content.tables["curves"]
-    run = table.columns.index("run")
-    rows = [row for row in table.rows if str(row[run]) == name]
-    if not rows:
-        return []
+def _curves(content: ReportContent, name: str) -> Iterator[Table]:
+    """Give the verdicts on the curves of one document, then its training logs; none if it prints none."""
+    yield from _part(content.tables["verdict_curves"], "document", name, f"The training curves of {name}")
+    yield from _part(content.tables["curves"], "run", name, f"Training logs of {name}, line by line")
+
+
+def _part(table: Table, column: str, name: str, title: str) -> Iterator[Table]:
+    """Give the rows of one document, without that column and those that are empty; nothing if there are none."""
+    own = table.columns.index(column)
+    rows = [row for row in table.rows if str(row[own]) == name]
     kept = [
         place
         for place in range(len(table.columns))
-        if place != run and not all(isinstance(row[place], Missing) for row in rows)
+        if place != own and not all(isinstance(row[place], Missing) for row in rows)
     ]
-    mine = replace(
-        table,
-        title=f"Training logs of {name}, line by line",
-        columns=tuple(table.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in rows),
-        origin=(),
-    )
-    return [mine]
+    if rows:
+        yield replace(
+            table,
+            title=title,
+            columns=tuple(table.columns[place] for place in kept),
+            rows=tuple(tuple(row[place] for place in kept) for row in rows),
+            origin=(),
+        )
 
 
 # topics
