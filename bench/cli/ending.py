@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bench.cli.options import place_options
 from bench.core.text import duration, one_line
+from bench.plan.recipes import profile
 from bench.run.progress import console_of, is_screen, outcome_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     count = f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
     place = place_options(arguments)
+    if not bad and is_wiring_check(arguments):
+        return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
         return [*lines, Text(f"next: {_command('verdict', *place)}")]
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
@@ -48,6 +51,11 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     if again:
         lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
     return lines
+
+
+def is_wiring_check(arguments: argparse.Namespace) -> bool:
+    """Return whether a run only shows that everything works: after a few steps, no number means anything."""
+    return profile(arguments.profile).steps_per_epoch is not None
 
 
 def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:

@@ -12,7 +12,7 @@ from typing import TypedDict
 import psutil
 
 from bench.cli import INCOMPLETE
-from bench.cli.ending import ending, reason_width
+from bench.cli.ending import ending, is_wiring_check, reason_width
 from bench.cli.options import add_selection, add_wide, count, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     results = train(chosen, arguments, arguments.json)
     if not arguments.json:
-        write_and_print_tables(arguments)
+        write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
         console = console_of(sys.stdout)
         for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
             console.print(line)

@@ -11,7 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from bench.core.reasons import in_words
+from bench.core.records import Record
+from bench.core.text import FRACTION
 from bench.plan.cells import Cell
+from bench.plan.recipes import profile
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -46,6 +50,7 @@ class Recorded(_Event, frozen=True, tag="record"):
     outcome: str
     reason: str
     was_there: bool = False
+    result: str = ""  # the number that one looks at first
 
 
 class Warned(_Event, frozen=True, tag="warning"):
@@ -117,7 +122,23 @@ Event: TypeAlias = (
 )
 Send: TypeAlias = Callable[[Event], object]
 
+FIRST_LOOK = ("accuracy", "rmse")
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def recorded(key: str, record: Record, was_there: bool = False) -> Recorded:
+    """Return the event that tells how a cell ended; `was_there`: before this run."""
+    return Recorded(key, record.outcome, in_words(record.reason), was_there, _result(record))
+
+
+def _result(record: Record) -> str:
+    """Return the accuracy, or the error of a regression; '' where it means nothing: short epochs, or no numbers."""
+    if profile(record.profile).steps_per_epoch is None:
+        for name in FIRST_LOOK:
+            for key, value in record.metrics.items():
+                if value is not None and key.rsplit("/", 1)[-1] == name:
+                    return f"{name} {FRACTION.text(value)}"
+    return ""
 
 
 def losses(trace: Mapping[str, float]) -> dict[str, float | None]:

@@ -81,7 +81,9 @@ class _ShownFit:
     open: set[str]  # keys of its cells without a record
     epoch_started: float
     bar: bars.TaskID | None  # on a terminal
+    cell_started: float  # when the cell before ended, or the fit began
     detail: str = "starting"
+    told: str = ""  # the detail of its last line in a pipe
     is_waiting: bool = False  # for another process
 
 
@@ -129,7 +131,8 @@ class Progress:
         fit = self._fit(group[0])
         fit.is_waiting = isinstance(event, Waiting)
         if isinstance(event, Started):
-            fit.title, fit.detail, fit.epoch_started = self._titles[event.key], "starting", time.monotonic()
+            fit.title, fit.detail, fit.told = self._titles[event.key], "starting", ""
+            fit.epoch_started = time.monotonic()
         elif isinstance(event, Measuring):
             fit.detail = "measuring"
         elif isinstance(event, Waiting):
@@ -155,7 +158,7 @@ class Progress:
         if place not in self._fits:
             unfinished = {other.key for other in self._groups[place]} & self._time.open
             bar = None if self._bars is None else self._bars.add_task("", total=None, detail="")
-            self._fits[place] = _ShownFit(cell.title(), unfinished, time.monotonic(), bar)
+            self._fits[place] = _ShownFit(cell.title(), unfinished, time.monotonic(), bar, time.monotonic())
         return self._fits[place]
 
     def _epoch(self, group: Sequence[Cell], fit: _ShownFit, event: EpochEnded) -> None:
@@ -184,8 +187,12 @@ class Progress:
                 if self._bars is not None and other.bar is not None:
                     self._bars.remove_task(other.bar)
         title = self._titles.get(event.key, event.key[:8])
-        reason = f": {one_line(event.reason)}" if event.reason else ""
-        self._line(Text.assemble(f"[{self._done}/{self._total}] {title}: ", outcome_text(event.outcome), reason))
+        more = f": {one_line(event.reason)}" if event.reason else ""
+        if event.outcome == "done" and not event.was_there:
+            result = f", {event.result}" if event.result else ""
+            more = f" in {duration(time.monotonic() - fit.cell_started)}{result}{more}"
+        fit.cell_started = time.monotonic()
+        self._line(Text.assemble(f"[{self._done}/{self._total}] {title}: ", outcome_text(event.outcome), more))
 
     def _show(self) -> None:
         if self._bars is not None:
@@ -197,7 +204,9 @@ class Progress:
         self._last_line = now
         left = self._time.text("in all {} left", self._fits.values())
         for fit in self._fits.values():
-            self._line(Text(f"[{self._done + 1}/{self._total}] {fit.title}: {fit.detail}; {left}"))
+            if fit.detail != fit.told:  # nothing is said twice
+                fit.told = fit.detail
+                self._line(Text(f"[{self._done + 1}/{self._total}] {fit.title}: {fit.detail}; {left}"))
 
     def _draw(self, shown: bars.Progress) -> None:
         if self._all is None:

@@ -10,12 +10,12 @@ import torch
 
 from bench.core import environment
 from bench.core.errors import StoreError
-from bench.core.reasons import Reason, in_words, told
+from bench.core.reasons import Reason, told
 from bench.core.records import SCHEMA, Arrays, Outcome, Record, Timings
 from bench.core.store import Scores, Store
 from bench.measure.measuring import Measurement
 from bench.plan.cells import Cell
-from bench.run.events import Recorded
+from bench.run.events import Recorded, recorded
 from bench.run.fitting import Fit
 
 
@@ -72,9 +72,4 @@ def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | 
         record = empty_record(cell, "failed", told("not-written", error))
         with contextlib.suppress(StoreError):
             store.write(record)
-    return record_event(cell, record)
-
-
-def record_event(cell: Cell, record: Record, was_there: bool = False) -> Recorded:
-    """Return the event that tells how a cell ended; `was_there`: before this run."""
-    return Recorded(cell.key, record.outcome, in_words(record.reason), was_there)
+    return recorded(cell.key, record)

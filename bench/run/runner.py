@@ -18,10 +18,10 @@ from bench.data.inventory import list_datasets
 from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
-from bench.run.events import Event, Recorded, Waiting
+from bench.run.events import Event, Recorded, Waiting, recorded
 from bench.run.executors import Processes, run_group, run_queue
 from bench.run.options import Options
-from bench.run.recording import empty_record, record_event, write_or_say_why
+from bench.run.recording import empty_record, write_or_say_why
 from bench.run.remote.pool import Pool
 
 BUSY_WAIT_S = 1.0
@@ -171,7 +171,7 @@ def _run_group(
         record = existing(cell, store)
         if record is not None and is_final(record):
             results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
-            watcher.event(group, record_event(cell, record, was_there=True))
+            watcher.event(group, recorded(cell.key, record, was_there=True))
             del open_cells[cell.key]
     if not open_cells:
         return results

@@ -112,7 +112,7 @@ def test_reading_needs_no_framework(arguments, tmp_path):
 def test_run_ends_with_tables_and_code_0(tmp_path, capsys):
     assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline"]) == 0
     captured = capsys.readouterr()
-    assert "1 of 1 cells done, 1 of them in this call" in captured.out
+    assert "wiring fine: 1 of 1, in " in captured.out
     assert "\x1b" not in captured.err + captured.out  # no colour codes where the output is no terminal
     assert (tmp_path / "tables" / "smoke" / "accuracy.csv").exists()
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bench.core.errors import OutOfTime, WorkerCrashed
-from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Cell
-from bench.run.events import Event, Placed, Recorded, Replaced
+from bench.run.events import Event, Placed, Recorded, Replaced, recorded
 from bench.run.options import Options
 from bench.run.remote.jobs import work_job
 from bench.run.remote.parcels import deliver, outgoing
@@ -57,8 +56,7 @@ def run_on(
     records = deliver(store, cells, answer.files)
     for cell in cells:
         if cell.key in records:
-            record = records[cell.key]
-            yield Recorded(cell.key, record.outcome, in_words(record.reason))
+            yield recorded(cell.key, records[cell.key])
     if answer.out_of_time:
         raise OutOfTime(answer.failure, answer.printed)
     if len(records) < len(cells):
