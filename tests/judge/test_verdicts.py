@@ -159,6 +159,16 @@ def test_a_curve_with_a_failed_seed_has_too_few():
     assert {one.outcome for one in found.verdicts} == {TOO_FEW}
 
 
+def test_a_curve_with_a_seed_off_its_scale_says_so():
+    toys = [claim for claim in CLAIMS.values() if claim.id.startswith("feldman2018.toy_mlp.step")]
+    rows = [ClaimRow(claim, Sample((1.0, 2.0, 3.0, 4.0, 0.0))) for claim in toys]  # log of 0
+    (found,) = judge(rows).curves
+    assert (found.outcome, found.reason) == (
+        TOO_FEW,
+        "5 seeds in every epoch; the scale of an epoch cannot hold one of them",
+    )
+
+
 def test_a_curve_of_several_runs_each_is_judged_point_by_point():
     rows = curve_rows([FIVE] * 3, [0.977] * 3, spread=0.001, n_runs=5)
     assert judge(rows).curves == []

@@ -19,6 +19,7 @@ from bench.judge.stats.rule import (
     ALPHA,
     COARSE,
     DIFFERS,
+    ENOUGH,
     TOO_FEW,
     Verdict,
     conclude,
@@ -141,6 +142,7 @@ def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerd
     if test is None or evidence is None:
         fewest = min(row.sample.n for row in curve.rows)
         gap = next((f"; {row.sample.gap.reason}" for row in curve.rows if row.sample.gap), "")
+        gap = gap or ("; the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
         return CurveVerdict(curve, TOO_FEW, f"{fewest} seeds in every epoch{gap}", None, ALPHA)
     step, level = test
     p = step.adjust(evidence.p)
