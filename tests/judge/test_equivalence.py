@@ -11,7 +11,8 @@ from scipy import stats
 
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
-from bench.judge.stats.equivalence import Group, difference_half_width, difference_p, equivalence_p, welch
+from bench.judge.stats.equivalence import Group, equivalence_p, welch
+from bench.judge.stats.prediction import error_half_width, error_p
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, judge_one
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -52,8 +53,8 @@ def test_the_test_of_a_difference_and_its_interval_are_scipys(first, second):
         return
     known = stats.ttest_ind(one, two, equal_var=False)
     distance = abs(one.mean() - two.mean())
-    assert difference_p(distance, group(one), group(two)) == pytest.approx(known.pvalue, rel=1e-6, abs=1e-12)
-    width = difference_half_width(group(one), group(two))
+    assert error_p(distance, *welch(group(one), group(two))) == pytest.approx(known.pvalue, rel=1e-6, abs=1e-12)
+    width = error_half_width(*welch(group(one), group(two)))
     ends = known.confidence_interval(0.95)
     assert 2 * width == pytest.approx(ends.high - ends.low, rel=1e-6)
 
@@ -62,13 +63,13 @@ def test_without_spread_the_numbers_decide():
     still = Group(0.0, 5)
     assert equivalence_p(0.1, 0.2, still, still) == 0
     assert equivalence_p(0.2, 0.2, still, still) == 1
-    assert (difference_p(0.0, still, still), difference_p(1e-9, still, still)) == (1, 0)
-    assert difference_half_width(still, still) == 0
+    assert (error_p(0.0, *welch(still, still)), error_p(1e-9, *welch(still, still))) == (1, 0)
+    assert error_half_width(*welch(still, still)) == 0
 
 
 def test_infinitely_many_runs_leave_the_spread_of_the_other_group():
     assert welch(Group(1.0, math.inf), Group(2.0, 4)) == pytest.approx((1.0, 3))
-    assert difference_p(1.959964, Group(1.0, math.inf), Group(0.0, 4)) == 0  # nothing moves any more
+    assert error_p(1.959964, *welch(Group(1.0, math.inf), Group(0.0, 4))) == 0  # nothing moves any more
 
 
 def test_false_alarms_of_equivalence_at_the_margin():

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy import special
-
 from bench.judge.stats.prediction import upper_tail
 
 
@@ -32,26 +30,6 @@ def equivalence_p(difference: float, margin: float, first: Group, second: Group)
     if error == 0:
         return 0.0 if room > 0 else 1.0
     return upper_tail(room / error, freedom)
-
-
-def difference_p(distance: float, first: Group, second: Group) -> float:
-    """Return the two-sided p-value of Welch's test for means that are `distance` (>= 0) apart.
-
-    Without any spread it is 1 for distance 0, else 0.
-    """
-    error, freedom = welch(first, second)
-    if distance == 0:
-        return 1.0
-    return 0.0 if error == 0 else 2 * upper_tail(distance / error, freedom)
-
-
-def difference_half_width(first: Group, second: Group, level: float = 0.95) -> float:
-    """Return the half-width of Welch's interval for the difference of the means."""
-    error, freedom = welch(first, second)
-    if error == 0:
-        return 0.0
-    tail = 0.5 + level / 2
-    return error * float(special.ndtri(tail) if math.isinf(freedom) else special.stdtrit(freedom, tail))
 
 
 def welch(first: Group, second: Group) -> tuple[float, float]:
