@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
 from bench.core.text import FRACTION
+from bench.data.manifest import OOD_NAMES
 from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
@@ -14,7 +15,6 @@ from bench.plan.recipes import PROFILES
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, results_table
 
-OOD_SETS = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
 N_TEST = 10_000  # images of the MNIST test set
 COMMON = "Common protocol: 100 draws (one of a deterministic network), mean of probabilities, official test set."
@@ -43,7 +43,7 @@ def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
     """Entropies on and off the training distribution, and how well scores tell the two apart."""
     rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(results):
-        for dataset in ("mnist", *OOD_SETS):
+        for dataset in ("mnist", *OOD_NAMES):
             inside = dataset == "mnist"
             row: list[Entry] = [approach, recipe, dataset]
             row += [_cell(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
@@ -76,7 +76,7 @@ def detection_table(results: Results) -> Table:
             _cell(records, f"{dataset}/fpr95_{score}"),
         ]
         for approach, recipe, records in _cells(results)
-        for dataset in OOD_SETS
+        for dataset in OOD_NAMES
         for score in SCORES
     ]
     caption = (
@@ -101,7 +101,7 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
     """How often the two rules refuse, and how right the accepted images are."""
     rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(results):
-        for dataset in ("mnist", *OOD_SETS):
+        for dataset in ("mnist", *OOD_NAMES):
             row: list[Entry] = [approach, recipe, dataset]
             for rule in ("", "_strict"):
                 row.append(_cell(records, f"{dataset}/refusal_rate{rule}"))

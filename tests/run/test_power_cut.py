@@ -1,0 +1,174 @@
+"""What a disk holds after a power cut at any point of a run, or after it was full at any point: old files or new ones.
+
+The model of the disk: the content of a file is safe once the file is synced, a name once its folder is. Names that are
+not yet safe may all be on the disk, or none of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bench.core import files, quarantine
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.run.events import Recorded
+from bench.run.options import Options
+from bench.run.process import work
+from bench.run.runner import run
+from tests.run.watching import Recorder
+
+# Six epochs with a checkpoint after each, so that files are replaced.
+CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",), profile="faults"))
+TORN = b"torn"
+
+
+class Step(NamedTuple):
+    """One operation below the results folder, or a cell that the run has told of."""
+
+    kind: str  # file synced, renamed, removed, folder synced, told
+    folder: str
+    name: str = ""
+    source: str = ""  # what a renamed file was called
+    content: bytes = b""
+
+
+class Disk:
+    """Notes the operations of this process below a folder; full from the sync of number `full_from` on."""
+
+    def __init__(self, root, monkeypatch, full_from=None, full_for=1):
+        self.root, self.steps, self.n_syncs = root, [], 0
+        self._full = range(0) if full_from is None else range(full_from, full_from + full_for)
+        self._real = {name: getattr(os, name) for name in ("fsync", "replace", "unlink")}
+        for name in self._real:
+            monkeypatch.setattr(os, name, getattr(self, f"_{name}"))
+
+    def told(self, event):
+        if isinstance(event, Recorded):
+            self.steps.append(Step("told", ""))
+
+    def _path(self, name, handle):
+        return Path(os.readlink(f"/proc/self/fd/{handle}"), name) if handle is not None else Path(name)
+
+    def _note(self, kind, path, **more):
+        if path.is_relative_to(self.root):
+            self.steps.append(Step(kind, str(path.parent), path.name, **more))
+
+    def _fsync(self, handle):
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        self.n_syncs += 1
+        if self.n_syncs - 1 in self._full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._real["fsync"](handle)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            self.steps.append(Step("folder synced", str(path)))
+        else:
+            self._note("file synced", path, content=path.read_bytes())
+
+    def _replace(self, source, name, *, src_dir_fd=None, dst_dir_fd=None):
+        content = self._path(source, src_dir_fd).read_bytes()
+        self._real["replace"](source, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        self._note("renamed", self._path(name, dst_dir_fd), source=Path(source).name, content=content)
+
+    def _unlink(self, name, *, dir_fd=None):
+        self._real["unlink"](name, dir_fd=dir_fd)
+        self._note("removed", self._path(name, dir_fd))
+
+
+def after_a_cut(steps, keeps_unsafe_names):
+    """Return the files of the disk after these steps and a power cut, by folder and name."""
+    synced, names, unsafe = {}, {}, defaultdict(list)
+    for step in steps:
+        if step.kind == "file synced":
+            synced[step.folder, step.name] = step.content
+        elif step.kind in ("renamed", "removed"):
+            is_safe = synced.get((step.folder, step.source)) == step.content
+            unsafe[step.folder].append((step, step.content if is_safe else TORN))
+        if step.kind == "folder synced":
+            _apply(names, unsafe.pop(step.folder, []))
+    for waiting in unsafe.values() if keeps_unsafe_names else ():
+        _apply(names, waiting)
+    return names
+
+
+def _apply(names, waiting):
+    for step, content in waiting:
+        if step.kind == "renamed":
+            names[step.folder, step.name] = content
+        else:
+            names.pop((step.folder, step.name), None)
+
+
+def options(root):
+    return Options(str(root), threads=1, checkpoint_every_s=0.0)
+
+
+def assert_sound(root):
+    """Every file is whole, and nothing had to be set aside."""
+    store = Store(root)
+    records, problems = store.all_records()
+    assert problems == []
+    for path in sorted((root / "fits").rglob("*.safetensors")):
+        assert store.read_tensors(path) is not None
+    assert quarantine.count(root) == 0
+    return records
+
+
+def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        disk = Disk(tmp_path / "run", patch)
+        work(CELLS, options(disk.root), disk.told)
+    versions = defaultdict(set)
+    for step in disk.steps:
+        if step.kind == "renamed":
+            versions[step.folder, step.name].add(step.content)
+    assert max(map(len, versions.values())) == 5  # checkpoints: the last of six epochs needs none
+    seen = {}
+    for cut in range(len(disk.steps) + 1):
+        for keeps_unsafe_names in (False, True):
+            found = after_a_cut(disk.steps[:cut], keeps_unsafe_names)
+            assert all(content in versions[place] for place, content in found.items())
+            n_told = sum(step.kind == "told" for step in disk.steps[:cut])
+            is_record = [Path(folder).parent.name == "records" and name.endswith(".json") for folder, name in found]
+            assert sum(is_record) >= n_told  # what the run has told of is safe
+            seen[frozenset((folder, name, content) for (folder, name), content in found.items())] = found
+    for number, found in enumerate(seen.values()):
+        root = tmp_path / f"cut{number}"
+        for (folder, name), content in found.items():
+            path = root / Path(folder).relative_to(disk.root) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        assert_sound(root)
+
+
+def test_a_rename_before_the_sync_would_be_seen():
+    """The model itself: without the sync of the file, its name may come to the disk and its content not."""
+    renamed, folder = Step("renamed", "f", "name", "part", b"new"), Step("folder synced", "f")
+    assert after_a_cut([Step("file synced", "f", "part", content=b"new"), renamed, folder], False) == {
+        ("f", "name"): b"new"
+    }
+    assert after_a_cut([renamed, folder], False) == {("f", "name"): TORN}
+    assert after_a_cut([renamed], False) == {}
+
+
+@pytest.mark.parametrize("full_for", [1, 1000])
+def test_a_disk_that_is_full_at_any_point_leaves_whole_files(full_for, tmp_path, monkeypatch):
+    n_syncs = 1
+    number = 0
+    while number < n_syncs:
+        root = tmp_path / f"full{number}"
+        with monkeypatch.context() as patch:
+            calm = Disk(root, patch, full_from=number + 2, full_for=full_for)  # the first two: is the folder writable?
+            ended = run(CELLS, Store(root), options(root), Recorder(), "inline")
+            n_syncs = max(n_syncs, calm.n_syncs - 2)
+        records = assert_sound(root)
+        assert {record.outcome for record in records} <= {"done", "failed"}
+        assert {result.outcome for result in ended} <= {"done", "failed"}
+        assert not [path for path in root.rglob("*") if files.PART.fullmatch(path.name)]
+        number += 1
