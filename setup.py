@@ -35,11 +35,12 @@ class BuildWithData(build_py):
 
     def run(self) -> None:
         """Copy the shipped files into the build; an editable install reads the clone instead."""
+        if not self.editable_mode:  # an earlier build's files may be gone from the clone
+            shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
         if self.editable_mode:
             return
         target = Path(self.build_lib) / "bench" / "_data"
-        shutil.rmtree(target, ignore_errors=True)  # an earlier build's files may be gone from the clone
         for pattern in SHIPPED:
             for source in sorted(TOP.glob(pattern)):
                 if source.is_file():

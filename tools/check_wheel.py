@@ -30,15 +30,16 @@ COMMANDS = (
     "verdict --results R --profile smoke",
     "table",
     "table refusal --results R",
+    "table calibration --results R --profile smoke --only mine",
     "ladder mlp",
     "predict three.png",
-    "predict three.png --recipe corrected --figure answers.png",
+    "predict three.png --recipe corrected --rule entropy --figure answers.png",
     "figures --list",
     "figures accuracy --to figures",
     "report --output report/index.html",
     "audit --rules",
     "audit records",
-    "compare R --profile smoke,full --precision float32",
+    "compare R R",
 )
 REFUSED = (
     "table --write",
