@@ -123,7 +123,7 @@ def _hardly(material: Material) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
-    caution = "; both recipes are measured by the common protocol here" if COMMON in protocols else ""
+    caution = ", both measured by the common protocol" if COMMON in protocols else ""
     return (
         f" {_listed(found)} can hardly come from a run without the mistake: over {OVERWHELMING:.0f} times less likely "
         f"under the corrected recipe{caution}."

@@ -204,18 +204,7 @@ def results_table(
     remarks: Iterable[str] = (),
     *,
     has_spread: bool = True,
-    lines: Iterable[Mapping[str, str | float | None]] = (),
 ) -> Table:
     """Return a table made from results, with their conditions and origin; `has_spread`: it shows means over seeds."""
     conditions = results.describe(has_spread)
-    return make_table(
-        name,
-        title,
-        explanation,
-        columns,
-        rows,
-        remarks,
-        conditions=conditions,
-        origin=results.origin(),
-        lines=lines,
-    )
+    return make_table(name, title, explanation, columns, rows, remarks, conditions=conditions, origin=results.origin())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, THREE, Digits, duration
-from bench.judge.results import Results
+from bench.judge.results import Results, described
 from bench.judge.samples import Gap, Sample, gather, metrics_of
-from bench.show.tables.cells import Entry, Linked, Measured, Table, results_table
+from bench.show.tables.cells import Entry, Linked, Measured, Table, make_table
 from bench.show.tables.speed import counted_times
 
 RISK = 0.01  # share of wrong answers that is accepted
@@ -48,6 +48,7 @@ class Candidate:
     approach: str
     recipe: str
     numbers: Mapping[str, Sample]
+    seeds: frozenset[int]
     busy: frozenset[str]  # columns whose times are of a busy machine
     is_baseline: bool
 
@@ -70,7 +71,8 @@ def _candidate(results: Results, approach: str) -> Candidate:
         busy |= set() if counts else {name}
     manifest = results.manifests.get(approach)
     is_baseline = manifest is not None and not manifest.document
-    return Candidate(approach, recipe, numbers, frozenset(busy), is_baseline)
+    seeds = frozenset(record.seed for record in records if record.outcome == "done")
+    return Candidate(approach, recipe, numbers, seeds, frozenset(busy), is_baseline)
 
 
 def refused_for_risk(record: Record) -> float | Gap:
@@ -86,22 +88,23 @@ def choice_table(results: Results) -> Table:
     """Return a row for each approach."""
     found = candidates(results)
     caption = (
-        "The corrected recipe of each approach, common protocol; means of the seeds. NLL: negative log-likelihood, "
+        "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, "
         "nats a digit. ECE: expected calibration error, by how much the stated confidence misses the accuracy. "
         "Refused: percent of the digits that it must leave unanswered, the least certain first, so that at most "
         f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
         "digits; 0.5 is chance, 1 is best. Training on one or two threads of this processor; answer: to one image, "
         "100 draws."
     )
-    return results_table(
-        results,
+    seeds = {seed for one in found for seed in one.seeds}
+    return make_table(
         "choice",
         "Which approach should I take?",
         caption,
         ["approach", *COLUMNS],
         [_row(one) for one in found],
         _notes(found),
-        has_spread=False,
+        conditions=described(results.conditions, seeds) if results.conditions else "No records.",
+        origin=results.origin(),
         lines=[_line(one) for one in found],
     )
 
@@ -125,8 +128,8 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
         for name in METRICS
         if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
     ]
-    seeds = sorted({one.numbers["accuracy"].n for one in found})
-    notes = [f"Seeds: {' or '.join(map(str, seeds))}."] if seeds else []
+    counts = sorted({one.numbers["accuracy"].n for one in found})
+    notes = [f"Means of {' or '.join(map(str, counts))} seeds."] if counts else []
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, what a network is worth that knows nothing.")
