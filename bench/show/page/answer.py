@@ -59,4 +59,4 @@ def made_of(records: Sequence[Record], results: Results) -> str:
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
     approaches = len({record.approach for record in records})
     made = f"Made from {len(records)} records of {approaches} approaches{span}, and nothing else."
-    return f"{made} {results.describe()}"
+    return f"{made} {results.describe(spread=False)}"
