@@ -177,7 +177,7 @@ def test_figures_of_another_profile_have_their_own_folder(tmp_path, capsys):
 
 
 def test_command_lists_figures_and_reasons(tmp_path, capsys):
-    assert main(["figures", "--list", "--results", str(tmp_path)]) == 0
+    assert main(["figures", "--list", "--results", str(tmp_path), "--baseline", "none"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("alsibahi2019   alsibahi2019-digits: ") for line in lines)
     assert any(line.startswith("field          roc: not drawn: ") for line in lines)
@@ -188,7 +188,7 @@ def test_command_lists_figures_and_reasons(tmp_path, capsys):
     [
         (["reliabilty"], "unknown figure 'reliabilty'"),
         (["--format", "gif"], "unknown format 'gif'"),
-        (["roc"], "figure 'roc' cannot be drawn: there is no finished record"),
+        (["roc", "--baseline", "none"], "figure 'roc' cannot be drawn: there is no finished record"),
     ],
 )
 def test_command_refuses_in_one_line(tmp_path, capsys, arguments, message):
