@@ -72,7 +72,7 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     assert main([*arguments, str(tmp_path / "there")]) == 0
     here, there = (Store(tmp_path / name).all_records()[0] for name in ("here", "there"))
     assert [(record.key, record.metrics) for record in here] == [(record.key, record.metrics) for record in there]
-    assert "2 of 2 cells done" in capsys.readouterr().out
+    assert "wiring fine: 2 of 2" in capsys.readouterr().out
 
 
 def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):

@@ -30,11 +30,18 @@ def test_what_cannot_be_opened_is_one_line(arguments, words, tmp_path, capsys, m
     assert error.count("\n") == 1
 
 
-def test_an_error_without_words_is_named_by_its_type():
-    with_cause = OSError("timed out")
-    with_cause.__cause__ = asyncio.CancelledError()
-    told = dask_pool._why_no_answer("tcp://127.0.0.1:1", with_cause)
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1 (CancelledError)" in told
+@pytest.mark.parametrize(
+    ("error", "cause", "words"),
+    [
+        (OSError("timed out"), OSError(111, "Connection refused"), "[Errno 111] Connection refused"),
+        (OSError("timed out"), asyncio.CancelledError(), "timed out"),  # the first cause has no words
+        (RuntimeError(), None, "RuntimeError"),
+    ],
+)
+def test_a_scheduler_that_does_not_answer_is_told_in_the_words_of_the_first_cause_that_has_some(error, cause, words):
+    error.__cause__ = cause
+    told = dask_pool._why_no_answer("tcp://127.0.0.1:1", error)
+    assert f"no Dask scheduler answers at tcp://127.0.0.1:1 ({words})" in told
 
 
 def test_one_gpu_is_not_shared():
