@@ -1,14 +1,16 @@
-"""Convert the records and readings of a results folder from schema 1 to schema 2.
+"""Convert the records and readings of a results folder to the form of today.
 
 Usage: python tools/convert_records.py FOLDER
 
 Schema 2 has reasons as data, and the metrics of an epoch apart from its number and seconds. Names of files, keys and
-numbers stay. Files of schema 2 stay as they are; a file that cannot be trusted is named and left alone.
+numbers stay. A record that has scores beside it and no hash of them, as the oldest have not, gets the hash. All other
+files of schema 2 stay as they are; a file that cannot be trusted is named and left alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -106,21 +108,30 @@ def _plain(reason: Reason) -> object:
 
 
 def convert(path: Path, kind: type[Record]) -> bool:
-    """Convert one file, and return whether it was of schema 1; raises StoreError for one that cannot be trusted."""
+    """Convert one file, and return whether it was changed; raises StoreError for one that cannot be trusted."""
     old = read_json(path, "record")
     if not isinstance(old, dict) or "schema" not in old:
         raise StoreError(f"{path} is no record of this suite")
-    if old["schema"] != 1:
+    if old["schema"] not in (1, SCHEMA):
         return False
     if not has_seal(old):
         raise StoreError(f"{path} was changed after it was written (its hash does not fit)")
     try:
-        new = seal(converted(old))
+        new = seal({**(converted(old) if old["schema"] == 1 else old), **_hash_of_scores(old, path)})
         msgspec.convert(new, kind)
     except (msgspec.ValidationError, KeyError, AssertionError) as error:
-        raise StoreError(f"{path} has not the form of a record of schema 1: {error}") from error
+        raise StoreError(f"{path} has not the form of a record of schema {old['schema']}: {error}") from error
+    if new == old:
+        return False
     write_atomically(path, (json.dumps(new, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
     return True
+
+
+def _hash_of_scores(old: Content, path: Path) -> Content:
+    scores = path.with_suffix(".npz")
+    if old.get("scores_sha256") is not None or not scores.is_file():
+        return {}
+    return {"scores_sha256": hashlib.sha256(scores.read_bytes()).hexdigest()}
 
 
 def main() -> int:

@@ -5,10 +5,12 @@ Every part is checked when a file is read (`bench.core.folder`), so that code ca
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sized
+from typing import Annotated, Literal
 
 import msgspec
 
+from bench.core.metric_table import LARGEST, ROUNDING, SLACK, check_metrics
 from bench.core.reasons import Reason
 
 SCHEMA = 2  # of records and readings; tools/convert_records.py converts those of schema 1
@@ -16,6 +18,12 @@ DAMAGED: Literal["damaged"] = "damaged"  # outcome of what stands in for a recor
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
 Number = float | None
+Real = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=-ROUNDING, le=1 + ROUNDING)]
+Probability = Annotated[float, msgspec.Meta(ge=0, le=1 + SLACK)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 RecipeValue = None | bool | int | float | str | list[object] | dict[str, object]
 
 
@@ -28,31 +36,31 @@ class Timings(Fields, frozen=True, kw_only=True):
 
     valid: bool = False
     reasons: list[Reason] = []
-    fit_s: Number = None
-    wall_s: Number = None
-    epoch_s_median: Number = None
-    epoch_with_measuring_s: Number = None
-    train_images_per_s: Number = None
-    peak_memory_mib: Number = None
-    peak_device_memory_mib: Number = None
-    batched: int | None = None  # seeds trained in one computation
-    measure_s: Number = None
-    predict_s: Number = None
-    predict_draws: int | None = None
-    predict_images: int | None = None
-    predict_draw_images_per_s: Number = None
-    latency_s: Number = None  # of one image: median, least and most
-    latency_min_s: Number = None
-    latency_max_s: Number = None
-    latency_repeats: int | None = None
+    fit_s: Amount | None = None
+    wall_s: Amount | None = None
+    epoch_s_median: Amount | None = None
+    epoch_with_measuring_s: Amount | None = None
+    train_images_per_s: Amount | None = None
+    peak_memory_mib: Amount | None = None
+    peak_device_memory_mib: Amount | None = None
+    batched: Count | None = None  # seeds trained in one computation
+    measure_s: Amount | None = None
+    predict_s: Amount | None = None
+    predict_draws: Count | None = None
+    predict_images: Count | None = None
+    predict_draw_images_per_s: Amount | None = None
+    latency_s: Amount | None = None  # of one image: median, least and most
+    latency_min_s: Amount | None = None
+    latency_max_s: Amount | None = None
+    latency_repeats: Count | None = None
 
 
 class NetworkSize(Fields, frozen=True, kw_only=True):
     """How large the fitted network is."""
 
-    n_weights: int | None = None
-    n_parameters: int | None = None
-    n_used_weights: int | None = None
+    n_weights: Count | None = None
+    n_parameters: Count | None = None
+    n_used_weights: Count | None = None
 
 
 class Provenance(Fields, frozen=True, kw_only=True):
@@ -66,14 +74,14 @@ class Provenance(Fields, frozen=True, kw_only=True):
     versions: dict[str, str] = {}  # of Python and packages, "absent" where not installed
     cpu: str = ""
     accelerator: str = ""
-    cores: int | None = None
-    threads: int | None = None
+    cores: Count | None = None
+    threads: Count | None = None
     platform: str = ""
     device_name: str = ""
     vector_instructions: str = ""
     products: str = ""
-    matmul_rate: Number = None
-    load_average: tuple[float, float] | None = None  # before and after
+    matmul_rate: Amount | None = None
+    load_average: tuple[Amount, Amount] | None = None  # before and after
     source_sha256: str | None = None
     data_sha256: dict[str, str] = {}
     train_sha256: str | None = None
@@ -91,57 +99,74 @@ class Versions(Fields, frozen=True, kw_only=True):
 class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one epoch of training cost, and the numbers that were printed or measured after it."""
 
-    epoch: int  # from 1
-    seconds: float
+    epoch: Count  # from 1
+    seconds: Amount
     metrics: dict[str, Number]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a number that its metric cannot have."""
+        check_metrics(self.metrics)
 
 
 class ReliabilityBins(Fields, frozen=True, kw_only=True):
     """Confidence and accuracy of the predictions by bins of confidence; None where a bin is empty."""
 
-    lower: list[float]
-    upper: list[float]
-    count: list[int]
-    confidence: list[Number]
-    accuracy: list[Number]
+    lower: list[Probability]
+    upper: list[Probability]
+    count: list[Count]
+    confidence: list[Probability | None]
+    accuracy: list[Share | None]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where the lists are not of one length."""
+        _same_length("bins", self.lower, self.upper, self.count, self.confidence, self.accuracy)
 
 
 class RiskCurve(Fields, frozen=True, kw_only=True):
     """Error rate among the most confident part of the rows."""
 
-    coverage: list[float]
-    risk: list[float]
+    coverage: list[Share]
+    risk: list[Share]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where the lists are not of one length."""
+        _same_length("points", self.coverage, self.risk)
 
 
 class FirstUncertain(Fields, frozen=True, kw_only=True):
     """The first held-out images whose draws disagree."""
 
-    rows: list[int]  # of the training file
-    votes: list[list[int]]  # of each row, by class
-    scanned: int
+    rows: list[Count]  # of the training file
+    votes: list[list[Count]]  # of each row, by class
+    scanned: Count
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where rows and votes do not fit."""
+        _same_length("rows", self.rows, self.votes)
+        _same_length("classes", *self.votes)
 
 
 class Printed(Fields, frozen=True, kw_only=True):
     """Whole numbers as chopra2018 prints them."""
 
-    accuracy_percent: int | None = None
-    selective_accuracy_percent: int | None = None
-    skipped: int
+    accuracy_percent: Percent | None = None
+    selective_accuracy_percent: Percent | None = None
+    skipped: Count
 
 
 class PrunedRow(Fields, frozen=True, kw_only=True):
     """One network with a share of its weights removed."""
 
-    fraction: float
+    fraction: Share
     network: str
-    accuracy: Number
-    nll: Number = None
-    pruned_of_used: float
-    kept: int
-    bytes: int
-    layers: dict[str, float]
+    accuracy: Share | None
+    nll: Annotated[float, msgspec.Meta(ge=-SLACK, le=LARGEST)] | None = None
+    pruned_of_used: Share
+    kept: Count
+    bytes: Count
+    layers: dict[str, Share]
     noise: str | None = None
-    noise_refusal_rate: Number = None
+    noise_refusal_rate: Share | None = None
 
 
 class Pruned(Fields, frozen=True, kw_only=True):
@@ -154,10 +179,20 @@ class Pruned(Fields, frozen=True, kw_only=True):
 class ToyCurve(Fields, frozen=True, kw_only=True):
     """The mean and band of a regression over x."""
 
-    x: list[float]
-    mean: list[float]
-    lower: list[float]
-    upper: list[float]
+    x: list[Real]
+    mean: list[Real]
+    lower: list[Real]
+    upper: list[Real]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where the lists are not of one length."""
+        _same_length("points", self.x, self.mean, self.lower, self.upper)
+
+
+def _same_length(what: str, *lists: Sized) -> None:
+    lengths = sorted({len(one) for one in lists})
+    if len(lengths) > 1:
+        raise ValueError(f"lists of {lengths[0]} and {lengths[-1]} {what} do not go together")
 
 
 _ARRAYS = {
@@ -190,7 +225,7 @@ class Naming(Fields, frozen=True, kw_only=True):
     recipe: str
     protocol: str
     profile: str
-    seed: int
+    seed: Count
     device: str
     precision: str
     fit_key: str
@@ -221,6 +256,10 @@ class Record(Naming, frozen=True, kw_only=True):
     corrections: list[str] = []
     scores_sha256: str | None = None
     versions: Versions | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a number that its metric cannot have."""
+        check_metrics(self.metrics)
 
 
 class Reading(Record, frozen=True, kw_only=True):

@@ -108,8 +108,7 @@ class Store:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record; empty where there are none.
 
-        Those that cannot be read or are not those of the record are set aside. A record of before the hash was kept
-        says nothing of them.
+        Those that cannot be read or are not those of the record are set aside.
         """
         content = self._scores_content(record)
         if content is None:
@@ -142,9 +141,9 @@ class Store:
             return None
         try:
             content = read_file(path, LARGEST_SCORES, below=self.root)
-            expected = record.scores_sha256
-            if expected is not None and hashlib.sha256(content).hexdigest() != expected:
-                raise ValueError("they are not those of the record (their hash does not fit)")
+            if hashlib.sha256(content).hexdigest() != record.scores_sha256:
+                is_old = record.scores_sha256 is None
+                raise ValueError(f"the record has no hash of them: {CONVERT}" if is_old else "their hash does not fit")
         except _BROKEN_SCORES as error:
             self._set_aside_scores(record, error)
             return None

@@ -145,7 +145,7 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
     profile, device, precision = conditions
     smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
     ordered = sorted(seeds)
-    is_range = len(ordered) > 2 and ordered == [*range(ordered[0], ordered[-1] + 1)]
+    is_range = len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1
     listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))
     which = f"seed{'s' if len(ordered) > 1 else ''} {listed}" if ordered else "no records"
     return f"Profile {profile}{smoke}, {device}, {precision}, {which}{spread if len(ordered) > 1 else ''}."

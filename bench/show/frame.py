@@ -21,7 +21,7 @@ COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "
 def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFrame:
     """Return the metrics of the finished, fresh records of a results folder, as a frame with the columns `COLUMNS`.
 
-    A value is a float in the metric's own unit (`bench.measure.metrics.table`), NaN where it could not be measured.
+    A value is a float in the metric's own unit (`bench.core.metric_table`), NaN where it could not be measured.
     Where a cell and seed has several records, each has its rows. `profile` keeps the records of one profile.
 
     Raises:

@@ -9,7 +9,7 @@ import torch
 
 from bench.cli import FAILED, USAGE
 from bench.cli.main import main
-from bench.core.store import Store
+from bench.core.store import Store, read_record
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, overlap, pixel_range
 from bench.judge.audit.records import audit_records
@@ -39,7 +39,7 @@ def scores(mean=None, log_probs=None):
 def outcomes(tmp_path, stored, **changes):
     store = Store(tmp_path)
     made = record("mlp", protocol="common", **changes)
-    store.write(made, stored)
+    made = read_record(store.write(made, stored))
     return {finding.rule: finding.outcome for finding in audit_records([made], store)}
 
 

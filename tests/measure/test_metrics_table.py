@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from bench.core.errors import ConfigError
+from bench.core.metric_table import _SPECS, METRICS, Need
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
-from bench.measure.metrics.table import _SPECS, METRICS, Need
 
 IN_DISTRIBUTION = {
     *("accuracy", "nll", "brier", "ece", "ece_equal_mass"),

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.metric_table import METRICS
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
@@ -19,7 +20,6 @@ from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
-from bench.measure.metrics.table import METRICS
 from bench.plan.cells import PROTOCOLS
 from bench.plan.recipes import resolve
 

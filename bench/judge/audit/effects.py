@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.metric_table import METRICS
 from bench.core.toml import TomlTable
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, effect_text
 from bench.judge.ladder.rungs import STORED, Rung
-from bench.measure.metrics.table import METRICS
 
 
 class RungNumber(TomlTable, frozen=True):
@@ -47,6 +47,6 @@ def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
     what = f"ladder {approach}, rung {rung.name} ({rung.kind}: {rung.title}), {wanted.data_set} {wanted.quantity}"
     if effect.paired is None:
         return f"{what}: {effect.gaps[0].code}: {effect.gaps[0].reason}"
-    n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit
+    n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"

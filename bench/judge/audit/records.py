@@ -17,6 +17,7 @@ from bench.judge.audit.elbo.predictions import MEAN, averages, entropies
 from bench.judge.audit.findings import Finding, Outcome, Seen
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
+from bench.measure.recomputed import contradictions
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
@@ -35,7 +36,7 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
         own = [record for record in done if record.approach == name]
         found += [_one_seed(name, own), _stale(name, own), *_last_epoch(name, own)]
         if name in known:
-            found += list(_predictions(own, store)) + list(_sigma(own, store))
+            found += [*_recomputed(name, own, store), *_predictions(own, store), *_sigma(own, store)]
     return found + list(_draws(done))
 
 
@@ -92,6 +93,19 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
         shown = ", ".join(f"{n} draws: {', '.join(sorted(names))}" for n, names in sorted(counts.items()))
         outcome: Outcome = "fails" if len(counts) > 1 else "passes"
         yield Finding("unlike-draws", "records, protocol common", outcome, f"among stochastic networks {shown}")
+
+
+def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[Finding]:
+    """Compute the metrics again from the scores of all rows."""
+    compared, others = 0, []
+    for record in records:
+        scores = store.scores(record)
+        compared += bool(scores)
+        others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores)]
+    if compared:
+        detail = f"metrics of {compared} records computed again from their scores, {len(others)} contradictions"
+        outcome: Outcome = "fails" if others else "passes"
+        yield Finding("stale-result", f"scores of {name}", outcome, "; ".join([detail, *others]))
 
 
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.errors import ConfigError
@@ -10,6 +10,7 @@ from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.results import Results, made_at, origin, select
+from bench.measure.recomputed import contradictions
 from bench.plan.recipes import PROFILES
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
@@ -62,7 +63,15 @@ class Side:
             if record.outcome != "done"
         ]
         unfinished += [f"{name}: {title(key_of(record))} is left out: {OTHER_VERSIONS}" for record in others]
-        return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
+        unsound = [*(problem.reason for problem in problems), *_contradictions(store, done, name)]
+        return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
+
+
+def _contradictions(store: Store, records: Mapping[tuple[str, str, str, int], Record], name: str) -> Iterator[str]:
+    """Yield each number that the scores beside its record contradict: one of the folders may be somebody else's."""
+    for key, record in records.items():
+        for why in contradictions(record.metrics, store.scores(record)):
+            yield f"{name}: {title(key)}: {why}"
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from bench.core.errors import ConfigError
+from bench.core.metric_table import SCORES
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics import classification, ood
@@ -14,7 +15,6 @@ from bench.measure.metrics.disagreement import disagreement_rate
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.published import geometric_entropy
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
-from bench.measure.metrics.table import SCORES
 
 Values = dict[str, float]
 Missing = dict[str, Reason]  # by metric

@@ -16,7 +16,7 @@ from bench.measure.metrics.draws import DrawSummary
 
 
 def scores(summary: DrawSummary) -> dict[str, FloatArray]:
-    """Return the value of every score in `bench.measure.metrics.table.SCORES` for each row, [N]."""
+    """Return the value of every score in `bench.core.metric_table.SCORES` for each row, [N]."""
     spread = entropies(summary)
     return {
         "predictive_entropy": spread["predictive_entropy"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.core.metric_table import METRICS
 from bench.show.tables.cells import Table, make_table
 
 NONE = "none"
@@ -67,9 +68,7 @@ OTHERS = (
 
 def definitions_table() -> Table:
     """Return every metric of the common protocol, then the documents' own and the toys'; it depends on no record."""
-    from bench.measure.metrics.table import METRICS  # imports torch, which reading claims and tables need not
-
-    metrics = [(spec.name, spec.unit, spec.better, spec.definition, spec.source) for spec in METRICS.values()]
+    metrics = [(spec.name, spec.unit.name, spec.better, spec.definition, spec.source) for spec in METRICS.values()]
     rows = [[*line[:2], _or_dash(line[2], NONE), line[3], _or_dash(line[4], "")] for line in (*metrics, *OTHERS)]
     columns = ["metric", "unit", "better", "definition", "source"]
     caption = (

@@ -1,9 +1,38 @@
-"""The table of metrics: what each name means, in which unit, and where it comes from."""
+"""The table of metrics: what each name means, in which unit and within which bounds, and where it comes from.
+
+It lies here, below all that computes metrics, so that every record is checked against it when it is read.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+N_CLASSES = 10
+LARGEST = 1e100  # of any number: its square, and sums of such squares, are still finite
+ROUNDING = 1e-9  # of a share of rows, and of means of shares
+SLACK = 5e-3  # of what comes from probabilities: those of a row may sum to e^0.001 (`metrics.draws`), which moves an
+# entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a number counts, and the bounds of all numbers of the unit."""
+
+    name: str
+    low: float
+    high: float
+
+
+FRACTION = Unit("fraction", -ROUNDING, 1 + ROUNDING)
+GAP = Unit("fraction", 0, 1 + SLACK)  # between a confidence and an accuracy
+NATS = Unit("nats per row", -SLACK, LARGEST)
+ENTROPY = Unit("nats per row", -SLACK, math.log(N_CLASSES) + SLACK)
+BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)
+SIZE = Unit("units of the target", 0, LARGEST)  # a distance, width or standard deviation
+REAL = Unit("as its document has it", -LARGEST, LARGEST)
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")  # of telling out of distribution; see `ood`
 Need = Literal["labels", "draws", "networks", "mean_network", "ood"]
@@ -16,7 +45,7 @@ class MetricSpec:
     """One metric."""
 
     name: str
-    unit: str
+    unit: Unit
     better: Literal["higher", "lower", "none"]  # "none" where it depends on the rows, or is no merit in itself
     needs: tuple[Need, ...]
     definition: str
@@ -36,7 +65,7 @@ _SCORE_TITLES = dict(
 _SPECS = [
     MetricSpec(
         "accuracy",
-        "fraction",
+        FRACTION,
         "higher",
         ("labels",),
         "share of rows whose largest mean probability is at the label",
@@ -44,7 +73,7 @@ _SPECS = [
     ),
     MetricSpec(
         "nll",
-        "nats per row",
+        NATS,
         "lower",
         ("labels",),
         "mean over rows of minus the log of the label's mean probability",
@@ -52,7 +81,7 @@ _SPECS = [
     ),
     MetricSpec(
         "brier",
-        "squared probability per row, 0 to 2",
+        BRIER,
         "lower",
         ("labels",),
         "mean over rows of the squared distance between mean probabilities and one-hot label, summed over classes",
@@ -60,7 +89,7 @@ _SPECS = [
     ),
     MetricSpec(
         "ece",
-        "fraction",
+        GAP,
         "lower",
         ("labels",),
         "mean over rows of |accuracy - confidence| of the row's bin; confidence is the largest mean probability, "
@@ -69,7 +98,7 @@ _SPECS = [
     ),
     MetricSpec(
         "ece_equal_mass",
-        "fraction",
+        GAP,
         "lower",
         ("labels",),
         "as ece, with 15 bins of equal numbers of rows; rows of equal confidence share a bin",
@@ -77,7 +106,7 @@ _SPECS = [
     ),
     MetricSpec(
         "predictive_entropy",
-        "nats per row",
+        ENTROPY,
         "none",
         (),
         "mean over rows of the entropy of the mean probabilities",
@@ -85,7 +114,7 @@ _SPECS = [
     ),
     MetricSpec(
         "expected_entropy",
-        "nats per row",
+        ENTROPY,
         "none",
         (),
         "mean over rows of the mean over draws of the entropy of a draw's probabilities",
@@ -93,7 +122,7 @@ _SPECS = [
     ),
     MetricSpec(
         "mutual_information",
-        "nats per row",
+        ENTROPY,
         "none",
         (),
         "predictive entropy minus expected entropy; exactly 0 for one draw",
@@ -101,7 +130,7 @@ _SPECS = [
     ),
     MetricSpec(
         "refusal_rate",
-        "fraction",
+        FRACTION,
         "none",
         (),
         "share of rows for which no class has a median probability over draws above 0.2",
@@ -109,7 +138,7 @@ _SPECS = [
     ),
     MetricSpec(
         "selective_accuracy",
-        "fraction",
+        FRACTION,
         "higher",
         ("labels",),
         "share of rows whose largest median probability is at the label, among those that refusal_rate accepts",
@@ -117,7 +146,7 @@ _SPECS = [
     ),
     MetricSpec(
         "refusal_rate_strict",
-        "fraction",
+        FRACTION,
         "none",
         (),
         "share of rows for which no class has a 10th percentile of probability over draws above 0.5",
@@ -125,7 +154,7 @@ _SPECS = [
     ),
     MetricSpec(
         "selective_accuracy_strict",
-        "fraction",
+        FRACTION,
         "higher",
         ("labels",),
         "share of rows whose largest 10th percentile is at the label, among those that refusal_rate_strict accepts",
@@ -133,7 +162,7 @@ _SPECS = [
     ),
     MetricSpec(
         "risk_coverage_area",
-        "fraction",
+        FRACTION,
         "lower",
         ("labels",),
         "mean over coverages 1/N to 1 of the share of errors among the rows with the largest mean probability; "
@@ -142,7 +171,7 @@ _SPECS = [
     ),
     MetricSpec(
         "disagreement_rate",
-        "fraction",
+        FRACTION,
         "none",
         ("draws",),
         "share of rows for which the classes of the first 30 draws (all, if there are fewer) are not unanimous",
@@ -150,7 +179,7 @@ _SPECS = [
     ),
     MetricSpec(
         "draw_accuracy_mean",
-        "fraction",
+        FRACTION,
         "higher",
         ("labels",),
         "mean over draws of the accuracy of one draw alone",
@@ -158,7 +187,7 @@ _SPECS = [
     ),
     MetricSpec(
         "draw_accuracy_std",
-        "fraction",
+        FRACTION,
         "none",
         ("labels", "draws", "networks"),
         "standard deviation over draws (S - 1 in the denominator) of the accuracy of one network alone",
@@ -166,7 +195,7 @@ _SPECS = [
     ),
     MetricSpec(
         "mean_network/accuracy",
-        "fraction",
+        FRACTION,
         "higher",
         ("labels", "mean_network"),
         "accuracy of the one network of posterior means",
@@ -174,7 +203,7 @@ _SPECS = [
     ),
     MetricSpec(
         "mean_network/nll",
-        "nats per row",
+        NATS,
         "lower",
         ("labels", "mean_network"),
         "nll of the one network of posterior means",
@@ -182,7 +211,7 @@ _SPECS = [
     ),
     MetricSpec(
         "geometric_entropy",
-        "nats per row",
+        ENTROPY,
         "none",
         ("ood",),
         "mean over rows of -sum p log(p + 1e-10) with p = exp(mean over draws of log p), not renormalised",
@@ -191,7 +220,7 @@ _SPECS = [
     *(
         MetricSpec(
             f"auroc_{score}",
-            "fraction",
+            FRACTION,
             "higher",
             ("ood",),
             f"probability that {title} of an out-of-distribution row is above that of an in-distribution row, ties 1/2",
@@ -202,7 +231,7 @@ _SPECS = [
     *(
         MetricSpec(
             f"aupr_{score}",
-            "fraction",
+            FRACTION,
             "higher",
             ("ood",),
             f"average precision of finding out-of-distribution rows by {title}; compare only on one pair of data sets",
@@ -213,7 +242,7 @@ _SPECS = [
     *(
         MetricSpec(
             f"fpr95_{score}",
-            "fraction",
+            FRACTION,
             "lower",
             ("ood",),
             f"share of in-distribution rows that are flagged by {title} when 95 % of out-of-distribution rows are",
@@ -224,3 +253,41 @@ _SPECS = [
 ]
 
 METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _SPECS}
+
+_OTHERS: dict[Unit, tuple[str, ...]] = {
+    FRACTION: (
+        *("fraction_correct", "fraction_incorrect", "fraction_undecided", "pruned_accuracy", "pruned_used_accuracy"),
+        *("refusal_rate_of_100_networks", "refusal_rate_upright", "draw_refusal_rate", "mean_network_refusal_rate"),
+        *("draw_auroc", "mean_network_auroc", "geometric_accuracy"),
+    ),
+    GAP: ("draw_ece", "mean_network_ece", "geometric_ece"),
+    NATS: ("draw_nll", "geometric_nll"),
+    ENTROPY: ("mean_network_entropy", "normalised_geometric_entropy"),
+    SIZE: ("weights/std", "toy/rmse", "toy/band_width_near", "toy/band_width_far"),
+    REAL: (
+        *("train_loss", "train_loss_sum", "train_loss_per_image", "train_loss_ema", "test_loss"),
+        *("toy/nll", "prediction", "weights/mean"),
+    ),
+}
+UNITS: Mapping[str, Unit] = {
+    **{name: spec.unit for name, spec in METRICS.items()},
+    **{name: unit for unit, names in _OTHERS.items() for name in names},
+}
+"""The unit of every metric: of those above, and of the numbers that only a document's protocol, a regression or a
+reading of a fit has."""
+
+
+def unit_of(key: str) -> Unit | None:
+    """Return the unit of a metric by its key in a record, such as "mnist/test10k/pruned_accuracy@0.75"."""
+    parts = key.partition("@")[0].split("/")
+    names = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((UNITS[name] for name in names if name in UNITS), None)
+
+
+def check_metrics(metrics: Mapping[str, float | None]) -> None:
+    """Raise ValueError for a number that its metric cannot have. What is no metric of today has no bounds but size."""
+    for key, value in metrics.items():
+        unit = unit_of(key) or REAL
+        if value is not None and not unit.low <= value <= unit.high:
+            bounds = f"from {unit.low:.4g} to {unit.high:.4g}"
+            raise ValueError(f"{key:.100} is {value:.6g}; allowed are numbers {bounds} ({unit.name})")

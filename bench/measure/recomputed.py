@@ -1,0 +1,111 @@
+"""Metrics computed again from the scores beside a record: whoever changes a number must change thousands.
+
+The scores are rounded, most of them to half precision, so that a metric is known within bounds. A number outside its
+bounds contradicts the scores. No rounding can make a number that belongs to its scores fall outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.core.errors import ConfigError
+from bench.core.metric_table import SCORES
+from bench.measure.metrics.arrays import FloatArray
+from bench.measure.metrics.disagreement import disagreement_rate
+from bench.measure.metrics.ood import auroc
+
+INSIDE = "mnist"  # the data set that the others are told from
+SUMMED = 1e-6  # relative; sums of 60,000 numbers in another order
+# Rounding to the nearest moves a number by at most half of its last digit: relative, and near zero absolute.
+_ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
+
+Scores = Mapping[str, NDArray[np.generic]]
+
+
+class _Within(NamedTuple):
+    """Numbers that are known within bounds, or one of them."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def mean(self) -> tuple[float, float]:
+        return float(self.low.mean()), float(self.high.mean())
+
+
+def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
+    """Return in words every metric of a common record that its scores contradict, and scores that are no scores."""
+    try:
+        bounds = dict(_bounds(scores))
+    except (TypeError, ValueError, ConfigError) as error:
+        return [f"the scores have not the form of this suite: {error}"]
+    found = []
+    for key, (low, high) in bounds.items():
+        value = metrics.get(key)
+        slack = SUMMED * max(abs(low), abs(high))
+        if value is not None and not low - slack <= value <= high + slack:
+            found.append(f"{key} is {value:.6g}, but its scores make it {low:.6g} to {high:.6g}")
+    return found
+
+
+def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield the metrics that the scores make, with the least and the largest value that each can have."""
+    names = {key.rpartition("/")[0] for key, values in scores.items() if values.size}
+    spreads = {name: _spreads(name, scores) for name in names}
+    for name in names:
+        yield from _of_labels(name, scores)
+        for score in ("predictive_entropy", "expected_entropy", "mutual_information"):
+            if score in spreads[name]:
+                yield f"{name}/{score}", spreads[name][score].mean()
+        if f"{name}/votes" in scores:
+            share = disagreement_rate(_whole(scores, f"{name}/votes", 2))
+            yield f"{name}/disagreement_rate", (share, share)
+        for score in SCORES:
+            inside, outside = (spreads.get(one, {}).get(score) for one in (INSIDE, name))
+            if inside is not None and outside is not None and name != INSIDE:
+                yield f"{name}/auroc_{score}", (auroc(inside.high, outside.low), auroc(inside.low, outside.high))
+
+
+def _of_labels(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
+    label, answer, brier, nll = (f"{name}/{kind}" for kind in ("label", "predicted", "brier", "nll"))
+    if {label, answer, nll} <= scores.keys():  # without labels there is no NLL
+        share = float((_whole(scores, answer, 1) == _whole(scores, label, 1)).mean())
+        yield f"{name}/accuracy", (share, share)
+    if brier in scores:
+        yield brier, _rounded(scores, brier).mean()
+    if nll in scores:
+        is_possible = bool((scores[nll] < np.inf).all())
+        yield nll, _rounded(scores, nll).mean() if is_possible else (np.inf, np.inf)
+
+
+def _spreads(name: str, scores: Scores) -> dict[str, _Within]:
+    """Return what tells unlike rows, higher where a row looks less like the training data."""
+    keys = {kind: f"{name}/{kind}" for kind in ("predictive_entropy", "expected_entropy", "max_probability")}
+    found = {kind: _rounded(scores, key) for kind, key in keys.items() if key in scores}
+    if "max_probability" in found:
+        largest = found["max_probability"]
+        found["max_probability"] = _Within(-largest.high, -largest.low)
+    if {"predictive_entropy", "expected_entropy"} <= found.keys():
+        whole, own = found["predictive_entropy"], found["expected_entropy"]
+        found["mutual_information"] = _Within(np.maximum(whole.low - own.high, 0), np.maximum(whole.high - own.low, 0))
+    return found
+
+
+def _rounded(scores: Scores, key: str) -> _Within:
+    values = scores[key]
+    if values.dtype not in _ROUNDED or values.ndim != 1 or not np.isfinite(values).all():
+        raise ValueError(f"{key} are no finite numbers, one a row")
+    relative, least = _ROUNDED[values.dtype]
+    exact = values.astype(np.float64)
+    half = np.abs(exact) * relative + least
+    return _Within(exact - half, exact + half)
+
+
+def _whole(scores: Scores, key: str, dimensions: int) -> NDArray[np.int64]:
+    values = scores[key]
+    if values.dtype.kind not in "iu" or values.ndim != dimensions:
+        raise ValueError(f"{key} are no whole numbers in {dimensions} dimensions")
+    return values.astype(np.int64)

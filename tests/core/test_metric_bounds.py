@@ -1,0 +1,108 @@
+"""Every metric has a unit and bounds, and a record with a number that no metric can have is not read, sealed or not."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bench.cli import INCOMPLETE, USAGE
+from bench.cli.main import main
+from bench.core.metric_table import unit_of
+from bench.core.sealed import seal
+from bench.core.store import Store
+from bench.judge.ladder.readings import folder
+from tests.synthetic import record
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+BINS = {"lower": [0, 0.5], "upper": [0.5, 1], "count": [3, 4], "confidence": [None, 0.7], "accuracy": [None, 0.5]}
+TOY = {"x": [0, 1], "mean": [0, 1], "lower": [0, 1], "upper": [0, 1]}
+
+
+def test_every_number_of_our_records_has_a_unit_and_lies_within_its_bounds():
+    store = Store(RESULTS)
+    records, problems = store.all_records()
+    readings, others = folder(store).read_all()
+    assert [problem.reason for problem in (*problems, *others)] == []
+    kept = [*records, *readings]
+    names = {key for one in kept for metrics in (one.metrics, *(e.metrics for e in one.epochs)) for key in metrics}
+    assert [name for name in sorted(names) if unit_of(name) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "high"),
+    [
+        ("mnist/accuracy", "fraction", 1),
+        ("mnist/test10k/pruned_accuracy@0.75", "fraction", 1),
+        ("mnist/mean_network/nll", "nats per row", 1e100),
+        ("letters/predictive_entropy", "nats per row", math.log(10)),
+        ("toy/nll", "as its document has it", 1e100),  # of a density, which may be negative, unlike that of classes
+    ],
+)
+def test_the_unit_of_a_key(key, name, high):
+    unit = unit_of(key)
+    assert unit.name == name
+    assert unit.high == pytest.approx(high, abs=0.01)
+
+
+FORGERIES = {
+    "accuracy above 1": {"metrics": {"mnist/accuracy": 1.5}},
+    "a negative share": {"metrics": {"letters/auroc_max_probability": -0.01}},
+    "more entropy than ten classes have": {"metrics": {"letters/predictive_entropy": 2.4}},  # log 10 = 2.3026
+    "a Brier score above 2": {"metrics": {"mnist/brier": 2.1}},
+    "a negative NLL": {"metrics": {"mnist/nll": -0.1}},
+    "a number whose square is none": {"metrics": {"mnist/train60k/train_loss": 1e308}},
+    "a number of an epoch": {"epochs": [{"epoch": 1, "seconds": 1.0, "metrics": {"mnist/test10k/accuracy": 2}}]},
+    "a negative time": {"timings": {"fit_s": -1.0}},
+    "a negative epoch": {"epochs": [{"epoch": -1, "seconds": 1.0, "metrics": {}}]},
+    "a negative seed": {"seed": -1},
+    "no arrays": {"arrays": None},
+    "arrays that are text": {"arrays": "none"},
+    "a model that is a number": {"model": 3},
+    "metrics that are text": {"metrics": {"mnist/accuracy": "high"}},
+    "bins of unequal number": {"arrays": {"mnist/reliability": {**BINS, "count": [3]}}},
+    "a confidence above 1": {"arrays": {"mnist/reliability": {**BINS, "confidence": [None, 1.7]}}},
+    "half a row": {"arrays": {"mnist/reliability": {**BINS, "count": [3, 0.5]}}},
+    "coverage above 1": {"arrays": {"mnist/risk_coverage": {"coverage": [0.5, 1.5], "risk": [0, 0]}}},
+    "risk without coverage": {"arrays": {"mnist/risk_coverage": {"coverage": [0.5], "risk": []}}},
+    "a curve with a missing end": {"arrays": {"toy/near": {**TOY, "upper": [0]}}},
+    "votes without rows": {
+        "arrays": {"mnist/heldout10k-of-train/first_uncertain": {"rows": [], "votes": [[1, 2]], "scanned": 5}}
+    },
+    "a percentage above 100": {"arrays": {"mnist/test10k/printed": {"accuracy_percent": 150, "skipped": 3}}},
+}
+
+
+@pytest.mark.parametrize("changes", FORGERIES.values(), ids=FORGERIES)
+def test_a_sealed_record_with_what_cannot_be_is_not_read(tmp_path, changes):
+    store = Store(tmp_path)
+    path = store.write(record("mlp", protocol="common", metrics={"mnist/accuracy": 0.9}))
+    path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
+    records, problems = store.all_records()
+    assert records == []
+    (problem,) = problems
+    assert "has not the form of this suite" in problem.reason
+    assert "\n" not in problem.reason
+
+
+def test_commands_end_in_lines_whatever_a_record_holds(tmp_path, capsys):
+    """All forgeries in one folder, beside a record that is sound: every command tells each and goes on."""
+    store = Store(tmp_path)
+    for number, changes in enumerate(FORGERIES.values()):
+        path = store.write(record("mlp", protocol="common", seed=number, metrics={"mnist/accuracy": 0.9}))
+        path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
+    store.write(record("mlp", protocol="common", seed=99, metrics={"mnist/accuracy": 0.9}))
+    place = ["--results", str(tmp_path)]
+    commands = [["table"], ["table", "accuracy"], ["verdict"], ["ladder"], ["figures", "--list"], ["audit", "records"]]
+    commands += [["report", "--no-figures"], ["table", "--write"], ["status", "mlp"], ["gate"]]
+    for command in (*([*words, *place] for words in commands), ["compare", str(tmp_path), str(tmp_path)]):
+        assert main(command) in (0, 1, USAGE, INCOMPLETE), command
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_seeds_far_apart_are_not_counted_out(tmp_path, capsys):
+    """Three seeds, the last of them 2**62: a table names them, and does not make a list of all seeds between."""
+    for seed in (0, 1, 2**62):
+        Store(tmp_path).write(record("mlp", seed=seed, metrics={"mnist/test10k/accuracy": 0.98}))
+    assert main(["table", "accuracy", "--results", str(tmp_path)]) == 0
+    assert f"seeds 0, 1, {2**62}" in capsys.readouterr().out
