@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from bench.cli import INCOMPLETE
+from bench.cli.options import say
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
 from bench.show.terminal import shown
@@ -65,7 +66,7 @@ def _data_fetch(arguments: argparse.Namespace) -> int:
     absent = [row.name for row in list_datasets(arguments.data_dir) if not row.present]
     for name in arguments.names or absent:
         for path in fetch(name, arguments.data_dir, arguments.source):
-            print(f"{name}: {path}")
+            say(f"{name}: {path}")
     return 0
 
 

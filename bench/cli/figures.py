@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write
+from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
@@ -59,7 +59,7 @@ def _figures(arguments: argparse.Namespace) -> int:
     below = None if arguments.to else arguments.results
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):
-        print(path)
+        say(path)
     if not wanted:
         for item in absent:
             options.warn(f"no {item.name}: {item.reason}")

@@ -13,6 +13,7 @@ from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
+from bench.core.text import one_line, visible
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import Ladder
@@ -74,11 +75,11 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
     def tell(text: str) -> None:
         if not arguments.quiet:
-            print(text, file=sys.stderr)
+            print(visible(text), file=sys.stderr)
 
     reasons = [reason for one in ladders for reason in read_missing(one, records, store, arguments.data_dir, tell)]
     for reason in reasons:
-        print(f"not read: {reason}", file=sys.stderr)
+        print(f"not read: {one_line(reason)}", file=sys.stderr)
     return INCOMPLETE if reasons else code
 
 

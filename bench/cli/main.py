@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import errno
 import importlib
 import os
 import re
@@ -22,6 +23,7 @@ from bench.core.text import one_line
 
 UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
 UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
+CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)  # a full disk, a limit, a broken device
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
 PROG = "python -m bench"
 DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
@@ -103,24 +105,49 @@ def act(arguments: argparse.Namespace) -> int:
 
 def guarded(action: Callable[[], int]) -> int:
     """Return the exit code of an action; an error that a user can cause becomes one line and exit code 2."""
+    _open_closed_streams()
     try:
-        return action()
+        code = action()
+        sys.stdout.flush()  # here, and not when the process ends: an error must become one line
+        return code
     except BenchError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        _say(f"error: {one_line(str(error))}")
         return USAGE
     except BrokenPipeError:
-        with contextlib.suppress(OSError):  # the reader of our output has gone; nothing is left to say
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader of our output has gone; nothing is left to say
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            path = one_line(str(error.filename), LONGEST)
+            _say(f"error: cannot use {path}: {error.strerror}; give another path")
+        elif error.errno in CANNOT_WRITE:
+            _give_up_output()
+            _say(f"error: the output cannot be written: {error.strerror}; send it elsewhere")
+        else:
             raise
-        path = one_line(str(error.filename), LONGEST)
-        print(f"error: cannot use {path}: {error.strerror}; give another path", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where this one stopped", file=sys.stderr)
+        _say("\ninterrupted; the same command goes on where this one stopped")
         return INTERRUPTED
+
+
+def _open_closed_streams() -> None:
+    """Give the process an output where it was started without one; else the next file would take its number."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):  # where errors cannot be written either, the exit code tells
+        print(line, file=sys.stderr, flush=True)
+
+
+def _give_up_output() -> None:
+    """Let what was not written yet go nowhere, so that the end of the process does not fail on it once more."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _top() -> Parser:

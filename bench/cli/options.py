@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
 from bench.core.project import RESULTS
-from bench.core.text import one_line
+from bench.core.text import one_line, visible
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.recipes import PROFILES
@@ -318,6 +318,11 @@ def check_records(arguments: argparse.Namespace) -> None:
     if baseline is not None and not baseline.is_dir():
         raise ConfigError(f"--baseline {baseline} is no folder; give one that `run` has filled, or none")
     tell_place(arguments)
+
+
+def say(text: str) -> None:
+    """Print text, of which parts may come from a file, on standard output. Tables have a way of their own."""
+    print(visible(text), flush=True)
 
 
 def warn(problem: str) -> None:

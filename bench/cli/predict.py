@@ -12,6 +12,7 @@ from bench.cli import USAGE
 from bench.cli.options import add_approach_path, tell_place, usual_results, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.store import Store
+from bench.core.text import one_line
 from bench.show.predict import fits, show
 from bench.show.predict.drawing import check_figure, draw, save
 from bench.show.predict.normalise import Normalised, normalise
@@ -71,7 +72,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     if arguments.figure is not None and images:
         save(draw(images, answers), arguments.figure)
     for _, reason in unusable:
-        print(f"error: {reason}", file=sys.stderr)
+        print(f"error: {one_line(reason)}", file=sys.stderr)
     return USAGE if unusable else 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_baseline, add_place, check_records, names, refuse_to_write
+from bench.cli.options import add_baseline, add_place, check_records, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
@@ -47,6 +47,6 @@ def _report(arguments: argparse.Namespace) -> int:
     written = write_report(content, page, arguments.format, below)
     warn(material)
     if "html" in arguments.format:
-        print(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
-    print(f"{len(written)} files in {page.parent}")
+        say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+    say(f"{len(written)} files in {page.parent}")
     return INCOMPLETE if material.problems else 0

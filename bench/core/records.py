@@ -24,6 +24,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=-ROUNDING, le=1 + ROUNDING)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1 + SLACK)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[\w.+:-]*\Z", max_length=200)]  # it may become part of a file's name
 RecipeValue = None | bool | int | float | str | list[object] | dict[str, object]
 
 
@@ -221,15 +222,15 @@ class Arrays(Fields, frozen=True, kw_only=True, rename=_ARRAYS):
 class Naming(Fields, frozen=True, kw_only=True):
     """The fields that name a record."""
 
-    approach: str
-    recipe: str
-    protocol: str
-    profile: str
+    approach: Name
+    recipe: Name
+    protocol: Name
+    profile: Name
     seed: Count
-    device: str
-    precision: str
-    fit_key: str
-    key: str
+    device: Name
+    precision: Name
+    fit_key: Name
+    key: Name
 
     @property
     def conditions(self) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from dataclasses import dataclass
 
 SMALLEST_FIXED = 1e-4  # below, significant digits are written with an exponent
@@ -48,13 +49,22 @@ def one_line(text: str, longest: int | None = None) -> str:
     White space becomes single spaces. Other characters that no terminal shows (they could move its cursor, or turn
     the direction of writing) are written as Python writes them. What is longer than `longest` characters is cut.
     """
-    line = " ".join(text.split())
-    safe = line if line.isprintable() else "".join(map(_printable, line))
+    safe = visible(" ".join(text.split()))
     return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
 
 
-def _printable(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]
+def visible(text: str) -> str:
+    """Return text of any number of lines that is safe to show: on a terminal, in a table, on a page.
+
+    What is no character to read (controls, escape sequences, what turns the direction of writing, halves of
+    characters) is written as Python writes it. All text from a file passes through here where it is shown.
+    """
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    is_plain = character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+    return character if is_plain else repr(character)[1:-1]
 
 
 def duration(seconds: float | None) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from bench.core.text import duration
+from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.stats.gating import POWER
 from bench.show import gate_power
 from bench.show.gate_power import caught_table
 from bench.show.tables.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
-from bench.show.terminal import printable, shown
+from bench.show.terminal import shown
 
 COLUMNS = (
     "cell",
@@ -50,7 +50,7 @@ def markdown(report: GateReport) -> str:
     grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report), power)))
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
     facts = "".join(f"- {escape(line)}\n" for line in [*power.notes, *_facts(report)])
-    return printable(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grids}\n\n{facts}")
+    return visible(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grids}\n\n{facts}")
 
 
 def metrics_table(report: GateReport) -> Table:
@@ -92,11 +92,11 @@ def junit(report: GateReport) -> bytes:
     cases += [("gate.exact", c.name, c.state, c.text) for c in report.checks]
     tags = {FAIL: "failure", MISSING: "error", WAIVED: "skipped", NOT_COMPARABLE: "skipped"}
     for place, name, state, message in cases:
-        case = ElementTree.SubElement(suite, "testcase", classname=printable(place), name=printable(name))
+        case = ElementTree.SubElement(suite, "testcase", classname=visible(place), name=visible(name))
         if state in tags:
-            ElementTree.SubElement(case, tags[state], message=printable(message))
+            ElementTree.SubElement(case, tags[state], message=visible(message))
         elif message:
-            ElementTree.SubElement(case, "system-out").text = printable(message)
+            ElementTree.SubElement(case, "system-out").text = visible(message)
     ElementTree.indent(suite)
     content: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return content + b"\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -15,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from bench.core.text import visible
 from bench.show.outcomes import tone
 from bench.show.tables.cells import Table
 
@@ -22,8 +22,6 @@ GAP = 2  # columns between two columns of a table
 PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
-UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Controls, which a terminal may obey and XML 1.0 has no place for: the reason in a record may hold anything."""
 
 
 class Listing(NamedTuple):
@@ -60,7 +58,7 @@ def shown(*parts: Part, console: Console | None = None) -> str:
 def _renderable(part: Part, console: Console) -> RenderableType:
     if isinstance(part, Table):
         return grid(part, console)
-    return _listing(part) if isinstance(part, Listing) else _folded(printable(part))
+    return _listing(part) if isinstance(part, Listing) else _folded(visible(part))
 
 
 def _folded(line: str) -> RenderableType:
@@ -72,7 +70,7 @@ def _folded(line: str) -> RenderableType:
 
 def grid(table: Table, console: Console) -> RenderableType:
     """Return a table's columns and rows: whole, else folded between words, else each row as lines of its own."""
-    rows = [[printable(entry) for entry in row] for row in table.texts()]
+    rows = [[visible(entry) for entry in row] for row in table.texts()]
     columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
     most = [max(map(cell_len, texts)) for texts in columns]
     least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
@@ -109,19 +107,14 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
 
 def _listing(part: Listing) -> Group:
     if not part.lines:
-        return Group(Text(printable(part.heading), "bold"))
+        return Group(Text(visible(part.heading), "bold"))
     lines = Grid.grid(padding=(0, GAP, 0, 0))
     lines.add_column()
     lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
     for name, entry in part.lines:
-        lines.add_row(f"  {printable(name)}", _entry(name, printable(entry)))
-    return Group(Text(printable(part.heading), "bold"), lines)
+        lines.add_row(f"  {visible(name)}", _entry(name, visible(entry)))
+    return Group(Text(visible(part.heading), "bold"), lines)
 
 
 def _entry(column: str, entry: str) -> Text:
     return Text(entry, STYLES[tone(entry)] if column == COLOURED else "")
-
-
-def printable(raw: str) -> str:
-    """Return text in which every character that cannot be shown is U+FFFD."""
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", raw)

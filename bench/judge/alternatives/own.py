@@ -176,7 +176,7 @@ def _last_digit(text: str) -> float:
 
 def _is_fraction(metric: str) -> bool:
     spec = METRICS.get(metric)
-    return spec.unit == "fraction" if spec is not None else any(word in metric for word in _FRACTIONS)
+    return spec.unit.name == "fraction" if spec is not None else any(word in metric for word in _FRACTIONS)
 
 
 def _range(metric: str) -> tuple[float, float]:

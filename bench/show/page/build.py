@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.core.files import write_atomically
+from bench.core.text import visible
 from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
@@ -105,11 +106,16 @@ def _environment() -> Environment:
         loader=PackageLoader("bench.show.page"),
         autoescape=True,  # records, claims and manifests are data: none of their text is markup
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = breakable
     return environment
+
+
+def _shown(value: object) -> object:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _text(name: str) -> str:

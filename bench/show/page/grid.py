@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from bench.core.text import visible
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, sources_of
@@ -110,9 +111,10 @@ def typeset(text: str) -> str:
 
 def breakable(text: str) -> Markup:
     """Return text in which a long name of several parts may go on in the next line: after a dot, before a plus."""
-    if " " in text or (text.count(".") < 2 and "+" not in text[1:]):
-        return escape(text)
-    return Markup(".<wbr>").join(text.split(".")).replace("+", Markup("<wbr>+"))
+    shown = visible(text)
+    if " " in shown or (shown.count(".") < 2 and "+" not in shown[1:]):
+        return escape(shown)
+    return Markup(".<wbr>").join(shown.split(".")).replace("+", Markup("<wbr>+"))
 
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bench.core.text import one_line
 from bench.show.tables.cells import Entry, Measured, Number, Table
 
 LONGEST_FLOAT = 40  # rows of a table that stays on one page
@@ -39,13 +40,13 @@ def latex(table: Table) -> str:
     caption = rf"\caption{{{escape(table.title)}. {escape(table.caption)}}}\label{{tab:{_label(table.name)}}}"
     body = "\n".join(_row(row) for row in rows)
     lines = _long if len(rows) > LONGEST_FLOAT else _float
-    notes = "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
+    notes = "".join(f"% {one_line(note)}\n" for note in table.notes)
     return f"% \\usepackage{{booktabs,longtable}}\n{notes}{lines(columns, caption, _row(header), body)}\n"
 
 
 def escape(raw: str) -> str:
     """Return text that LaTeX prints as it is, on one line."""
-    return "".join(_SPECIAL.get(character, character) for character in " ".join(raw.split()))
+    return "".join(_SPECIAL.get(character, character) for character in one_line(raw))
 
 
 def _label(name: str) -> str:

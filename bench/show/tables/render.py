@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tabulate import tabulate
 
 from bench.core.errors import unknown_name
+from bench.core.text import one_line, visible
 from bench.show.tables.cells import NOTHING, Entry, Linked, Measured, Missing, Number, Table
 from bench.show.tables.latex import latex
 from bench.show.terminal import text
@@ -48,10 +49,10 @@ def markdown_grid(table: Table) -> str:
 
 def escape(raw: str) -> str:
     """Return text that Markdown shows as it is, on one line: no cell borders, tags, emphasis or comments."""
-    one_line = " ".join(raw.split())
+    line = one_line(raw)
     for character in "\\|*`":
-        one_line = one_line.replace(character, f"\\{character}")
-    return one_line.replace("<", "&lt;")
+        line = line.replace(character, f"\\{character}")
+    return line.replace("<", "&lt;")
 
 
 def comma_separated(table: Table) -> str:
@@ -65,7 +66,7 @@ def comma_separated(table: Table) -> str:
         named = csv.DictWriter(out, list(table.lines[0]), lineterminator="\n")
         named.writeheader()
         named.writerows(table.lines)
-        return out.getvalue()
+        return visible(out.getvalue())
     spreads = [any(isinstance(row[place], Measured) for row in table.rows) for place in range(len(table.columns))]
     writer = csv.writer(out, lineterminator="\n")
     header: list[str] = []
@@ -77,7 +78,7 @@ def comma_separated(table: Table) -> str:
         for entry, has_spread in zip(row, spreads, strict=True):
             line += _raw(entry) if has_spread else _raw(entry)[:1]
         writer.writerow(line)
-    return out.getvalue()
+    return visible(out.getvalue())
 
 
 def _raw(entry: Entry) -> list[str | int]:

@@ -1,0 +1,122 @@
+"""What a command prints: text from files moves no cursor, and an output that takes nothing ends in one line."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+from bench.cli import INCOMPLETE, USAGE
+from bench.cli.main import main
+from bench.core.sealed import seal
+from bench.core.store import Store
+from tests.synthetic import record
+
+EVIL = "\x1b[2K\rdone\x07\x9b2J\u202etxt"  # erases a line, beeps, erases the screen (C1), writes from right to left
+COMMANDS = (["list"], ["table", "--list"], ["audit", "--rules"], ["table", "--format", "md", "accuracy"])
+
+
+def unseen(text):
+    """Return the characters of a text that no reader sees, other than ends of lines and tabs."""
+    return {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\t"}
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Return a results folder whose every text that may be any text is one that would redraw the screen."""
+    store = Store(tmp_path)
+    for number, changes in enumerate(
+        (
+            {"outcome": "failed", "reason": {"kind": "text", "values": {"message": EVIL}}, "detail": EVIL},
+            {"missing": {EVIL: {"kind": "text", "values": {"message": EVIL}}}},
+            {"metrics": {EVIL: 0.5}},
+            {"provenance": {"started": EVIL, "cpu": EVIL, "platform": EVIL, "versions": {"torch": EVIL}}},
+            {"timings": {"reasons": [{"kind": "text", "values": {"message": EVIL}}]}},
+            {"corrections": [EVIL], "recipe_values": {EVIL: EVIL}},
+        )
+    ):
+        path = store.write(record("mlp", seed=number, metrics={"mnist/test10k/accuracy": 0.9}))
+        path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    (locks / f"{'a' * 16}.json").write_text(json.dumps({"pid": 1, "host": EVIL, "since": EVIL}))
+    return tmp_path
+
+
+def test_text_of_a_record_reaches_no_terminal_and_no_file_as_it_is(hostile, capsys):
+    place = ["--results", str(hostile)]
+    for command in (
+        *(["table", name, "--format", form] for name in ("unfinished", "provenance") for form in ("text", "md", "csv")),
+        *(["table"], ["table", "--write"], ["report", "--no-figures"], ["verdict"], ["figures", "--list"]),
+        *(["audit", "records"], ["status", "mlp", "--seeds", "6"], ["plan", "mlp", "--seeds", "6"], ["gate"]),
+    ):
+        assert main([*command, *place]) in (0, 1, USAGE, INCOMPLETE), command
+        assert unseen("".join(capsys.readouterr())) == set(), command
+    assert main(["compare", str(hostile), str(hostile), "--metric", "*"]) in (0, INCOMPLETE)
+    assert unseen("".join(capsys.readouterr())) == set()
+    made = [path for folder in ("tables", "report") for path in (hostile / folder).rglob("*.*")]
+    assert len(made) > 50
+    assert [path.name for path in made if unseen(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "field", ["approach", "recipe", "protocol", "profile", "device", "precision", "fit_key", "key"]
+)
+@pytest.mark.parametrize("name", [EVIL, "../..", "/etc", "a b", "a\n"])
+def test_a_name_is_a_name(tmp_path, field, name):
+    """It becomes part of a path: no folder, no space, nothing that a terminal obeys."""
+    path = Store(tmp_path).write(record("mlp"))
+    path.write_text(json.dumps(seal({**json.loads(path.read_text()), field: name})))
+    records, (problem,) = Store(tmp_path).all_records()
+    assert records == []
+    assert f"`$.{field}`" in problem.reason
+
+
+def test_the_name_of_a_picture_is_shown_harmlessly(tmp_path, capsys):
+    picture = tmp_path / f"{EVIL.replace('/', '')}.png"
+    picture.write_bytes(b"no picture")
+    main(["predict", str(picture), "--results", str(tmp_path)])
+    assert unseen("".join(capsys.readouterr())) == set()
+
+
+def ended(command, **streams):
+    """Return exit code and error output of a command in a process of its own."""
+    found = subprocess.run([sys.executable, "-m", "bench", *command], stderr=subprocess.PIPE, text=True, **streams)
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_full_device_is_one_line(command):
+    with open("/dev/full", "w") as full:
+        code, said = ended(command, stdout=full)
+    assert code == USAGE
+    assert said.splitlines()[-1].startswith("error: the output cannot be written: No space left on device")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_reader_that_has_gone_is_no_error(command):
+    """The pipe's other end is closed before the command begins, so that its first line already meets it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        code, said = ended(command, stdout=pipe)
+    assert (code, "Traceback" in said, "Exception" in said) == (0, False, False)
+
+
+def test_a_limit_on_the_size_of_files_is_one_line(tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    with (tmp_path / "out").open("w") as file:
+        code, said = ended(["list"], stdout=file, preexec_fn=limit)
+    assert (code, len(said.splitlines())) == (USAGE, 1)
+    assert "File too large" in said
+
+
+def test_a_command_without_any_output_ends_as_with_one():
+    code, said = ended(["table", "--list"], preexec_fn=lambda: os.close(1))
+    assert (code, said) == (0, "")
