@@ -59,7 +59,7 @@ def _figures(arguments: argparse.Namespace) -> int:
     below = None if arguments.to else arguments.results
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):
-        say(path)
+        say(str(path))
     if not wanted:
         for item in absent:
             options.warn(f"no {item.name}: {item.reason}")

@@ -77,7 +77,7 @@ def _of_labels(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, fl
     if brier in scores:
         yield brier, _rounded(scores, brier).mean()
     if nll in scores:
-        is_possible = bool((scores[nll] < np.inf).all())
+        is_possible = not np.isposinf(scores[nll].astype(np.float64)).any()
         yield nll, _rounded(scores, nll).mean() if is_possible else (np.inf, np.inf)
 
 

@@ -30,6 +30,7 @@ from tests.stress import determinism
 from tests.stress.fuzz.arguments import argument_targets
 from tests.stress.fuzz.datafiles import data_targets
 from tests.stress.fuzz.engine import fuzz
+from tests.stress.fuzz.folders import folder_targets
 from tests.stress.fuzz.stored import stored_targets
 from tests.stress.fuzz.texts import text_targets
 from tests.stress.kills import kill_runs
@@ -133,7 +134,13 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
     tried = []
     with tempfile.TemporaryDirectory(prefix="bench-fuzz-") as name:
         place = Path(name)
-        targets = [*data_targets(place), *stored_targets(place), *text_targets(place), *argument_targets(place)]
+        targets = [
+            *data_targets(place),
+            *stored_targets(place),
+            *folder_targets(place),
+            *text_targets(place),
+            *argument_targets(place),
+        ]
         for each in fuzz(targets, given.inputs, given.seed):
             tried.append(each)
             say(f"{each.target}: {each.inputs:,} inputs in {each.seconds:.0f} s, {len(each.findings)} findings")

@@ -16,8 +16,8 @@ SHARES = st.floats(0, 1, exclude_max=True)
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 VALUES: tuple[Json, ...] = (
-    *(None, True, -1, 0, 2**63, 10**400, 1e308, -0.0),
-    *("", "../../etc/passwd", "\x00", "\ud800", "x" * 5000),
+    *(None, True, -1, 0, 1.5, 2**62, 2**63, 10**400, 1e99, 1e308, -0.0),
+    *("", "../../etc/passwd", "\x00", "\ud800", "x" * 5000, "\x1b[2K\rdone\x9b2J\u202etxt"),
     *([], {}, [[]], {"": 0}),
 )
 

@@ -5,6 +5,7 @@ A seal is no proof of honesty: half of the inputs are changed first and sealed a
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
 import json
@@ -25,6 +26,7 @@ from bench.core.fits import checkpoint_info
 from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
+from bench.measure.recomputed import contradictions
 from bench.run.runner import is_final, is_stale
 from bench.show import throughput_files
 from bench.show.material import Material
@@ -129,20 +131,21 @@ def _scores() -> bytes:
     return file.getvalue()
 
 
-def _scores_reader(store: Store, old: Record) -> Callable[[tuple[bytes, bool]], None]:
-    new = msgspec.structs.replace(old, scores_sha256="0" * 64)  # the old one is of before the hash was kept
-    path = store.record_path(old).with_suffix(".npz")
+def _scores_reader(store: Store, good: Record) -> Callable[[tuple[bytes, bool]], None]:
+    path = store.record_path(good).with_suffix(".npz")
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def read(given: tuple[bytes, bool]) -> None:
-        data, hashed = given
+        data, forged = given
         path.write_bytes(data)
-        found = store.scores(new if hashed else old)
+        own = hashlib.sha256(data).hexdigest() if forged else "0" * 64
+        found = store.scores(msgspec.structs.replace(good, scores_sha256=own))
         _forget_quarantine(store)
         if not found:
             raise StoreError("set aside")
-        if hashed:
+        if not forged:
             raise AssertionError("scores were trusted that are not those of the record")
+        contradictions(good.metrics, found)
         for value in found.values():
             if value.dtype.hasobject:
                 raise AssertionError("scores hold Python objects")
