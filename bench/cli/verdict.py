@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
 from bench.cli.judged import add_own, answer, is_asked
-from bench.cli.options import add_place, check_records
+from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.alternatives.weighing import against
@@ -54,12 +54,12 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_for_machines(judgement, material.results, verdicts), indent=1))
     elif arguments.claim is not None:
-        print(folded(explained(judgement, material.results, verdicts[0]), screen().width))
+        say(folded(explained(judgement, material.results, verdicts[0]), screen().width))
     else:
         text = all_text if arguments.all else ends_text
-        print(text(judgement, load_short_names(), screen().width))
-        print(f"{material.results.describe(spread=False)}\n{summary_text(judgement)}")
-        print("\n".join(_against_what(judgement, material.results)))
+        say(text(judgement, load_short_names(), screen().width))
+        say(f"{material.results.describe(spread=False)}\n{summary_text(judgement)}")
+        say("\n".join(_against_what(judgement, material.results)))
     return INCOMPLETE if material.problems else 0
 
 

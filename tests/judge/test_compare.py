@@ -96,7 +96,7 @@ def test_other_conditions_are_named(tmp_path, capsys):
 def test_a_folder_of_several_conditions_needs_a_choice(tmp_path, capsys):
     folder(tmp_path / "a", {0: 0.5, 1: 0.6})
     folder(tmp_path / "b", {0: 0.5, 1: 0.6})
-    folder(tmp_path / "b", {0: 0.7, 1: 0.8}, precision="bf16", key="of bf16")
+    folder(tmp_path / "b", {0: 0.7, 1: 0.8}, precision="bf16", key="of-bf16")
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == USAGE
     assert "full, cpu, bf16; full, cpu, float32; choose with" in capsys.readouterr().err
     _, found = compared(capsys, tmp_path, "--precision", "float32,bf16")

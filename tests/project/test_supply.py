@@ -1,5 +1,6 @@
 """Packages: the locked files are those of the constraints, each with a hash, and what is asked for is among them."""
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -40,3 +41,13 @@ def test_all_that_is_asked_for_is_locked_but_torch():
     names = {plain(re.split(r"[\s\[<>=!~;]", text)[0]) for text in wanted}
     missing = names - pins("constraints/hashes.txt").keys() - {"torch", "tomli", project["name"]}
     assert missing == set(), AGAIN
+
+
+def test_what_reports_and_gates_are_compared_with_is_what_was_committed():
+    """After a change on purpose, in results/reference: sha256sum $(ls | grep -v SHA256SUMS) > SHA256SUMS."""
+    folder = ROOT / "results" / "reference"
+    lines = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    kept = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    del found["SHA256SUMS"]
+    assert found == kept
