@@ -79,7 +79,8 @@ def _kept(found: dict[Place, Sureness]) -> str:
     lowest = min(rights, key=lambda place: rights[place])
     least = f"the least, {rights[lowest]:.1f} %, is {lowest.approach}'s ({lowest.recipe})"
     who = "every network keeps" if len(kept) == len(rights) else f"{len(kept)} of {len(rights)} networks keep"
-    return f"On digits {who} the promise: of its answers with at least 99 %, 99 % or more are right; {least}."
+    once = " (one of each recipe was asked)" if all(one.right.n == 1 for one in found.values()) else ""
+    return f"On digits {who} the promise: of its answers with at least 99 %, 99 % or more are right; {least}{once}."
 
 
 def _no_digits(corrected: dict[Place, Sureness]) -> str:
