@@ -219,7 +219,7 @@ def test_a_reading_counts_for_its_own_fit_only():
     key = "mnist/geometric_accuracy"
     records = cell("linear_bbb", "published", {0: 0.75, 1: 0.5})
     mine = record("linear_bbb", "published", "reading", fit_key=records[0].fit_key, metrics={key: 0.5})
-    other = record("linear_bbb", "published", "reading", seed=1, fit_key="another fit", metrics={key: 0.25})
+    other = record("linear_bbb", "published", "reading", seed=1, fit_key="another-fit", metrics={key: 0.25})
     found = effect_of(numbers_of(records, [mine, other]), "linear_bbb", "mean-of-probabilities", kind=MEASURING)
     assert (found.paired.seeds, found.paired.differences) == ((0,), (0.25,))
     place = Place("linear_bbb", "published", "reading", key)
