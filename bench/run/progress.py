@@ -81,7 +81,10 @@ class _ShownFit:
     open: set[str]  # keys of its cells without a record
     epoch_started: float
     bar: bars.TaskID | None  # on a terminal
+    began: float
     cell_started: float  # when the cell before ended, or the fit began
+    keys: frozenset[str] = frozenset()  # of the cells that it has to make
+    is_all_new: bool = True  # every record so far was made in this run, and is done
     detail: str = "starting"
     told: str = ""  # the detail of its last line in a pipe
     is_waiting: bool = False  # for another process
@@ -158,7 +161,8 @@ class Progress:
         if place not in self._fits:
             unfinished = {other.key for other in self._groups[place]} & self._time.open
             bar = None if self._bars is None else self._bars.add_task("", total=None, detail="")
-            self._fits[place] = _ShownFit(cell.title(), unfinished, time.monotonic(), bar, time.monotonic())
+            now = time.monotonic()
+            self._fits[place] = _ShownFit(cell.title(), unfinished, now, bar, now, now, frozenset(unfinished))
         return self._fits[place]
 
     def _epoch(self, group: Sequence[Cell], fit: _ShownFit, event: EpochEnded) -> None:
@@ -181,6 +185,9 @@ class Progress:
         self._bad += event.outcome != "done"
         self._time.end(event.key)
         fit.open.discard(event.key)
+        fit.is_all_new &= event.outcome == "done" and not event.was_there
+        if not fit.open and fit.is_all_new:
+            self._time.learn(fit.keys, time.monotonic() - fit.began)
         for place, other in list(self._fits.items()):
             if not other.open:
                 del self._fits[place]
@@ -239,11 +246,17 @@ def _bars(console: Console) -> bars.Progress:
 
 
 class _TimeLeft:
-    """The seconds that the open cells of a run are expected to take: estimates at first, then what epochs took."""
+    """The seconds that the open cells of a run are expected to take.
+
+    The epochs of a fit at work say so. The others have their estimates, times what the finished fits of this run took
+    in units of theirs.
+    """
 
     def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:
         self._estimates, self._at_once = estimates, at_once
         self._left: dict[str, float | None] = {}  # by the key of each open cell; None: no estimate
+        self._foreseen: dict[str, float | None] = {}  # the estimate of each cell
+        self._finished_s = self._finished_foreseen_s = 0.0  # of fits
         self._n_groups = 1
         self._now = time.monotonic()
 
@@ -260,7 +273,7 @@ class _TimeLeft:
             for cell in group:
                 cost = self._estimates.get(cell.key, UNKNOWN)
                 fit_s = cost.fit_s if cell.key in first or cost.fit_s is None else 0.0
-                self._left[cell.key] = _sum(fit_s, cost.measure_s)
+                self._left[cell.key] = self._foreseen[cell.key] = _sum(fit_s, cost.measure_s)
 
     def train(self, group: Sequence[Cell], left_s: float) -> None:
         """Take what the epochs of a computation so far say of its training."""
@@ -271,6 +284,14 @@ class _TimeLeft:
     def end(self, key: str) -> None:
         """Take a cell as done."""
         self._left.pop(key, None)
+
+    def learn(self, keys: Iterable[str], seconds: float) -> None:
+        """Take what a finished fit and its cells took in all."""
+        foreseen = [self._foreseen.get(key) for key in keys]
+        known = [value for value in foreseen if value is not None]
+        if known and len(known) == len(foreseen):
+            self._finished_s += seconds
+            self._finished_foreseen_s += sum(known)
 
     def pass_on(self, fits: Iterable[_ShownFit]) -> None:
         """Take the time since the last call off what the fits at work have left."""
@@ -285,11 +306,14 @@ class _TimeLeft:
 
     def text(self, form: str, fits: Iterable[_ShownFit]) -> str:
         """Return the time that is left in words, put into `form`."""
-        known = [value for value in self._left.values() if value is not None]
+        at_work_on = list(fits)
+        begun = {key for fit in at_work_on for key in fit.open}
+        slower = self._finished_s / self._finished_foreseen_s if self._finished_foreseen_s else 1.0
+        known = [value * (1 if key in begun else slower) for key, value in self._left.items() if value is not None]
         n_unknown = len(self._left) - len(known)
         if n_unknown and not known:
             return "no estimate yet"
-        at_work = sum(not fit.is_waiting for fit in fits)
+        at_work = sum(not fit.is_waiting for fit in at_work_on)
         at_once = at_work or max(min(self._at_once, self._n_groups), 1)
         more = f" and {n_unknown} cells of unknown length" if n_unknown else ""
         return form.format(duration(sum(known) / at_once) + more)

@@ -114,6 +114,19 @@ def test_a_done_cell_has_its_time_and_result_and_nothing_is_said_twice(clock):
     ]
 
 
+def test_the_estimate_learns_from_what_finished_fits_took(clock):
+    made = [cell(seed) for seed in range(3)]
+    # 64 s are expected of each fit, and the first takes 128: so each of the others, not begun, is expected to take 128
+    shown, out = begun([[one] for one in made], seconds=(60, 4))
+    shown.event([made[0]], Started(made[0].key))
+    clock[0] += 128
+    shown.event([made[0]], Recorded(made[0].key, "done", ""))
+    # the second has begun: its estimate stands until its first epoch, 64 + 128 s
+    clock[0] += 16
+    shown.event([made[1]], Started(made[1].key))
+    assert out.getvalue().splitlines()[-1].endswith("seed 1: starting; in all 3 min left")
+
+
 def test_a_result_is_a_number_that_means_something():
     metrics = {"mnist/test10k/nll": 0.1, "mnist/test10k/accuracy": 0.98}
     assert recorded("k", record("mlp", metrics=metrics)).result == "accuracy 0.9800"
