@@ -69,6 +69,11 @@ def meanings(outcomes: set[str]) -> list[str]:
 
 
 def counts(outcomes: list[str]) -> str:
-    """Return how often each outcome occurs: "3 agrees; 1 differs", or "none"."""
+    """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
     found = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
-    return "; ".join(f"{count} {outcome}" for outcome, count in found.items() if count) or "none"
+    return ", ".join(f"{count} {_said_of(outcome, count)}" for outcome, count in found.items() if count) or "none"
+
+
+def _said_of(outcome: str, count: int) -> str:
+    said = outcome.replace(",", "")
+    return said if count == 1 else said.replace("agrees", "agree").replace("differs", "differ")
