@@ -9,6 +9,7 @@ from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
+from bench.plan.registry import manifest
 from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures import mistakes as mistakes_figure
@@ -40,13 +41,13 @@ def reports(material: Material) -> str:
     measured = agreeing + coarse + differing
     if not measured:
         return NOT_MEASURED
-    without = (
-        f" {len(outcomes) - measured} more were not measured with seeds enough." if len(outcomes) > measured else ""
-    )
+    few = len(outcomes) - measured
+    without = f" {few} more: not enough seeds." if few else ""
     said = (
-        f"{_count(agreeing + coarse, measured)} that the documents report after training could be one more run of "
-        f"ours. For {agreeing} the agreement is sharp: even one more run of ours would land within what matters. For "
-        f"{coarse} single runs scatter by more than what matters, so that one reported run tells little.{without}"
+        f"{_count(agreeing + coarse, measured)} that the documents report after training look like one more of our "
+        f"runs. For {agreeing} of them that says much: even one more run of ours would differ from the report by less "
+        f"than what would matter. For the other {coarse} it says little: one more run of ours may well differ by more."
+        f"{without}"
     )
     return f"{said} {_differing(material)}" if differing else said
 
@@ -75,24 +76,32 @@ def sure(material: Material) -> str:
 
 def _kept(found: dict[Place, Sureness]) -> str:
     rights = {place: _mean(one.right) for place, one in found.items()}
-    kept = [place for place in rights if rights[place] >= 100 * SURE]
-    lowest = min(rights, key=lambda place: rights[place])
-    least = f"the least, {rights[lowest]:.1f} %, is {lowest.approach}'s ({lowest.recipe})"
-    who = "every network keeps" if len(kept) == len(rights) else f"{len(kept)} of {len(rights)} networks keep"
-    once = " (one of each recipe was asked)" if all(one.right.n == 1 for one in found.values()) else ""
-    return f"On digits {who} the promise: of its answers with at least 99 %, 99 % or more are right; {least}{once}."
+    broken = [f"{place.approach} ({place.recipe})" for place in rights if rights[place] < 100 * SURE]
+    answer = f"On digits, not all of them: {_listed(broken)} cannot." if broken else "On digits, yes."
+    return (
+        f"{answer} When a network says that it is at least 99 % sure, it is right in {min(rights.values()):.1f} % of "
+        "the cases or more."
+    )
 
 
 def _no_digits(corrected: dict[Place, Sureness]) -> str:
-    spans = []
+    spans, worst = [], set()
     for name, words in GROUPS.items():
         measured = {place.approach: one.no_digits[name] for place, one in corrected.items()}
         shares = {approach: _mean(sample) for approach, sample in measured.items() if sample.n}
         if shares:
-            low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-            spans.append(f"{shares[low]:.0f} % ({low}) to {shares[high]:.0f} % ({high}) of {words}")
-    what = _listed(spans)
-    return f"But to be sure is no sign of a digit: with all corrections, networks say so just as firmly of {what}."
+            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of {words}")
+            worst.add(max(shares, key=shares.__getitem__))
+    highest = f" The surest is always {_described(*worst)}." if len(worst) == 1 and len(corrected) > 1 else ""
+    once = " One network of each kind was asked." if all(one.right.n == 1 for one in corrected.values()) else ""
+    return (
+        "But networks are often as sure of pictures that show no digit: trained with all corrections, they are at "
+        f"least 99 % sure of {_listed(spans)}.{highest}{once}"
+    )
+
+
+def _described(approach: str) -> str:
+    return f"{approach}, the network without Bayes" if manifest(approach).noise == "none" else approach
 
 
 def worth(material: Material) -> str:
@@ -102,12 +111,10 @@ def worth(material: Material) -> str:
         return NOT_MEASURED
     clear = [one for one in measured if one.accuracy and one.accuracy.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
-    effects = f", {_largest(clear)}" if clear else ""
     rest = len(measured) - len(clear)
     return (
-        f"Of {len(measured)} mistakes, corrected one at a time, {len(clear)} change the test accuracy beyond chance"
-        f"{effects}. Of the other {rest} no effect on the accuracy shows."
-        f"{_hardly(material)}"
+        f"We corrected {len(measured)} mistakes, one at a time. {_effects(clear)} Of the other {rest} no effect on the "
+        f"accuracy shows.{_hardly(material)}"
     )
 
 
@@ -124,18 +131,22 @@ def _hardly(material: Material) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
-    caution = ", both measured by the common protocol" if COMMON in protocols else ""
+    caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
     return (
-        f" {_listed(found)} can hardly come from a run without the mistake: over {OVERWHELMING:.0f} times less likely "
-        f"under the corrected recipe{caution}."
+        f" Reports that can hardly come from corrected training: {_listed(found)}. Under it they are over "
+        f'{OVERWHELMING:.0f} times less likely{caution}. Refused: answered with "I don\'t know".'
     )
 
 
-def _largest(clear: Sequence[Mistake]) -> str:
+def _effects(clear: Sequence[Mistake]) -> str:
     """Return the effects, the largest first and with its words."""
+    if not clear:
+        return "No correction changes the test accuracy beyond chance."
     first, *others = (_effect(one) for one in clear)
-    why = f"the most where {clear[0].rung.title}: {first} (95 % interval)"
-    return f"{why}; {_listed(others)}" if others else why
+    largest = f"the largest is {first} (95 % interval), where now {clear[0].rung.title}"
+    more = f"; the others are {_listed(others)}" if others else ""
+    changes = "1 correction changes" if len(clear) == 1 else f"{len(clear)} corrections change"
+    return f"{changes} the test accuracy beyond chance: {largest}{more}."
 
 
 def _effect(one: Mistake) -> str:
@@ -143,7 +154,7 @@ def _effect(one: Mistake) -> str:
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{one.approach} {100 * change.mean:+.2f} points [{low}, {high}]"
+    return f"{100 * change.mean:+.2f} points [{low}, {high}] for {one.approach}"
 
 
 def _mean(sample: Sample) -> float:

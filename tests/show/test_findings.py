@@ -67,9 +67,9 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "uniform noise": "no data",
     }
     said = findings.sure(made)
-    assert "1 of 2 networks keep the promise" in said
-    assert "the least, 75.0 %, is mlp's (corrected)" in said
-    assert "25 % (mlp) to 25 % (mlp) of letters." in said
+    assert "On digits, not all of them: mlp (corrected) cannot." in said
+    assert "right in 75.0 % of the cases or more" in said
+    assert "sure of 25 to 25 % of letters." in said
 
 
 def test_without_records_every_finding_says_so():
@@ -137,8 +137,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes])
     assert findings.reports(made) == (
-        "3 of the 4 numbers that the documents report after training could be one more run of ours. For 1 the "
-        "agreement is sharp: even one more run of ours would land within what matters. For 2 single runs scatter by "
-        "more than what matters, so that one reported run tells little. 1 more were not measured with seeds enough. "
+        "3 of the 4 numbers that the documents report after training look like one more of our runs. For 1 of them "
+        "that says much: even one more run of ours would differ from the report by less than what would matter. For "
+        "the other 2 it says little: one more run of ours may well differ by more. 1 more: not enough seeds. "
         f"What chance does not explain: {claim.printed} ({claim.source})."
     )
