@@ -3,9 +3,10 @@
 Shapes: N training rows, B rows of a block, S draws, K classes, D target dimensions, P scalar weights.
 
 An approach is a frozen dataclass of hyper-parameters whose defaults are the published values; `fit`
-returns a `Posterior`; the harness asks it for predictions and computes every metric itself. An
-implementation imports this module, `bench.core.streams`, `bench.core.errors` and its own framework only; it reads no
-clock, computes no metric, prints nothing and knows no path.
+returns a `Posterior`; the harness asks it for predictions and computes every metric itself. An approach reads no clock,
+computes no metric, prints nothing and knows no path. It imports this module, `bench.core.streams`, `bench.core.errors`
+and its own framework only. The approaches of this suite also share `implementations._kernels`, which use the compiled
+loops of `bench.core.noise`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ from bench.core.errors import Unsupported
 from bench.core.streams import generator, stream_seed
 
 Noise = Literal["none", "row", "weights", "shared"]
-"""What one draw redraws: nothing; fresh noise for every image (seeded by seed, draw and row); one network for
-all rows; or one noise vector for all rows that is exact for each row alone (a fast path for `weights`)."""
+"""What is random in one draw.
+
+none      nothing
+row       noise for every row, which depends on seed, draw and row only
+weights   the weights: one network for all rows
+shared    one noise vector for all rows. Each row's predictions are distributed as with `weights`, but one draw does not
+          predict two rows with the same network. It is faster than `weights`.
+"""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learnt."""
+    """The kind and the sizes of a learning task."""
 
     kind: Literal["classification", "regression"]
     n_outputs: int  # K classes, or D target dimensions
@@ -43,7 +50,7 @@ class Split:
     name: str
     x: Tensor  # float32 [N, n_inputs]
     y: Tensor  # int64 [N] labels (-1: none of the classes), or float32 [N, D] targets
-    rows: Tensor  # int64 [N], index of each row in its data set (names the row's noise)
+    rows: Tensor  # int64 [N], index of each row in its data set; the noise of a row depends on it
 
     def __len__(self) -> int:
         """Return N."""
@@ -79,16 +86,16 @@ class Marginal:
 
 
 class Posterior(ABC):
-    """What was learnt: immutable, and unharmed by another fit."""
+    """A trained model. It never changes, also if another fit runs."""
 
-    n_draws: int | None = None  # 1 for a deterministic network, None for as many as are asked for
+    n_draws: int | None = None  # 1 for a deterministic network, None if there is no limit
     noise: Noise = "none"
 
     @abstractmethod
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
-        """Predict rows x [B, n_inputs] with each of the draws; `rows` int64 [B] are their indices in the data set.
+        """Predict x [B, n_inputs] with each draw; `rows` int64 [B] has the index of each row of x in its data set.
 
-        Draw d is the same network (or, with row noise, the same noise for the same row) in every call.
+        In every call, draw d is the same network. With row noise, draw d gives a row the same noise in every call.
         """
 
     @abstractmethod
@@ -109,10 +116,10 @@ class Posterior(ABC):
         raise Unsupported(f"{type(self).__name__} has no mean network")
 
     def per_row(self) -> Posterior:
-        """Return a faster posterior with the same distribution of draws for each row alone, or this one.
+        """Return a posterior that predicts faster, or this one; each row's predictions have the same distribution.
 
-        Its rows may share noise otherwise than those of one network (noise "shared"): what depends on several rows of
-        one draw, such as the spread of accuracy over draws, is not to be had from it.
+        Its noise may be "shared": then do not use it for what depends on several rows of one draw, such as the
+        spread of the accuracy over draws.
         """
         return self
 
@@ -145,11 +152,17 @@ class Context(ABC):
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """Report the end of epoch 1, 2, ...: what the document prints while training, and how to get the rest.
+        """Report the end of epoch 1, 2, ...
 
-        `state` returns all that a resumed fit needs as CPU tensors (parameters, optimiser). Generators need no
-        saving: each epoch starts its own streams ("shuffle", epoch) and ("noise", epoch).
-        Raises `Diverged` if a value of the trace is not finite.
+        Args:
+            epoch: its number, from 1.
+            trace: the numbers that the document prints after an epoch.
+            posterior: returns the posterior at this moment.
+            state: returns all that a resumed fit needs as CPU tensors (parameters, optimiser). Generators need no
+                saving: each epoch starts its own streams ("shuffle", epoch) and ("noise", epoch).
+
+        Raises:
+            Diverged: a value of the trace is not finite.
         """
 
     @abstractmethod
@@ -173,9 +186,10 @@ class Approach(ABC):
         """Train E seeds in one computation; seed e learns from `train.select(rows[e])`, rows int64 [E, N].
 
         Optional (capability "fit_many"). Each seed draws from the streams of its own context what `fit` would draw,
-        so that both give the same numbers up to rounding. All contexts are told of an epoch before the next begins,
-        and all that were interrupted go on from the same epoch. What becomes of one seed touches no other: `epoch_end`
-        raises `Diverged` only when every seed has diverged. The posteriors come in the order of the contexts.
+        so that both give the same numbers up to rounding. Call `epoch_end` of every context before the next epoch
+        begins. All interrupted seeds resume from the same epoch. A seed that diverges does not affect the others:
+        `epoch_end` raises `Diverged` only when every seed has diverged. Return the posteriors in the order of the
+        contexts.
         """
         del train, rows, task, contexts
         raise Unsupported(f"{type(self).__name__} fits one seed at a time")

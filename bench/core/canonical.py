@@ -11,14 +11,14 @@ import msgspec
 
 
 def plain(value: object) -> object:
-    """Return the value as JSON has it: NaN and infinities as None, tuples and arrays as lists, structs as objects."""
+    """Return the value in types of JSON: NaN and infinities as None, tuples and arrays as lists, structs as objects."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, msgspec.Struct):
         return plain(msgspec.to_builtins(value, enc_hook=plain))
-    to_list = getattr(value, "tolist", None)  # of arrays, and of NumPy's numbers
+    to_list = getattr(value, "tolist", None)  # arrays and NumPy's numbers have it
     if to_list is not None:
         return plain(to_list())
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,8 +1,8 @@
 """Loops that run once over millions of numbers, compiled by numba: random numbers, and passes over Gaussian weights.
 
-All compiled code is in this one file, because numba's cache on disk looks at the age of the file that holds a function
-and not at those that it calls. Every function here has a plain counterpart in PyTorch that the tests compare it with:
-`bench.core.noise` for the random numbers, `implementations._kernels` for the passes over the weights.
+All compiled code is in this one file: numba's cache on disk compiles a function again when the function's own file
+changes, but not when the file of a function that it calls changes. The tests compare every function here with plain
+PyTorch: the random numbers with `bench.core.noise`, the passes over the weights with `implementations._kernels`.
 
 Shapes: B rows, n numbers a row, E networks, P scalar weights of each. Arrays are C-contiguous float32 unless said
 otherwise. The loops are cut into blocks of fixed size, so that no result depends on the number of threads.
@@ -25,9 +25,9 @@ from numba import float32, int32, prange, uint32, uint64
 LANES = 64  # counters of a block of random numbers; a counter gives four words
 BLOCK = 4 * LANES
 STRIDE = 4096  # weights of one block of a pass: 16 KiB of each array
-SERIAL_BELOW = 2**14  # numbers; below, waking a second thread costs more than the loop
+SERIAL_BELOW = 2**14  # numbers of a loop; for fewer, waking a second thread costs more than the loop
 
-# Everything but nan and infinity may be assumed away: sums in any order, products fused with additions.
+# The compiler may add in any order and fuse products with additions, but must respect NaN and infinity.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
@@ -36,15 +36,15 @@ def _inline(function: Callable[..., Any]) -> Any:
 
 
 def _inner(function: Callable[..., Any]) -> Any:
-    """Compile the loop over one block as a function of its own: few enough arrays for LLVM to make it a vector loop."""
+    """Compile the loop over one block as a separate function: with few arrays, LLVM can vectorise the loop."""
     return numba.njit(error_model="numpy", fastmath=_FAST)(function)
 
 
 def _loop(function: Callable[..., Any]) -> Any:
-    """Compile a loop twice, for one thread and for several; the result takes the numbers of its arrays first."""
+    """Compile a loop twice, for one thread and for several; the size of the first argument decides which one runs."""
     serial = numba.njit(error_model="numpy", fastmath=_FAST, cache=True)(function)
     copy = FunctionType(function.__code__, function.__globals__, function.__name__)
-    copy.__qualname__ += "_parallel"  # numba's cache goes by this name and would take the one for the other
+    copy.__qualname__ += "_parallel"  # the key of numba's cache: with one name, it would confuse the two
     parallel = numba.njit(error_model="numpy", fastmath=_FAST, cache=True, parallel=True)(copy)
 
     def call(*arguments: Any) -> None:
@@ -97,7 +97,7 @@ def log32(x):
 
 @_inline
 def exp32(x):
-    """Return e^x for x in [-87, 88], to 1e-7 relative (Cephes expf); beyond, that of the nearer end."""
+    """Return e^x, to 1e-7 relative (Cephes expf); x outside [-87, 88] is replaced by the nearer end."""
     x = min(max(x, float32(-87.0)), float32(88.0))
     n = np.floor(x * float32(1 / math.log(2)) + float32(0.5))
     x = x - n * float32(0.693359375) + n * float32(2.12194440e-4)
@@ -115,8 +115,8 @@ def exp32(x):
 def softplus32(rho):
     """Return (sigma, d sigma / d rho) with sigma = log(1 + e^rho), accurate for every rho."""
     small = exp32(-abs(rho))
-    # log(1 + small) = 2 artanh(t), t = small / (2 + small) <= 1/3: no digits of a small `small` are rounded away, and
-    # the first term left out of the series is 2e-9 of the first
+    # log(1 + small) = 2 artanh(t), t = small / (2 + small) <= 1/3. This form keeps all digits of a small `small`. The
+    # first omitted term of the series is 2e-9 of its first term.
     t = small / (float32(2) + small)
     z = t * t
     series = float32(1 / 15)
@@ -136,7 +136,7 @@ def normal_pair(a, b):
     """Return two independent standard normals from two 32-bit words (Box & Muller 1958); none is beyond 6.8."""
     uniform = (float32(a) + float32(0.5)) * float32(2.0**-32)
     radius = np.sqrt(float32(-2) * log32(uniform))
-    # the angle is 2 pi b / 2^32: its quadrant, and what is left, in [-pi/4, pi/4)
+    # The angle 2 pi b / 2^32 is a multiple of pi/2 (its quadrant) plus a rest in [-pi/4, pi/4).
     quadrant = uint32(uint32(b + uint32(0x20000000)) >> uint32(30))
     angle = float32(int32(uint32(b - uint32(quadrant << uint32(30))))) * float32(2 * math.pi * 2.0**-32)
     z = angle * angle
@@ -239,7 +239,7 @@ def _draw_weights(mu, rho, noise, weights, sums):
 
 
 def _rho_gradient(grad, rho, noise, weight_of_log_sigma, out):
-    """Set out = (grad noise + weight_of_log_sigma / sigma) d sigma / d rho, all [E, P] but the number."""
+    """Set out = (grad noise + weight_of_log_sigma / sigma) d sigma / d rho; arrays are [E, P]."""
     n_networks, size = rho.shape
     n_blocks = (size + STRIDE - 1) // STRIDE
     factor = float32(weight_of_log_sigma)
@@ -311,9 +311,18 @@ def _adam_block(parameter, gradient, first, second, step_size, correction):
 def _adam_weights(grad, weights, noise, parameters, first, second, prior, entropy, detached, step_size, correction):
     """Take one step of Adam on mu and rho.
 
-    grad is dNLL/dw, weights and noise those of the draw, [E, P] each; parameters (mu, rho) and Adam's moments
-    [2, E, P]; prior = 1 / (s^2 M), entropy = 1 / M (see `implementations._kernels.sampled_mlp`); detached: log q sees
-    mu as a constant; step_size = lr / (1 - beta1^t), correction = (1 - beta2^t)^-1/2.
+    Args:
+        grad: dNLL/dw [E, P].
+        weights: of the draw [E, P].
+        noise: of the draw [E, P].
+        parameters: mu and rho [2, E, P].
+        first: Adam's first moments [2, E, P].
+        second: Adam's second moments [2, E, P].
+        prior: 1 / (s^2 M), see `implementations._kernels.sampled_mlp`.
+        entropy: 1 / M.
+        detached: whether log q takes mu as a constant.
+        step_size: lr / (1 - beta1^t).
+        correction: (1 - beta2^t)^-1/2.
     """
     n_networks, size = grad.shape
     n_blocks = (size + STRIDE - 1) // STRIDE

@@ -1,4 +1,4 @@
-"""What a record says of the machine and the code that made it."""
+"""Describe the machine and the code, for the provenance of a record."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class CodeState(NamedTuple):
 
 @cache
 def code_state() -> CodeState:
-    """Return the state of the code of this package; a wheel knows the commit that it was built from."""
-    if not IS_CLONE:  # git would tell of the repository that the environment happens to lie in
+    """Return the state of this package's code; a wheel has a file with the commit that it was built from."""
+    if not IS_CLONE:  # an installed package may lie inside an unrelated git repository
         return CodeState(COMMIT.read_text(encoding="ascii").strip() if COMMIT.is_file() else "", False)
     changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
     return CodeState(_git("rev-parse", "HEAD"), bool(changed))
@@ -79,12 +79,12 @@ def source_hash(files: list[Path]) -> str:
 
 
 def harness_hash() -> str:
-    """Return the SHA-256 over this package's own source, the approaches' not among it."""
+    """Return the SHA-256 over the source of `bench`, without the approaches."""
     return source_hash(sorted(PACKAGE.rglob("*.py")))
 
 
 def thread_variables(threads: int | None) -> dict[str, str]:
-    """Return what tells a framework that is imported from here on how many threads it has; {} where it is to choose."""
+    """Return the environment variables that limit the threads of frameworks imported later; {} sets no limit."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {}
 
 

@@ -11,7 +11,7 @@ class BenchError(Exception):
 
 
 class ConfigError(BenchError):
-    """A name, flag, file or value that the user gave is not usable."""
+    """The user gave a name, flag, file or value that cannot be used."""
 
 
 class DataMissing(BenchError):
@@ -27,7 +27,7 @@ class UnusableImage(BenchError):
 
 
 class StoreError(BenchError):
-    """A file of this suite cannot be written; or a record or checkpoint cannot be read or trusted."""
+    """A file of this suite cannot be written, or a record or checkpoint cannot be read or trusted."""
 
 
 class Unsupported(BenchError):
@@ -59,7 +59,7 @@ class OutOfTime(WorkerEnded):
 
 
 class WorkerCrashed(WorkerEnded):
-    """The process or machine that fitted a cell ended without a word, or could not begin; the message says how."""
+    """The worker of a fit did not start, or ended without reporting why; the message says how."""
 
 
 class ContractViolation(BenchError):

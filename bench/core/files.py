@@ -1,7 +1,7 @@
 """Reading and writing whole files within bounds, with errors that say what to do.
 
-A folder of files may come from somebody else. Whoever works in such a folder passes it as `below`: no link below it is
-followed, and nothing but a plain file is opened, so that nothing outside it is read, written, moved or removed.
+A results folder may come from somebody else. Code that works in one passes the folder as `below`: then no link below it
+is followed and only plain files are opened, so that no file outside the folder is read, written, moved or removed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from bench.core.errors import DataCorrupt, StoreError
 from bench.core.project import refuse_shipped
 from bench.core.text import one_line
 
-LONGEST = 300  # characters of what was found
+LONGEST = 300  # characters of an error's quotation
 CHUNK = 1 << 20  # bytes read at a time
 PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
 PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_part_name` makes them
-_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # one may go through a folder that one may not list
-LEFTOVER_S = 600.0  # age from which a part is what a killed process left: no write takes that long
+_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH opens a folder that this user may not list
+LEFTOVER_S = 600.0  # no write takes that long: an older part was left by a killed process
 
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
     """Make the error for bytes that are not the known ones."""
-    shown = one_line(found, LONGEST)  # a broken zip is quoted by its reader
+    shown = one_line(found, LONGEST)  # the reader of a broken zip quotes its bytes
     text = f"{where}: {shown}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
     return DataCorrupt(one_line(text))
 
@@ -42,7 +42,7 @@ def reason(error: OSError) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether something has this path. What may not be looked at counts as there; reading it then fails."""
+    """Return whether the path exists. A path that may not be looked at counts as existing; reading it then fails."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -58,11 +58,11 @@ def opened_folder(folder: Path, below: Path | None = None, make: bool = False) -
 
     Args:
         folder: the folder.
-        below: a folder that it is, or lies below; from there on no link is followed.
-        make: whether to make what is not there.
+        below: the folder itself or a parent of it. No link below this one is followed.
+        make: whether to make missing folders.
 
     Raises:
-        OSError: it is not there, lies outside `below`, or is a link or behind one.
+        OSError: the folder does not exist, lies outside `below`, or the path to it has a link.
     """
     start = folder if below is None else below
     names = folder.relative_to(start).parts if folder.is_relative_to(start) else ("..",)
@@ -102,7 +102,7 @@ def _is_link(name: str, handle: int) -> bool:
 
 @contextlib.contextmanager
 def opened_file(path: Path, below: Path | None = None, flags: int = os.O_RDONLY) -> Iterator[BinaryIO]:
-    """Open a plain file. With `below`, no link is followed, and what is written to has no second name.
+    """Open a plain file. With `below`, follow no link, and refuse to write to a file with a second name (hard link).
 
     Raises:
         OSError: it cannot be opened, is a link, or is no plain file.
@@ -152,7 +152,7 @@ def read_file(path: Path, limit: int, remedy: str = "", below: Path | None = Non
 
 
 def _read(file: BinaryIO, limit: int) -> bytes:
-    """Return at most `limit` bytes; `file.read(limit)` would take memory for all of them at once."""
+    """Return at most `limit` bytes; `file.read(limit)` would allocate `limit` bytes even for a short file."""
     data = bytearray()
     while len(data) < limit and (chunk := file.read(min(CHUNK, limit - len(data)))):
         data += chunk
@@ -160,7 +160,7 @@ def _read(file: BinaryIO, limit: int) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, below: Path | None = None) -> None:
-    """Write a file and make its folder. A reader sees the old bytes or the new ones, also after a power cut.
+    """Write a file and make its folder. A reader sees all old bytes or all new ones, also after a power cut.
 
     Args:
         path: the file. A link of this name is replaced, not followed.
@@ -190,7 +190,7 @@ def _write_in(folder: int, name: str, content: bytes) -> None:
         os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
         _sync_folder(folder)
     finally:
-        with contextlib.suppress(OSError):  # `sweep` removes what cannot be removed here
+        with contextlib.suppress(OSError):  # after os.replace there is no part; `sweep` removes one that stays
             os.unlink(part, dir_fd=folder)
 
 
@@ -199,7 +199,7 @@ def _part_name() -> str:
 
 
 def _sync_folder(folder: int) -> None:
-    """Wait until the disk has the folder's list of names: before, a power cut can bring the old file back."""
+    """Write the folder's list of names to the disk; without it, a power cut can bring the old file back."""
     try:
         handle = os.open(".", os.O_RDONLY, dir_fd=folder)
     except OSError:  # a folder that one may write but not read
@@ -214,7 +214,9 @@ def _sync_folder(folder: int) -> None:
 
 
 def remove(path: Path, below: Path) -> None:
-    """Remove a file, if it is there and no link is on the way to it; a link of this name goes itself.
+    """Remove a file, if it exists; a link of this name is removed, not the file that it points to.
+
+    No link on the way to the file is followed.
 
     Raises:
         StoreError: it cannot be removed.
@@ -229,7 +231,7 @@ def remove(path: Path, below: Path) -> None:
 
 
 def move(path: Path, target: Path, below: Path) -> None:
-    """Give a file another name, in a folder that is made; raises OSError, also where a link is on either way."""
+    """Rename a file and make the target's folder; raises OSError, also if the path to either has a link."""
     with (
         opened_folder(path.parent, below) as source,
         opened_folder(target.parent, below, make=True) as folder,
@@ -253,7 +255,7 @@ def sweep(folders: Iterable[Path], age_s: float = LEFTOVER_S) -> int:
     for folder in folders:
         for place, _, names in os.walk(folder) if not folder.is_symlink() else ():
             for path in (Path(place, name) for name in names if PART.fullmatch(name)):
-                with contextlib.suppress(OSError):  # another process removes it too, or it is not ours to remove
+                with contextlib.suppress(OSError):  # another process removed it, or this user may not remove it
                     status = path.lstat()
                     if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > age_s:
                         path.unlink()

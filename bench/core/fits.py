@@ -1,4 +1,4 @@
-"""What is kept beside the tensors of a fitted posterior and of a checkpoint."""
+"""The descriptions that are stored with the tensors of a posterior or a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class FitInfo(Fields, frozen=True, kw_only=True):
-    """What is said of a fit: the fields of a record that do not depend on how the fit is measured."""
+    """The description of a fit: the fields of a record that do not depend on how the fit is measured."""
 
     fit_key: str
     epochs: list[Epoch]
@@ -24,7 +24,7 @@ class FitInfo(Fields, frozen=True, kw_only=True):
 
 
 class OpenEpoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An epoch of a fit that goes on, with the time that includes the measuring after it."""
+    """An epoch in a checkpoint. `with_measuring_s` is its training time plus the time of measuring after it."""
 
     epoch: int
     metrics: dict[str, Number]
@@ -32,19 +32,19 @@ class OpenEpoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     with_measuring_s: float = 0.0
 
     def closed(self) -> Epoch:
-        """Return the epoch as a record has it."""
+        """Return the epoch in the form of a record."""
         return Epoch(epoch=self.epoch, seconds=self.seconds, metrics=self.metrics)
 
 
 class SeedProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How far one seed of a checkpoint is."""
+    """The epochs of one seed in a checkpoint, and why it diverged, if it did."""
 
     epochs: list[OpenEpoch]
     diverged: Reason | None
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a checkpoint holds: seeds that are all at the same epoch."""
+    """The description of a checkpoint: all its seeds are at the same epoch."""
 
     epoch: int
     seeds: dict[str, SeedProgress]
@@ -53,12 +53,12 @@ class CheckpointInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def fit_info(info: object) -> FitInfo:
-    """Return what is said of a kept posterior; raises ValueError where it has not the form of today."""
+    """Return the description of a stored posterior; raises ValueError if this version cannot read it."""
     return _converted(info, FitInfo)
 
 
 def checkpoint_info(info: object) -> CheckpointInfo:
-    """Return what is said of a checkpoint; raises ValueError where it has not the form of today."""
+    """Return the description of a checkpoint; raises ValueError if this version cannot read it."""
     return _converted(info, CheckpointInfo)
 
 
@@ -66,4 +66,4 @@ def _converted(info: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(info, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"its description has not the form of this version: {error}") from error
+        raise ValueError(f"its description does not have the fields of this version: {error}") from error

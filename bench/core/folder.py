@@ -1,7 +1,8 @@
 """A folder of sealed files of one type: records, readings, and figures that the report shows.
 
-A file is JSON, sealed by the hash of its content. It is read only if it is a plain file of bounded size, no link is on
-the way to it, its numbers are finite, its form is that of its type, its seal fits and it lies where its content says.
+A file is JSON and contains the hash of its content (the seal). A file is accepted only if all this holds: it is a plain
+file of bounded size; the path to it has no link; its numbers are finite; its fields are those of its type; its hash
+fits; its name is the one that its content gives.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class SealedFolder(Generic[T]):
     folder: str
     kind: type[T]
     what: str  # the name of one file's content in errors
-    schema: int  # the version of the form that is read and written
-    name_of: Callable[[T], str]  # path of a file below the root
-    pattern: str  # of the names, as `Path.glob` takes it
-    remedy: str  # what to do with a file of another schema
+    schema: int  # version of the files' fields
+    name_of: Callable[[T], str]  # content -> path of its file below the root
+    pattern: str  # matches the names, for `Path.glob`
+    remedy: str  # what a user can do with a file of another schema
 
     @property
     def root(self) -> Path:
@@ -50,11 +51,11 @@ class SealedFolder(Generic[T]):
         return self.results / self.folder
 
     def path(self, content: T) -> Path:
-        """Return where a content lies; a new one of the same name replaces it."""
+        """Return the path of a content's file; contents of the same name replace each other."""
         return self.root / self.name_of(content)
 
     def sealed(self, content: T) -> T:
-        """Return the content as it will be read: sealed, numbers that are not finite as None; raises StoreError."""
+        """Return the content as it will be read back: with its hash, None for NaN or infinity; raises StoreError."""
         try:
             checked = msgspec.convert(plain(content), self.kind)
             return msgspec.convert(seal(checked), self.kind)
@@ -69,10 +70,12 @@ class SealedFolder(Generic[T]):
         return path
 
     def read(self, path: Path) -> T:
-        """Read and check a file; raises StoreError that names it, the bad field and what is wrong with it."""
+        """Read and check a file; raises StoreError that names the file, the bad field and what is wrong there."""
         content = read_sealed(path, self.kind, self.what, self.schema, self.remedy, self.results)
         if self.path(content) != path:
-            raise StoreError(f"{self.what} {path} is not where it belongs; it is of {shorten(self.path(content).name)}")
+            raise StoreError(
+                f"{self.what} {path} is in the wrong place; by its content it is {shorten(self.path(content).name)}"
+            )
         return content
 
     def read_all(self) -> tuple[list[T], list[Problem]]:
@@ -98,5 +101,5 @@ def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, 
         raise StoreError(f"{what} {path} was changed after it was written (its hash does not fit)")
     try:
         return msgspec.convert(body, kind)
-    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a character is no text
-        raise StoreError(f"{what} {path} has not the form of this suite: {shorten(error)}") from error
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a surrogate pair is not text
+        raise StoreError(f"{what} {path} does not have the fields of a {what}: {shorten(error)}") from error

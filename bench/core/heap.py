@@ -1,8 +1,7 @@
-"""Giving memory back while one process does a whole fit: garbage in cycles, and free memory that the C library holds.
+"""Free unused memory during a fit: garbage in reference cycles, and free memory that the C library holds.
 
-Both grow within a fit by hundreds of MiB that nothing uses. Parameters that a framework has tied into cycles wait for
-Python's next full collection, and the losses kept of every step lie between freed activations. Imports the standard
-library alone.
+Without this, a fit holds hundreds of MiB that it does not use. Python frees parameters in reference cycles only at its
+next full collection. The C library cannot return freed activations while the loss of a step lies between them.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ import ctypes
 import gc
 import time
 
-EVERY_S = 2.0  # between epochs that are followed by tidying
+EVERY_S = 2.0  # least time between two calls of `tidy` after epochs
 
 
 class Tidier:
-    """Tidies up between the parts of a fit, in a process that does one fit and ends."""
+    """Frees unused memory between the parts of a fit, in a process that does one fit and ends."""
 
     def __init__(self) -> None:
-        """Leave alone what is there already, such as imports.
+        """Exclude all existing objects, such as imported modules, from garbage collection.
 
-        Collections stay fast, and pages that a fork server shares with this process stay shared.
+        So collections stay fast, and the memory pages that a fork server shares with this process stay shared.
         """
         gc.freeze()
         self._last = time.monotonic()
 
     def tidy_now_and_then(self) -> None:
-        """Tidy up if the last time was EVERY_S ago."""
+        """Call `tidy` if the last call was at least EVERY_S ago."""
         if time.monotonic() - self._last >= EVERY_S:
             self.tidy()
 
@@ -38,7 +37,7 @@ class Tidier:
 
 
 def tidy() -> None:
-    """Collect garbage and give free memory back to the system, where the C library can (glibc's malloc_trim)."""
+    """Collect garbage and, with glibc (malloc_trim), give free memory back to the system."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,8 +1,8 @@
-"""What other processes took of the processors while something was timed.
+"""Measure how much processor time other processes used while something was timed.
 
-A load average cannot tell: its minute before a fit holds what the fit before left, and on several cores one process
-more stays under any margin. The system's own count of working time, less that of this process and of the children that
-it has waited for, holds nothing else.
+The load average is not enough. It covers a minute, so that it still contains the previous fit, and on several cores
+one more process is within any margin. Instead, this module takes the system's count of working seconds and subtracts
+those of this process and of its ended children.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import psutil
 from bench.core import environment
 from bench.core.reasons import OTHER_LOAD, Reason
 
-OTHERS_MARGIN = 0.2  # of one core: ten times what the system takes for itself and a run's parent for its events
-COARSE_S = 0.1  # both counts move in ticks of 10 ms, for each core
-LOAD_MARGIN = 0.75  # load beyond the own threads, where the system has no such count
+OTHERS_MARGIN = 0.2  # of one core: ten times the share of the system's own work and of the run's parent process
+COARSE_S = 0.1  # tolerance: both counts move in ticks of 10 ms, for each core
+LOAD_MARGIN = 0.75  # allowed load average beyond the own threads, on systems without the count
 WATCH_S = 0.3
-BUSY_MARGIN = 0.5  # of one core: more makes the work of a thread visibly slower
+BUSY_MARGIN = 0.5  # of one core: above it, a thread becomes visibly slower
 REASON = Reason(OTHER_LOAD)
 _WORKING = ("user", "nice", "system", "irq", "softirq", "steal")  # kinds of time that are not idle; guests are in user
 
 
 class OtherLoad:
-    """Looks at the machine when it is made, and again when asked."""
+    """Tells whether other processes disturbed the times since it was made."""
 
     def __init__(self, threads: int) -> None:
-        """Begin; `threads` are those of the work, which its load average may reach."""
+        """Begin; `threads` of the timed work may add to the load average."""
         self._threads = threads
         self._load_before = environment.load_average()
         self._start = time.monotonic()
         self._others_before = _others_s()
 
     def reasons(self) -> list[Reason]:
-        """Return why times since the beginning do not count; none where they do."""
+        """Return why the times since the beginning do not count; [] if they count."""
         others_s, elapsed_s = _others_s(), time.monotonic() - self._start
         if others_s is None or self._others_before is None:
             load = max(self._load_before, environment.load_average())
@@ -44,9 +44,9 @@ class OtherLoad:
 
 
 def busy_cores(threads: int, watch_s: float = WATCH_S) -> float | None:
-    """Return how many cores other processes keep busy, if too few are left for `threads`; None if not, or not known.
+    """Return how many cores other processes keep busy; None if enough are left for `threads`, or if it is not known.
 
-    This process waits meanwhile, so that what works is not this process.
+    This process sleeps meanwhile, so that it does not count itself.
     """
     before, start = machine_worked_s(), time.monotonic()
     time.sleep(watch_s)
@@ -62,7 +62,7 @@ def machine_worked_s() -> float | None:
     """Return the seconds, over all cores, that the machine has worked since it started; None if not known."""
     try:
         times = psutil.cpu_times()
-    except (OSError, ValueError, RuntimeError):  # such as a container without /proc/stat
+    except (OSError, ValueError, RuntimeError):  # for example in a container without /proc/stat
         return None
     return float(sum(getattr(times, kind, 0.0) for kind in _WORKING))
 

@@ -1,6 +1,7 @@
-"""Who works on which fit: one lock a fit, which the system releases however its process ends, and a note of the holder.
+"""One lock for each fit, and a note that says which process holds it.
 
-A fit's worker ends with the run that asked for it, so that nobody works any more on a fit whose lock is free.
+The operating system releases a lock when its process ends, however it ends. A worker ends with the run that started it,
+so that nobody works on a fit whose lock is free.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Busy(Exception):
 
 
 def lock(root: Path, key: str) -> FileLock:
-    """Return the lock of a fit; raises StoreError if its file cannot be made, or is no plain file of its own."""
+    """Return the lock of a fit; raises StoreError if its file cannot be made, is a link, or has a second name."""
     path = _path(root, key)
     refuse_shipped(path)
     try:
@@ -48,10 +49,10 @@ def lock(root: Path, key: str) -> FileLock:
 
 @contextlib.contextmanager
 def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Hold the locks of some fits, all or none, and note who does.
+    """Hold the locks of all these fits, and write a note with this process; hold none if one is taken.
 
     Raises:
-        Busy: another process has one of them.
+        Busy: another process holds one of the locks.
         StoreError: the folder cannot be written.
     """
     note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), environment.now()))
@@ -72,19 +73,19 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
 
 def is_held(root: Path, key: str) -> bool:
     """Return whether a process works on a fit."""
-    if not _path(root, key).exists():  # who asks makes no files
+    if not _path(root, key).exists():  # `lock` would make the file
         return False
     try:
         with lock(root, key).acquire(timeout=0):
             return False
     except Timeout:
         return True
-    except (OSError, StoreError):  # a folder that is only readable: nobody here can say
+    except (OSError, StoreError):  # this user may not open the lock, so that it is not known
         return False
 
 
 def holder(root: Path, key: str) -> Holder | None:
-    """Return who works on a fit that is held; None where that is not known."""
+    """Return the process that holds the lock of a fit; None if it is not known."""
     try:
         return msgspec.json.decode(read_file(_note(root, key), LARGEST_NOTE, below=root), type=Holder)
     except (DataCorrupt, ValueError, RecursionError, msgspec.DecodeError):

@@ -1,11 +1,11 @@
 """Counter-based random numbers: number i of row r of a stream is a function of (stream, r, i) and of nothing else.
 
-So noise belongs to its row (or training step, or draw) whatever is asked for beside it, in whatever order, block or
-number of threads. Words are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
-3"), key = the stream's 64 bits, counter = (place in the row, 0, row's 64 bits); normals are those of Box & Muller 1958.
-On a CPU the compiled loops of `bench.core.compiled` run. On a GPU `torch.compile` makes one kernel of the plain PyTorch
-below. Where neither is there, and as their reference, the plain PyTorch runs as it is. All give the same words, and the
-same normals up to rounding.
+So the noise of a row (or training step, or draw) does not depend on the order, the blocks, the number of threads or the
+other rows of a call. The words come from Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+3"), with key = the stream's 64 bits and counter = (place in the row, 0, row's 64 bits). The normals follow Box & Muller
+1958. On a CPU the compiled loops of `bench.core.compiled` run. On a GPU `torch.compile` makes one kernel of the plain
+PyTorch below. If neither is available, plain PyTorch runs; it is also the reference of both. All three give the same
+words, and the same normals up to rounding.
 
 Shapes: B rows, n numbers a row. Words 4 l to 4 l + 3 of counter l lie `LANES` apart in blocks of 4 `LANES`.
 """
@@ -30,7 +30,7 @@ Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 @functools.cache
 def compiled_loops() -> ModuleType | None:
-    """Return `bench.core.compiled`, or None where numba is missing (as it may be where a GPU does the work)."""
+    """Return `bench.core.compiled`, or None if numba is not installed (a machine with a GPU may not need it)."""
     try:
         return importlib.import_module("bench.core.compiled")
     except ImportError:
@@ -61,7 +61,7 @@ def fill_words(out: Tensor, key: int, rows: Tensor) -> Tensor:
     words = (_fused_words() if out.is_cuda else None) or words_of_blocks
     n = 2 * out.shape[1]
     halves = words(*arguments(key, rows.to(out.device), n))[:, :n].view(len(out), -1, 2)
-    return out.copy_(halves[:, :, 0] | halves[:, :, 1] << 32)  # the lower half first, as in memory
+    return out.copy_(halves[:, :, 0] | halves[:, :, 1] << 32)  # the lower half comes first, as in memory
 
 
 def plain_words(key: int, rows: Tensor, n: int) -> Tensor:
@@ -87,20 +87,21 @@ def _fused_normals() -> Fill | None:
 
 
 def fused(plain: Fill, device: torch.device) -> Fill | None:
-    """Return `words_of_blocks` or `normals_of_blocks` as one kernel of the device; None where none can be compiled.
+    """Compile `words_of_blocks` or `normals_of_blocks` to one kernel of the device; None if that fails.
 
-    It serves all numbers of rows and blocks. The key is a tensor, because each new integer would be compiled anew.
+    The kernel takes any number of rows and blocks. The key is a tensor, because PyTorch compiles again for each new
+    integer.
     """
     kernel: Fill = torch.compile(plain, dynamic=True)
     try:
         kernel(*arguments(1, torch.arange(2, device=device), 8 * LANES))
-    except Exception:  # noqa: BLE001 - without Triton or a C compiler PyTorch raises what it likes
+    except Exception:  # noqa: BLE001 - without Triton or a C compiler PyTorch raises errors of many types
         return None
     return kernel
 
 
 def arguments(key: int, rows: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return the rows, the halves of the key, and the number of blocks that hold n words; no copy waits for a GPU."""
+    """Return rows, halves of the key and number of blocks for n words; made on the device, without a copy."""
     low, high = (torch.full((), half, dtype=torch.int64, device=rows.device) for half in (key & _LOW, key >> 32 & _LOW))
     return rows, low, high, math.ceil(n / (4 * LANES))
 
@@ -126,7 +127,7 @@ def normals_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks:
 
 
 def _philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
-    """Return the four words for each counter; int64 holds a product's 64 bits, whatever it takes the sign to be."""
+    """Return the four words for each counter. int64 keeps all 64 bits of a product; a negative sign does no harm."""
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1 = (p1 >> 32 & _LOW) ^ c1 ^ k0, p1 & _LOW

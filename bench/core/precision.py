@@ -1,4 +1,4 @@
-"""The precisions of matrix products that can be asked for, and whether a device has them."""
+"""The precisions of matrix products, and which devices support them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TF32_CAPABILITY = (8, 0)
 
 
 def check_precision(precision: str, device: str) -> None:
-    """Raise ConfigError if this is no precision, or the device does not have it; says which it has."""
+    """Raise ConfigError if the precision is unknown, or the device does not support it."""
     if precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)
     if precision != "tf32":

@@ -1,13 +1,13 @@
-"""In which numbers float32 matrices are multiplied: float32, or by choice bfloat16 or TF32 operands with float32 sums.
+"""Choose the precision of float32 matrix products: float32, or bfloat16 or TF32 operands with float32 sums.
 
 Only products of float32 matrices with matrices or vectors change. Parameters, optimisers, sums (a dot product of two
 vectors is a sum), float64 work and all metrics stay as they are. bfloat16 keeps 8 significant bits of an operand,
 TF32 11, float32 24.
 
 cpu, bf16   Both operands of every product of more than 16 x 16 x 16 multiplications are rounded to bfloat16, on every
-            processor. oneDNN does this, and is faster, where the processor has such products (x86: AMX); it leaves thin
-            products in float32, which ones depends on the processor. A product that oneDNN would leave is rounded
-            here. So processors differ in the order of the sums and in speed only.
+            processor. If the processor has bfloat16 products (x86: AMX), oneDNN rounds and is faster. But oneDNN leaves
+            some thin products in float32, and which ones depends on the processor. This module rounds the operands of
+            those products itself. So processors differ in the order of the sums and in speed only.
 cuda, tf32  Tensor cores, from compute capability 8.0 on.
 cuda, bf16  PyTorch has no such products of float32 matrices: operands are rounded here.
 
@@ -44,7 +44,7 @@ _ABOVE_ONE = 1 + 2**-9  # a quarter of bfloat16's step above 1, so that it round
 
 
 def products_by(precision: str, device: torch.device) -> str:
-    """Return how products of this precision are made on the device of this machine: one of the four BY_... names."""
+    """Return how this machine makes products of this precision on the device: one of the four BY_... names."""
     if precision == "float32":
         return BY_FLOAT32
     if precision == "tf32":
@@ -54,15 +54,15 @@ def products_by(precision: str, device: torch.device) -> str:
 
 @contextmanager
 def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
-    """Multiply float32 matrices in this precision inside the `with`; whatever happens there, the old state returns."""
+    """Multiply float32 matrices in this precision inside the `with`, and restore the old state after it."""
     by = products_by(precision, device)
     setting = torch.get_float32_matmul_precision()
     backends = (_ONEDNN, torch.backends.cuda.matmul)
     states = [backend.fp32_precision for backend in backends]
     modes = {BY_ROUNDING: RoundedOperands, BY_ONEDNN: OneDnnOrRounded}
     try:
-        # PyTorch's older switch sets the newer ones of both devices with it; the newer ones alone leave it in a state
-        # that torch.compile and others refuse to read.
+        # PyTorch has an older setting and a newer one for each device. The older setting also sets the newer ones. If
+        # only the newer ones were set, torch.compile and others would refuse to read the older one.
         torch.set_float32_matmul_precision(_SETTING[by])
         with modes.get(by, nullcontext)():
             yield
@@ -85,7 +85,7 @@ def _onednn_in(precision: str) -> Iterator[None]:
 
 @cache
 def _onednn_has_bf16() -> bool:
-    """Return whether the processor multiplies float32 matrices in bfloat16, seen from a product."""
+    """Try a product: return whether oneDNN multiplies float32 matrices in bfloat16 on this processor."""
     return _onednn_rounds((64, 64), (64, 1), (64, 64), (64, 1), 1)
 
 
@@ -97,10 +97,10 @@ def _onednn_rounds(
     right_stride: tuple[int, ...],
     n_threads: int,
 ) -> bool:
-    """Return whether oneDNN rounds both operands of a product of these shapes and strides, seen from one.
+    """Try a product: return whether oneDNN rounds both operands of a product of these shapes and strides.
 
-    A row and a column of n numbers 1 + 2^-9 have the product n only if both are rounded to ones. Seeing it holds for
-    every processor and library, where a list of instruction sets and shapes would have to be kept.
+    A row and a column of n numbers 1 + 2^-9 have the product n only if both are rounded to ones. The trial is right for
+    every processor and version of oneDNN; a list of instruction sets and shapes would need upkeep.
     """
     del n_threads  # oneDNN may choose another kernel for another number of threads
     left, right = _filled(left_shape, left_stride), _filled(right_shape, right_stride)
@@ -124,7 +124,7 @@ class _Operator(Protocol):
 
 
 class RoundedOperands(TorchDispatchMode):
-    """Rounds the operands of every large enough float32 product to bfloat16, and leaves the product to float32.
+    """Rounds the operands of every large enough float32 product to bfloat16, and multiplies in float32.
 
     A product of two bfloat16 numbers is exact in float32, so only the order of the sums differs from what a processor
     with bfloat16 products does. Works below autograd: backward passes are included.
@@ -153,7 +153,7 @@ class RoundedOperands(TorchDispatchMode):
 
 
 class OneDnnOrRounded(RoundedOperands):
-    """Leaves a product to oneDNN where it rounds both operands, rounds them itself where not, and keeps sums exact."""
+    """Rounds the operands of the products for which oneDNN does not, and keeps dot products of vectors in float32."""
 
     def __torch_dispatch__(
         self,

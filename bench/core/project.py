@@ -1,4 +1,4 @@
-"""Where the project's own files lie: a clone's folders, or in an installed wheel the copy inside the package."""
+"""Paths of the project's own files: the folders of a clone, or the copies inside an installed wheel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IS_CLONE = (_ABOVE / "pyproject.toml").is_file()
 TOP = _ABOVE if IS_CLONE else _ABOVE / "bench" / "_data"
 PACKAGE = _ABOVE / "bench"
 RESULTS = TOP / "results"
-"""The records that come with the suite; nothing is written here unless a user of a clone says `--results`."""
+"""The records that come with the suite. Commands write here only if a user of a clone names it with `--results`."""
 REFERENCE = RESULTS / "reference"
 DATASETS = TOP / "datasets"
 COMMIT = TOP / "commit.txt"
@@ -19,9 +19,9 @@ COMMIT = TOP / "commit.txt"
 
 
 def refuse_shipped(path: Path) -> None:
-    """Raise StoreError for a path inside the files of an installed package: all users share them, nobody writes them.
+    """Raise StoreError for a path inside an installed package, whose files all users share.
 
-    A clone belongs to its user, who may write into it.
+    A user may write into a clone.
     """
     if not IS_CLONE and path.resolve().is_relative_to(TOP):
         raise StoreError(

@@ -1,4 +1,4 @@
-"""Files that cannot be trusted: named, moved to `quarantine/` with the reason, never used and never deleted."""
+"""Move files that cannot be trusted to `quarantine/`, and note why. They are never used and never deleted."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from bench.core.text import one_line
 FOLDER = "quarantine"
 REASONS = "reasons.txt"
 
-_log = logging.getLogger("bench")  # shown on stderr, unless the program that uses this package says otherwise
+_log = logging.getLogger("bench")  # Python's logging shows it on stderr by default
 
 
 def set_aside(root: Path, path: Path, reason: str) -> Path | None:
-    """Move a file to the quarantine of a results folder, keeping every earlier one, and write down why.
+    """Move a file to the quarantine of a results folder, and write down why. Earlier files there stay.
 
     Returns:
-        Where it is now, or None if another process has moved it already.
+        The new path, or None if another process has moved the file already.
 
     Raises:
-        StoreError: it cannot be moved; whoever would write in its place must not.
+        StoreError: the file cannot be moved. The caller must not overwrite it.
     """
     refuse_shipped(path)
     folder = root / FOLDER
-    target = folder / f"{time.time_ns()}__{path.parent.name}__{path.name}"  # no two at the same time and place
+    target = folder / f"{time.time_ns()}__{path.parent.name}__{path.name}"  # unique
     try:
         move(path, target, root)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Reasons as data: why a number is missing, why a time does not count, why a cell has no result.
 
-A reason is a kind and its values. Code compares kinds; only `in_words` makes words, where a reason is shown.
+A reason is a kind and its values. Code compares kinds. `in_words` makes the text when a reason is shown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TEMPLATES = {
     "unsupported": "{message}",
     # why a cell has no result
     "diverged": "{metric} is {value} in epoch {epoch}; a smaller learning rate may help",
-    "diverged-as-told": "{message}",  # the approach saw it itself
+    "diverged-as-told": "{message}",  # the approach itself raised `Diverged`
     "no-framework": "{message}",
     "broken-approach": "{message}",
     "cpu-float32-only": "{approach} runs on cpu in float32 only: {why}",
@@ -57,7 +57,7 @@ _TEMPLATES = {
     "crashed": "{message}",
     "not-written": "{message}",
     "damaged": "{message}",
-    # words of records of schema 1 that were not taken apart
+    # a text from a record of schema 1 that the conversion did not split into a kind and values
     "text": "{message}",
 }
 _COMPOSED: dict[str, tuple[frozenset[str], Callable[[Values], str]]] = {
@@ -89,7 +89,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def told(kind: str, message: object) -> Reason:
-    """Return a reason of a kind whose one value is the message of an error."""
+    """Return a reason whose only value is a message."""
     return Reason(kind, {"message": str(message)})
 
 

@@ -1,6 +1,6 @@
-"""What a record holds: the measurement of one cell with one seed, and a reading of one fit.
+"""The fields of a record (a measurement of one cell with one seed) and of a reading (of one fit, for a ladder).
 
-Every part is checked when a file is read (`bench.core.folder`), so that code can rely on the types below.
+`bench.core.folder` checks every field when it reads a file, so that code can rely on the types below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.core.metric_table import LARGEST, ROUNDING, SLACK, check_metrics
 from bench.core.reasons import Reason
 
 SCHEMA = 2  # of records and readings; tools/convert_records.py converts those of schema 1
-DAMAGED: Literal["damaged"] = "damaged"  # outcome of what stands in for a record that cannot be read
+DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
 Number = float | None
@@ -33,7 +33,7 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Timings(Fields, frozen=True, kw_only=True):
-    """What training, predicting and measuring cost (seconds, MiB), and why the times do not count, if they do not."""
+    """Seconds and MiB of training, predicting and measuring; `reasons` say why the times do not count."""
 
     valid: bool = False
     reasons: list[Reason] = []
@@ -90,7 +90,7 @@ class Provenance(Fields, frozen=True, kw_only=True):
 
 
 class Versions(Fields, frozen=True, kw_only=True):
-    """Versions of what makes numbers; absent parts could not be shown."""
+    """Versions of recipe, protocol and metrics that made the numbers; a missing one is not known."""
 
     recipe: dict[str, int] = {}
     protocol: int | None = None
@@ -98,7 +98,7 @@ class Versions(Fields, frozen=True, kw_only=True):
 
 
 class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one epoch of training cost, and the numbers that were printed or measured after it."""
+    """The training time of one epoch, and the numbers that were printed or measured after it."""
 
     epoch: Count  # from 1
     seconds: Amount
@@ -207,7 +207,7 @@ _ARRAYS = {
 
 
 class Arrays(Fields, frozen=True, kw_only=True, rename=_ARRAYS):
-    """Whatever is more than one number."""
+    """The results that are more than one number."""
 
     reliability: ReliabilityBins | None = None
     risk_coverage: RiskCurve | None = None
@@ -264,9 +264,9 @@ class Record(Naming, frozen=True, kw_only=True):
 
 
 class Reading(Record, frozen=True, kw_only=True):
-    """What a ladder asks of a fit beyond its records."""
+    """Numbers of a fit that a ladder needs and a record does not have."""
 
-    version: int  # of the definitions that made it
+    version: int  # of the definitions of these numbers
 
 
 def record_name(record: Naming) -> str:

@@ -1,4 +1,4 @@
-"""JSON sealed by its hash, which tells whether a file can be trusted."""
+"""JSON that contains the hash of its content. The hash shows whether the file was changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bench.core.files import read_file
 from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
-LARGEST_INTEGER = 2**63  # from here on a float does not hold it, or not exactly
+LARGEST_INTEGER = 2**63  # larger numbers are refused
 LONGEST_INTEGER = 21  # characters, sign included
-LONGEST_QUOTE = 200  # characters of what was found
+LONGEST_QUOTE = 200  # characters of an error's quotation
 
 
 def seal(content: object) -> dict[str, object]:
-    """Return a struct or mapping as JSON has it, with its hash in field `sha256`."""
+    """Return a struct or mapping in types of JSON, with its hash in field `sha256`."""
     fields = plain(content)
     assert isinstance(fields, dict), "only what has fields can be sealed"
     body = {key: value for key, value in fields.items() if key != "sha256"}
@@ -28,7 +28,7 @@ def seal(content: object) -> dict[str, object]:
 
 
 def has_seal(content: Mapping[str, object]) -> bool:
-    """Return whether the hash of a content is that in its field `sha256`."""
+    """Return whether field `sha256` has the hash of the other fields."""
     try:
         return content.get("sha256") == digest({key: value for key, value in content.items() if key != "sha256"})
     except RecursionError:  # nested more deeply than anything that this suite writes
@@ -46,7 +46,7 @@ def read_json(path: Path, what: str, below: Path | None = None) -> object:
 
 
 def _refuse(word: str) -> NoReturn:
-    """Refuse NaN and Infinity, which JSON has not and this suite never writes: the hash takes them for null."""
+    """Refuse NaN and Infinity: JSON does not have them, and the hash could not tell them from null."""
     raise ValueError(f"'{word}' is no number of JSON")
 
 

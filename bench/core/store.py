@@ -1,7 +1,7 @@
 """Records, fitted posteriors and checkpoints on disk: written atomically, sealed by a hash, never pickled.
 
-A file that cannot be trusted (truncated, edited, foreign) is named and set aside in `quarantine/`, never
-deleted and never used.
+A file that cannot be trusted (truncated, edited, foreign) is moved to `quarantine/` with a warning. It is never deleted
+and never used.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
 if TYPE_CHECKING:
     import torch
 
-# The folders of a results folder that get files. `quarantine` gets only files that lay elsewhere.
+# Folders of a results folder that may hold parts of killed writes. `quarantine` is not one: files are only moved there.
 WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "determinism", "faults", "throughput")
-CONDITIONS = ("device", "precision")  # naming fields that are no part of a file's name
+CONDITIONS = ("device", "precision")  # fields of `Naming` that a file's name does not show
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
-# All that damaged or hostile archives and tensors make NumPy, the standard library and safetensors raise.
+# The errors of NumPy, the standard library and safetensors on damaged or hostile archives and tensors.
 _BROKEN = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError)
 _BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error)
 _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 
-Info = dict[str, object]  # what a posterior or a checkpoint says of itself
+Info = dict[str, object]  # the description in a file of tensors
 Scores = Mapping[str, NDArray[np.generic]]
 CONVERT = "convert the folder with python tools/convert_records.py FOLDER"
 
@@ -66,12 +66,12 @@ class Store:
         self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", CONVERT)
 
     def check_writable(self) -> None:
-        """Raise StoreError if records cannot be written here; remove what killed writes left."""
+        """Raise StoreError if records cannot be written here; remove the parts that killed writes left."""
         check_writable(self.root / "fits", self.root)
         sweep(self.root / folder for folder in WRITTEN)
 
     def lock(self, fit_key: str) -> FileLock:
-        """Return the lock of a fit; the system releases it when its process ends, however it ends."""
+        """Return the lock of a fit; see `locks.lock`."""
         return locks.lock(self.root, fit_key)
 
     def hold(self, fit_keys: Sequence[str]) -> contextlib.AbstractContextManager[None]:
@@ -81,11 +81,11 @@ class Store:
     # records
 
     def record_path(self, naming: Naming) -> Path:
-        """Return where the record of a measurement lives."""
+        """Return the path of a measurement's record."""
         return self.records / record_name(naming)
 
     def write(self, record: Record, scores: Scores | None = None) -> Path:
-        """Write a record and, beside it, its per-row scores (.npz), whose hash the record has."""
+        """Write a record and its per-row scores (.npz); the record contains the hash of the scores."""
         if scores:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **dict(scores))
@@ -97,18 +97,18 @@ class Store:
         return path
 
     def find(self, naming: Naming) -> Record | None:
-        """Return the record of a measurement, or None; one that cannot be trusted is set aside."""
+        """Return the record of a measurement, or None; a record that cannot be trusted is set aside."""
         path = self.record_path(naming)
         record = self._read_or_set_aside(path)
         if record is not None and record.key != naming.key:
-            self._set_aside_record(path, f"record {path} is of another measurement than its name says")
+            self._set_aside_record(path, f"record {path} is of another measurement than the one asked for")
             return None
         return record
 
     def scores(self, record: Record) -> Scores:
-        """Return the per-row scores beside a record; empty where there are none.
+        """Return the per-row scores of a record; {} if there are none.
 
-        Those that cannot be read or are not those of the record are set aside.
+        Scores that cannot be read, or whose hash is not the record's, are set aside.
         """
         content = self._scores_content(record)
         if content is None:
@@ -120,22 +120,22 @@ class Store:
             return {}
 
     def set_aside_if_scores_are_damaged(self, record: Record) -> bool:
-        """Return whether the file beside a record is not the one that was written with it; both are set aside.
+        """Return whether the scores of a record are damaged, and set aside both; missing scores are not damaged.
 
-        No file is no fault: a clone has those of one seed only.
+        A clone has the scores of one seed only.
         """
         if not is_there(self._scores_path(record)) or self._scores_content(record) is not None:
             return False
         path = self.record_path(record)
-        with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
-            quarantine.set_aside(self.root, path, f"record {path} goes with its scores, to be made again")
+        with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
+            quarantine.set_aside(self.root, path, f"record {path} has damaged scores and must be made again")
         return True
 
     def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
 
     def _scores_content(self, record: Record) -> bytes | None:
-        """Return the file beside a record; None where there is none, or where its hash shows another one."""
+        """Return the bytes of a record's scores; None if there are none, or if their hash is not the record's."""
         path = self._scores_path(record)
         if not is_there(path):
             return None
@@ -151,11 +151,11 @@ class Store:
 
     def _set_aside_scores(self, record: Record, error: Exception) -> None:
         path = self._scores_path(record)
-        with contextlib.suppress(StoreError):  # who only reads may not be allowed to move it
+        with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
             quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
     def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
-        """Return a finished record of the same name that `counts`, made where the framework was there, or None."""
+        """Return a finished record of the same name that `counts`, or None; it was made where the framework exists."""
         for _, record in self._same_name(naming):
             if record.outcome == "done" and counts(record):
                 return record
@@ -187,19 +187,19 @@ class Store:
             quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
 
     def _drop_superseded(self, record: Record, written: Path) -> None:
-        """Remove `skipped` records of the same cell: they only said that this one was missing."""
+        """Remove `skipped` records of the same cell, which this record replaces."""
         for path, other in self._same_name(record):
             if path != written and other.outcome == "skipped":
                 remove(path, self.root)
 
     def all_records(self) -> tuple[list[Record], list[Problem]]:
-        """Return all trustworthy records, and the files that are none."""
+        """Return all records that can be trusted, and the files that cannot."""
         return self._folder.read_all()
 
     # posteriors and checkpoints
 
     def fit_path(self, fit_key: str, kind: str) -> Path:
-        """Return where a fit's `posterior` or `checkpoint` lives."""
+        """Return the path of a fit's `posterior` or `checkpoint`."""
         return self.root / "fits" / fit_key[:16] / f"{kind}.safetensors"
 
     def drop_checkpoint(self, fit_key: str) -> None:
@@ -207,7 +207,7 @@ class Store:
         remove(self.fit_path(fit_key, "checkpoint"), self.root)
 
     def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: object) -> None:
-        """Write tensors with a JSON description, sealed by a hash over both."""
+        """Write tensors, a JSON description, and the hash over both."""
         from safetensors.torch import save
 
         ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -218,14 +218,14 @@ class Store:
     def read_tensors(
         self, path: Path, belongs: Callable[[Info], bool] | None = None
     ) -> tuple[dict[str, torch.Tensor], Info] | None:
-        """Return tensors and description, or None if there are none.
+        """Return tensors and description, or None if the file does not exist or cannot be trusted.
 
-        What cannot be trusted is set aside: the hash does not fit, or the description is not one that `belongs` here.
+        A file is set aside if it cannot be read, its hash does not fit, or `belongs` refuses its description.
         """
         if not is_there(path):
             return None
         try:
-            # The library takes a name alone: this one is that of the file that was opened, whatever happens to its own.
+            # safetensors opens a path only. This path is the file that is open here, even if its name is changed now.
             with (
                 opened_file(path, self.root) as opened,
                 safe_open(f"/proc/self/fd/{opened.fileno()}", framework="pt") as file,
@@ -237,7 +237,7 @@ class Store:
                 raise ValueError("its hash does not fit")
             info: Info = json.loads(text)
             if belongs is not None and not belongs(info):
-                raise ValueError("it is of another fit, or of other code")
+                raise ValueError("it belongs to another fit or another version")
         except _BROKEN_TENSORS as error:
             quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
             return None
@@ -245,7 +245,7 @@ class Store:
 
 
 def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file; raises one of _BROKEN_SCORES, also on what would fill the memory."""
+    """Return the arrays of an npz file; raises one of _BROKEN_SCORES, also if the arrays are too large."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         size = sum(member.file_size for member in archive.infolist())
     if size > LARGEST_SCORES:

@@ -1,8 +1,8 @@
-"""Named, seeded random streams: every random draw of the suite comes from one of these.
+"""Named, seeded random streams, from which training and predicting draw all their random numbers.
 
-A stream's seed is a hash of the run's seed, the stream's name and its indices, so that streams do not
-depend on each other or on the order of their use. PyTorch's CPU generator (mt19937) keeps the lowest 32
-bits of a seed; that is enough to separate the streams of one run.
+A stream's seed is a hash of the run's seed, the stream's name and its indices. So streams do not depend on each other
+or on the order of their use. PyTorch's CPU generator (mt19937) keeps only the lowest 32 bits of a seed, which is enough
+to separate the streams of one run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def generator(seed: int, name: str, *index: int) -> torch.Generator:
 
 
 def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Tensor:
-    """Standard normals for draw `draw` that belong to each row alone, whatever block the row is asked for in.
+    """Return standard normals for draw `draw`. The numbers of a row do not depend on the other rows of the call.
 
     Args:
         seed: run seed.
@@ -34,9 +34,9 @@ def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Ten
 
 
 def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tensor:
-    """Like `row_noise`, but `words` times 64 fair random bits per row: int64 [B, words].
+    """Return `words` times 64 fair random bits for each row, int64 [B, words]; otherwise as `row_noise`.
 
-    For what needs bits rather than numbers (a dropout mask with rate 1/2 needs one): a float32 costs 32 of them.
+    Bits are cheaper than normals: a dropout mask with rate 1/2 needs one bit for a unit, a normal costs 32.
     """
     return fill_words(rows.new_empty(len(rows), words), stream_seed(seed, "draw", draw), rows)
 
@@ -48,7 +48,7 @@ def normals_(out: torch.Tensor, seed: int, name: str, *index: int) -> torch.Tens
 
 
 class StepNoise:
-    """The noise of one epoch's training steps: each step has its own, and a step may ask more than once."""
+    """The noise of one epoch's training steps. Every call gets new numbers; a step may call more than once."""
 
     def __init__(self, stream: int) -> None:
         """Start at the first step of a stream, such as `Context.stream("noise", epoch)`."""
@@ -56,7 +56,7 @@ class StepNoise:
         self._asked = 0
 
     def normals_(self, out: torch.Tensor) -> torch.Tensor:
-        """Fill `out` (contiguous, any shape) with standard normals that no other call gets."""
+        """Fill `out` (contiguous, any shape) with standard normals."""
         fill_normals(out.view(1, -1), self._stream, self._next_row(out.device))
         return out
 
@@ -66,6 +66,6 @@ class StepNoise:
         return out
 
     def _next_row(self, device: torch.device) -> torch.Tensor:
-        """Return the row of the next call, int64 [1]; made on the device, so that no copy waits for it."""
+        """Return the row of the next call, int64 [1]; made on the device, so that nothing is copied."""
         self._asked += 1
         return torch.full((1,), self._asked - 1, device=device)

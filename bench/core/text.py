@@ -1,4 +1,4 @@
-"""Numbers, durations and foreign texts as people read them."""
+"""Format numbers, durations and foreign texts for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import unicodedata
 from dataclasses import dataclass
 
-SMALLEST_FIXED = 1e-4  # below, significant digits are written with an exponent
+SMALLEST_FIXED = 1e-4  # smaller numbers get an exponent
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ THREE_DIFFERENCE = Digits(significant=3, signed=True)
 def one_line(text: str, longest: int | None = None) -> str:
     """Return any text as one line that is safe to print.
 
-    White space becomes single spaces. Other characters that no terminal shows (they could move its cursor, or turn
-    the direction of writing) are written as Python writes them. What is longer than `longest` characters is cut.
+    White space becomes single spaces. Other unprintable characters become Python's escapes, because they could move the
+    terminal's cursor or reverse the direction of the text. A text of more than `longest` characters is cut.
     """
     safe = visible(" ".join(text.split()))
     return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
@@ -68,7 +68,7 @@ def _visible(character: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration as people write it: 48 s, 12 min, 1 h 05 min."""
+    """Return a duration such as 48 s, 12 min, 1 h 05 min."""
     if seconds is None:
         return "unknown"
     if seconds < 90:

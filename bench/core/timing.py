@@ -1,4 +1,4 @@
-"""Clocks: how long a call takes, by the median of repeats, with the device's queue empty on both sides."""
+"""Clocks. A call on a GPU is timed from an empty queue to an empty queue."""
 
 # mypy: allow-untyped-calls
 # (PyTorch's CUDA events have no types)
@@ -25,7 +25,7 @@ def synchronise(device: torch.device) -> None:
 def repeat_seconds(
     call: Callable[[], object], device: torch.device, repeats: int, limit_s: float, warm_up: int = 1
 ) -> list[float]:
-    """Return the seconds of up to `repeats` calls, stopping early after `limit_s` seconds in all (at least one)."""
+    """Return the seconds of up to `repeats` calls; at least one, but none begins after `limit_s` timed seconds."""
     for _ in range(warm_up):
         call()
     found: list[float] = []
@@ -44,7 +44,7 @@ def _clock_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def _event_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds between two marks in the device's queue, which the wait for the answer is no part of."""
+    """Return the seconds between two events in the device's queue; waiting for the device is not counted."""
     with torch.cuda.device(device):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -56,10 +56,10 @@ def _event_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 @cache
 def matmul_rate(device: torch.device, threads: int) -> float:
-    """Return this machine's rate of plain float32 matrix products on so many threads: operations a second, 3 digits.
+    """Return this machine's rate of float32 matrix products with `threads` threads: operations a second, 3 digits.
 
-    The best of `RATE_REPEATS` products of 1024 x 1024 matrices, a tenth of a second in all: a yardstick that tells how
-    fast a machine is, whatever its processor calls itself. Measured once in a process.
+    It is the best of `RATE_REPEATS` products of 1024 x 1024 matrices, and takes a tenth of a second. It tells how fast
+    a machine is, whatever the name of its processor. It is measured once in a process.
     """
     left, right = (torch.full((RATE_SIZE, RATE_SIZE), value, device=device) for value in (0.5, 0.25))
     before = torch.get_num_threads()
@@ -83,16 +83,16 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 
 class Stopwatch:
-    """Seconds of blocks of work on one device, its queue empty on both sides; CUDA's own events where there are any."""
+    """Times work on one device, from an empty queue to an empty queue; on a GPU with CUDA's events."""
 
     def __init__(self, device: torch.device, settle: Callable[[], None] = lambda: None) -> None:
-        """Time work on `device`; `settle` waits for queues that PyTorch does not know."""
+        """Time work on `device`; `settle` waits for work of another framework, which PyTorch does not know."""
         self._device, self._settle = device, settle
         self._mark = 0.0
         self._event: torch.cuda.Event | None = None
 
     def start(self) -> None:
-        """Wait for what is queued, then start (again)."""
+        """Wait for queued work, then start (again)."""
         self._settle()
         synchronise(self._device)
         if self._device.type == "cuda":
@@ -100,7 +100,7 @@ class Stopwatch:
         self._mark = time.perf_counter()
 
     def stop(self) -> float:
-        """Wait for what is queued and return the seconds since the start."""
+        """Wait for queued work and return the seconds since the start."""
         self._settle()
         if self._event is None:
             return time.perf_counter() - self._mark

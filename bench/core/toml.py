@@ -1,4 +1,4 @@
-"""Read TOML files with a schema. An error is one line: the file, the place in it, what is allowed there."""
+"""Read TOML files with a schema. An error is one line: the file, the place in it, and what is allowed there."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ else:
 LARGEST = 1 << 20  # bytes; the largest file of this suite has 40 kB
 SHOWN = 80  # characters of a value that is not allowed
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "object": "table", "array": "list"}
-_DATES = (datetime.date, datetime.datetime, datetime.time)  # a text is none of them
+_DATES = (datetime.date, datetime.datetime, datetime.time)  # types of TOML; a field of text must not accept them
 _NAMES = re.compile(rf"\b({'|'.join(_WORDS)})\b")
 
 T = TypeVar("T")
-Text = typing.Annotated[str, msgspec.Meta(pattern=r"\S")]  # that says something
+Text = typing.Annotated[str, msgspec.Meta(pattern=r"\S")]  # not blank
 Sha256 = typing.Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 _PATTERNS = {r" matching regex '\\S'": "", " matching regex '^[0-9a-f]{64}$'": " of 64 hexadecimal digits"}
 
@@ -38,7 +38,7 @@ _PATTERNS = {r" matching regex '\\S'": "", " matching regex '^[0-9a-f]{64}$'": "
 class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a TOML file. Each field has a type; no other field is allowed. Schemas inherit from it.
 
-    `__post_init__` may raise ValueError where fields do not go together; the error then names the table.
+    `__post_init__` may raise ValueError if fields contradict each other; the error then names the table.
     """
 
 
@@ -65,7 +65,7 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
 
 
 def check(raw: Mapping[str, object], schema: type[T], where: str, remedy: str = "", **given: object) -> T:
-    """Return what was read as the schema has it; raises ConfigError, which begins with `where`."""
+    """Return the content of a TOML file in the types of the schema; raises ConfigError that begins with `where`."""
     for name in given.keys() & raw.keys():
         raise ConfigError(_ended(f"{where}: unknown key '{name}'", remedy))
     merged = {**raw, **given}
@@ -76,7 +76,7 @@ def check(raw: Mapping[str, object], schema: type[T], where: str, remedy: str = 
 
 
 def _finite(text: str) -> float:
-    """Return a number; TOML has infinities and nan, for which no file of this suite has a use."""
+    """Return a number; refuse inf and nan, which TOML allows and no file of this suite uses."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a finite number")
@@ -88,7 +88,7 @@ def _ended(message: str, remedy: str) -> str:
 
 
 def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
-    """Return what is wrong, at the innermost place where something is: msgspec does not tell the keys of a dict."""
+    """Return an error for the innermost wrong place. The places in msgspec's own errors lack the keys of dicts."""
     place, value, kind = _innermost(raw, schema, "")
     at = f"{where}, {place.lstrip('.')}" if place else where
     if _is_table(kind) and isinstance(value, dict):
@@ -112,7 +112,7 @@ def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
 
 
 def _innermost(value: object, kind: object, place: str) -> tuple[str, object, object]:
-    """Return place, value and type of the first part that is wrong though none of its own parts is."""
+    """Return place, value and type of the first wrong part that has no wrong part inside."""
     for name, part, its_kind in _parts(value, kind):
         if _message(part, its_kind):
             return _innermost(part, _table_of(its_kind), place + name)
@@ -138,7 +138,7 @@ def _parts(value: object, kind: object) -> Iterator[tuple[str, object, object]]:
 
 
 def _table_of(kind: object) -> object:
-    """Return the table where a field may be a table or None, else the type itself."""
+    """Return the table type of an optional table, else the type itself."""
     first = typing.get_args(kind)[0] if isinstance(kind, types.UnionType) else None
     return first if _is_table(first) else kind
 
@@ -148,7 +148,7 @@ def _is_table(kind: object) -> typing.TypeGuard[type[msgspec.Struct]]:
 
 
 def _message(value: object, kind: object) -> str:
-    """Return why a value has not its type, '' if it has."""
+    """Return why a value does not have its type, '' if it has."""
     try:
         msgspec.convert(value, kind, builtin_types=_DATES)
     except msgspec.ValidationError as error:

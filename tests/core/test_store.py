@@ -229,7 +229,7 @@ def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
     records, problems = store.all_records()
     assert [found.seed for found in records] == [0]
     assert [problem.path for problem in problems] == [copy]
-    assert "not where it belongs" in problems[0].reason
+    assert "in the wrong place" in problems[0].reason
 
 
 @pytest.mark.parametrize("name", ["approach", "recipe", "key"])
@@ -267,7 +267,7 @@ def test_a_seal_does_not_make_a_record_of_another_form(tmp_path, changes):
     store = Store(tmp_path)
     path = store.write(record())
     path.write_text(json.dumps(seal({**plain(record()), **changes})))
-    with pytest.raises(StoreError, match=f"has not the form.*{field}|cannot be read: the number"):
+    with pytest.raises(StoreError, match=f"does not have the fields.*{field}|cannot be read: the number"):
         read_record(path)
 
 
@@ -366,4 +366,4 @@ def test_half_a_character_in_a_sealed_record_is_one_line(tmp_path):
     path.write_text(json.dumps(seal(body)))
     records, (problem,) = Store(tmp_path).all_records()
     assert records == []
-    assert "has not the form of this suite" in problem.reason
+    assert "does not have the fields of a record" in problem.reason

@@ -388,7 +388,7 @@ def test_a_checkpoint_of_another_version_is_set_aside(tmp_path, monkeypatch):
     assert info["versions"]["recipe"] == {"published": 1}
     store.write_tensors(path, tensors, {**info, "versions": {"recipe": {"published": 2}}})
     assert goes_on_from(tmp_path, 1)
-    assert "of other code" in (tmp_path / "quarantine" / "reasons.txt").read_text()
+    assert "another version" in (tmp_path / "quarantine" / "reasons.txt").read_text()
 
 
 def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, monkeypatch):
