@@ -67,11 +67,11 @@ class Claim:
     locator: str
     note: str
     printed: str  # the value's text
-    spread: float | None = None  # standard deviation (n - 1 below) of the n_runs whose mean the value is, if reported
+    spread: float | None = None  # standard deviation (divisor n - 1) of the n_runs whose mean is the value, if reported
 
 
 COLUMNS = tuple(field.name for field in fields(Claim))[:-2]
-SPREAD = "spread"  # a column that may follow; no document in published.csv reports one
+SPREAD = "spread"  # an optional last column; no document in published.csv reports a spread
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def measured_key(claim: Claim) -> tuple[str, str]:
 
     The stage is "final" (the record's metrics), "epoch:N" (the entry of epoch N) or "closed form" (computed). A toy's
     step is the first of an epoch. The level of a pruned network is part of the key. Raises ConfigError if a step
-    begins no epoch.
+    is not the first of an epoch.
     """
     if claim.approach == WORKED_EXAMPLE:
         return CLOSED_FORM, claim.metric
@@ -215,7 +215,8 @@ def _epoch_stage(claim: Claim) -> str:
     steps = STEPS_PER_EPOCH.get(claim.approach)
     if steps is None or int(number) % steps:
         raise ConfigError(
-            f"claim '{claim.id}': step {number} begins no epoch of {claim.approach}; known: {steps} steps"
+            f"claim '{claim.id}': step {number} is not the first of an epoch of {claim.approach}; "
+            + (f"an epoch has {steps} steps" if steps else "only toys have steps")
         )
     return f"epoch:{int(number) // steps + 1}"
 

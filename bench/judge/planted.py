@@ -37,7 +37,7 @@ COLUMNS = tuple(field.name for field in fields(PlantedRun))
 
 
 def read_runs(path: Path = RUNS) -> list[PlantedRun]:
-    """Read the file; no file is no run. Raises ConfigError that names the first bad row."""
+    """Read the file; without a file there are no runs. Raises ConfigError that names the first bad row."""
     if not path.exists():
         return []
     try:

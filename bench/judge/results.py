@@ -29,9 +29,9 @@ def select(
 ) -> list[Record]:
     """Return the records made under exactly these conditions.
 
-    A file that cannot be trusted (`problems`) stands in for its seed as a record without numbers: no seed is dropped
-    because its file was damaged. Its name does not tell device and precision, so it counts for any; a record of the
-    same cell and seed that can be read goes before it.
+    A file that cannot be trusted (`problems`) counts as a record without numbers, so that no seed is dropped because
+    its file is damaged. The file's name does not give device and precision, so the record counts for all of them.
+    `Results` prefers a readable record of the same cell and seed.
     """
     wanted = (profile, device, precision)
     chosen = [record for record in records if record.conditions == wanted]
@@ -108,7 +108,7 @@ class Results:
         return [name for name in self.approaches if name in self.manifests and self.manifests[name].task == "toy"]
 
     def classifiers(self) -> list[str]:
-        """Return all other approaches."""
+        """Return the approaches that are no toys."""
         return [name for name in self.approaches if name not in self.toys()]
 
     def has_corrected(self, approach: str) -> bool:
@@ -126,7 +126,7 @@ class Results:
         return ["published", *corrected, *self.variants(approach)]
 
     def describe(self, spread: bool = True) -> str:
-        """Return the conditions as the end of a caption; `spread`: and how a table of means shows theirs."""
+        """Return the conditions as the end of a caption; with `spread`, also how the table shows means over seeds."""
         if self.conditions is None:
             return "No records."
         seeds = {record.seed for record in self.records}
@@ -141,7 +141,7 @@ class Results:
 
 
 def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: str = "") -> str:
-    """Return profile, device, precision and seeds as the end of a caption; `spread` is said where there are several."""
+    """Return profile, device, precision and seeds as the end of a caption; several seeds add `spread`."""
     profile, device, precision = conditions
     smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
     ordered = sorted(seeds)
@@ -152,7 +152,7 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
 
 
 class Made(Protocol):
-    """Whatever says what made it."""
+    """Anything that has a provenance."""
 
     @property
     def provenance(self) -> Provenance:

@@ -19,7 +19,7 @@ class Gap(NamedTuple):
 
     code: str
     reason: str
-    is_fault: bool = False  # a seed diverged or gave a number that is not finite: that is no mere absence
+    is_fault: bool = False  # a seed diverged or gave a number that is not finite
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Sample:
 
     @cached_property  # exact fractions, asked for by every form of a table
     def sd(self) -> float | None:
-        """Return the standard deviation over seeds (n - 1 below), None for fewer than two."""
+        """Return the standard deviation over seeds (divisor n - 1), None for fewer than two."""
         return statistics.stdev(self.values) if self.n > 1 else None
 
 

@@ -1,4 +1,4 @@
-"""The judge judged: reports whose truth is known, handed in as if a document had printed them.
+"""Tries the rule of verdicts on reports whose truth is known, as if a document had printed them.
 
 A true report is one seed of the published recipe, judged by the other seeds. A false one is a seed of another recipe,
 judged by the published recipe's seeds. Each report is printed as the document prints, and has the document's end
@@ -48,12 +48,11 @@ class Trial:
 
 
 def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
-    """Return the trials of published recipes and of their alternatives, those that something was measured of.
+    """Return the trials of published recipes and of their alternatives, if they have any report.
 
     Args:
         results: the records.
-        claims: the numbers that reports consist of; those that are computed, or of another run of a document, are not
-            tried.
+        claims: the numbers of a report. Computed numbers and numbers of another run of a document are left out.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, claims):
@@ -133,8 +132,8 @@ def _reports(
 ) -> tuple[tuple[str, ...], ...]:
     """Return the outcomes of the report that each seed hands in.
 
-    The judge does without the seed of the same number, which shares its initial weights and its order of images with
-    the report. Only where too few seeds would be left, and the report is a false one, it keeps it.
+    Our seed with the number of the report's seed does not judge: it shares initial weights and the order of images with
+    the report. It judges a false report only if too few seeds would be left without it.
     """
     outcomes: dict[int, list[str]] = {}
     is_false = handed_in is not ours

@@ -109,7 +109,7 @@ def worth(material: Material) -> str:
     measured = [one for one in mistakes(material) if one.accuracy]
     if not measured:
         return NOT_MEASURED
-    clear = [one for one in measured if one.accuracy and one.accuracy.is_clear]
+    clear = [one for one in measured if one.accuracy and one.accuracy.excludes_zero]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     rest = len(measured) - len(clear)
     return (

@@ -205,9 +205,9 @@ def test_measured_key(claim_id, where):
 
 
 def test_a_step_must_begin_an_epoch():
-    with pytest.raises(ConfigError, match="step 7 begins no epoch of toy_bbb"):
+    with pytest.raises(ConfigError, match="step 7 is not the first of an epoch of toy_bbb"):
         measured_key(made(approach="toy_bbb", stage="step:7"))
-    with pytest.raises(ConfigError, match="step 0 begins no epoch of mlp"):
+    with pytest.raises(ConfigError, match="step 0 is not the first of an epoch of mlp"):
         measured_key(made(stage="step:0"))
 
 

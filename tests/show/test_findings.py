@@ -82,10 +82,10 @@ def paired(*after: float) -> Paired:
 
 def test_an_effect_is_clear_where_its_interval_excludes_zero():
     # mean .02, sd .01, t(2, .975) = 4.3027: half-width .01 * 4.3027 / sqrt(3) = .0248, so that zero is inside
-    assert not paired(0.01, 0.02, 0.03).is_clear
-    assert paired(0.03, 0.04, 0.05).is_clear  # .04 - .0248 = .0152
-    assert paired(-0.03, -0.04, -0.05).is_clear
-    assert not paired(0.5).is_clear  # one seed has no interval
+    assert not paired(0.01, 0.02, 0.03).excludes_zero
+    assert paired(0.03, 0.04, 0.05).excludes_zero  # .04 - .0248 = .0152
+    assert paired(-0.03, -0.04, -0.05).excludes_zero
+    assert not paired(0.5).excludes_zero  # one seed has no interval
 
 
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():

@@ -14,8 +14,8 @@ from bench.plan.registry import manifests
 
 CORRECTED, CORRECTION = "corrected", "correction"
 KINDS = (CORRECTED, CORRECTION, VARIANT, CONTROL)
-WITHOUT_BAYES = "none"  # noise of an approach whose networks are not drawn
-_HELD_OUT = ("heldout10k-of-train", "train60k")  # rows that are measured, and a training split that holds them
+WITHOUT_BAYES = "none"  # the noise, in the manifest, of a deterministic network
+_HELD_OUT = ("heldout10k-of-train", "train60k")  # a split that is measured, and a training split that contains it
 
 
 @dataclass(frozen=True)

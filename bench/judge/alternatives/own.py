@@ -1,4 +1,4 @@
-"""Anyone's number: a number that a user brings is judged as the documents' numbers are."""
+"""Judges a number that a user brings, by the rule for the documents' numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ N_CLASSES = 10
 
 @dataclass(frozen=True)
 class Brought:
-    """What a user says of a number."""
+    """A number that a user brings, and where it comes from."""
 
     approach: str
     metric: str  # name, or the whole key of a record: "mnist/test10k/accuracy"
@@ -42,7 +42,7 @@ class Brought:
 
 
 class Judged(NamedTuple):
-    """What is known of a number that a user brought."""
+    """The verdict on a user's number, and its alternatives."""
 
     brought: Brought
     key: str  # of the metric in the records
@@ -69,7 +69,7 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
 
 
 def _records(brought: Brought, results: Results) -> list[Record]:
-    """Return the records of the number's recipe and protocol; raises ConfigError for unknown names, and without any."""
+    """Return the records of the number's recipe and protocol; raises ConfigError for an unknown name or no record."""
     if brought.approach not in results.approaches:
         raise unknown_name("approach", brought.approach, results.approaches)
     if brought.protocol not in PROTOCOLS:
@@ -86,7 +86,7 @@ def _records(brought: Brought, results: Results) -> list[Record]:
 
 
 def _others(brought: Brought, results: Results, split: str) -> list[Alternative]:
-    """Return the alternatives to the number's recipe; the published one is among them where it is not that recipe."""
+    """Return the alternatives to the number's recipe. The published recipe is an alternative to any other recipe."""
     entry = results.manifests.get(brought.approach)
     if entry is None:
         return []
@@ -97,7 +97,7 @@ def _others(brought: Brought, results: Results, split: str) -> list[Alternative]
 
 
 def _key(brought: Brought, keys: Sequence[str]) -> str:
-    """Return the key of the number's metric: given as such, or by the metric's name where only one place is meant."""
+    """Return the key of the number's metric. The user gives the key, or a metric's name that leads to one key."""
     if brought.metric in keys:
         return brought.metric
     every = [key for key in keys if key.rpartition("/")[2] == brought.metric]
@@ -122,11 +122,11 @@ def _is_of_digits(key: str) -> bool:
 
 
 def _is_of_all(key: str) -> bool:
-    return "random" not in key and "mean_network" not in key  # neither some of the images nor one network for all draws
+    return "random" not in key and "mean_network" not in key  # all images, all draws
 
 
 def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
-    """Return the number as a claim; raises ConfigError for one that its metric cannot take, or without a margin."""
+    """Return the number as a claim; raises ConfigError if the metric cannot have this value, or if no margin is known."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     text = one_line(brought.reported, LONGEST_QUOTE)
@@ -189,7 +189,7 @@ def _range(metric: str) -> tuple[float, float]:
 
 
 def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -> tuple[float, str]:
-    """Return the margin declared for the document's number of this metric that is nearest in kind, then in value."""
+    """Return the margin of the most similar claim of this metric: by approach, then by split, then by value."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     alike = [claim for claim in claims if claim.metric == metric and claim.dataset == dataset and claim.margin > 0]

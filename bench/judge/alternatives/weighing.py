@@ -1,9 +1,9 @@
-"""How likely a reported number is under each alternative, beside the published recipe measured in the same way.
+"""How likely a reported number is under each alternative, compared with the published recipe.
 
-Both recipes are measured by the published protocol where both have records of it. Otherwise both are measured by the
-common protocol: the report itself was not, which is a caution. Where the common protocol gives the published recipe
-another distribution than the published one does (they share less than half), it measures something else, and there is
-no comparison.
+One protocol measures both recipes: the published protocol if both have enough seeds of it, otherwise the common
+protocol. The result says which, because the report was not measured by the common protocol. The common protocol may
+measure another quantity. There is no comparison if the two protocols' distributions for the published recipe share
+less than half.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bench.judge.stats.predictive import Predictive, density_ratio, overlap
 from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
 
 PUBLISHED, COMMON = "published", "common"
-FAR = 10.0  # standard deviations from an alternative's mean: no number of so few seeds describes the tail there
-OVERWHELMING = 1_000.0  # a ratio that is not told more exactly
-HALF = 0.5  # two recipes that share more than this are not told apart
-_ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # measured with one draw an image by their document
+FAR = 10.0  # standard deviations from an alternative's mean; a few seeds do not describe the tail beyond
+OVERWHELMING = 1_000.0  # a larger ratio is shown only as larger than this
+HALF = 0.5  # recipes whose distributions share more than this cannot be told apart
+_ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # their document measures with one draw for each image
 
 Finding = Literal["ratio", "far outside", "few seeds", "not measured"]
 RATIO: Finding = "ratio"
@@ -71,10 +71,10 @@ class Against(NamedTuple):
 
     @property
     def tests_nothing(self) -> bool:
-        """Return whether the claim could tell the published recipe from no alternative, whatever number was reported.
+        """Return whether no reported number could tell the published recipe from any alternative.
 
-        The distributions decide, not the number: one of eight identical alternatives reaches a ratio of ten in 9 % of
-        cases by chance. An alternative of few seeds has a wide distribution, which shows ignorance and decides nothing.
+        The distributions decide this, not the reported number: among eight identical alternatives, one reaches a ratio
+        of ten in 9 % of cases by chance. An alternative with few seeds decides nothing: its distribution is too wide.
         """
         return bool(self.compared) and all(
             one.finding != FEW_SEEDS and one.shared is not None and one.shared > HALF for one in self.compared
@@ -138,9 +138,9 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
     Args:
         claim: the number.
         alternative: the other recipe.
-        protocol: which measured both.
-        ours: the numbers of the recipe that the number is said to come from, in the claim's unit.
-        theirs: those of the alternative.
+        protocol: the protocol that measured both recipes.
+        ours: the seeds of the recipe that the number is said to come from, in the claim's unit.
+        theirs: the seeds of the alternative, in the claim's unit.
     """
     published, other = _predicted(claim, ours), _predicted(claim, theirs)
     evidence = evidence_of(claim, ours)
@@ -150,7 +150,7 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
         if evidence is not None and _is_elsewhere(claim, theirs, evidence):
             reason = f"all seeds give {theirs.mean:.4g}"
             return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE, reason, shared=0.0)
-        gap = Gap("n/a", "seeds that all give one number, or one that its scale cannot hold, have no distribution")
+        gap = Gap("n/a", "there is no distribution: all seeds give one number, or a number is off the claim's scale")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
     low, high = evidence.low, evidence.high
     shared, is_ours = overlap(published, other), evidence.p >= ALPHA
@@ -163,7 +163,7 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
 
 
 def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
-    """Return whether all seeds of an alternative give one number, which neither the report nor any of ours is."""
+    """Return whether all seeds of an alternative give one number, and neither the report nor our seeds give it."""
     there = evidence_of(claim, theirs)
     if there is None or there.sd > 0:
         return False
@@ -193,7 +193,7 @@ def _read(claim: Claim, results: Results, approach: str, recipe: str, protocol: 
 
 
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
-    """Return the same for each seed that has a number."""
+    """Return what each seed of a fit gives for a claim, in its unit; a seed without a number is left out."""
     found = {
         record.seed: _of(claim, results, [record], protocol).values
         for record in results.cell(approach, recipe, protocol)
@@ -212,7 +212,7 @@ def _of(claim: Claim, results: Results, records: Sequence[Record], protocol: str
 
 
 def _common_key(claim: Claim, results: Results) -> str:
-    """Return where a record of the common protocol has the nearest to a claim's number, '' if it has none."""
+    """Return the key of the common protocol's number that is closest to a claim's, '' if there is none."""
     if claim.split.startswith("train") or claim.stage not in ("final", _last_stage(claim, results)):
         return ""
     if claim.metric == "predictive_entropy":  # of mean log-probabilities, as feldman2018 takes it

@@ -125,7 +125,7 @@ def _kl_drowned(probe: Probe) -> Seen:
     drowned = abs(pull) < PULLED
     detail = (
         f"weights that only the KL reaches step by {size:.2g}, correlated {pull:+.2f} with the weights: "
-        f"{'noise, as where log q takes its means as constants' if drowned else 'the prior shows'}"
+        f"{'noise, as if log q treated its means as constants' if drowned else 'the prior shows'}"
     )
     return Seen("fails" if drowned else "passes", detail, {"correlation": pull, "step": size})
 

@@ -1,4 +1,4 @@
-"""Everything that can be checked of one approach: the contract, then the audit rules, each with why and what to do."""
+"""Checks one approach: the contract, then the audit rules. A failure says why, and what to do."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def approaches_of(given: str) -> list[str]:
     """Return the approaches that a name, a file NAME.py or a folder stands for; files and folders are registered.
 
     Raises:
-        ConfigError: there is nothing of that name.
-        BrokenApproach: it is there and cannot be read.
+        ConfigError: no approach has this name.
+        BrokenApproach: the approach is there and cannot be read.
     """
     place = Path(given)
     if place.suffix not in (".py", ".toml") and not place.is_dir():

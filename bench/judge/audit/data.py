@@ -75,7 +75,7 @@ def classes(split: Split, n_classes: int = 10) -> Finding:
 
 
 def pixel_range(outside: Split, inside: Split) -> Finding:
-    """Compare the ranges of two sets' pixels; the numbers do not show an orientation."""
+    """Compare the ranges of two sets' pixels. A range does not show whether images are rotated or transposed."""
     low, high = float(outside.x.min()), float(outside.x.max())
     detail = f"pixels of {outside.name} go from {low:.3g} to {high:.3g}"
     if low >= float(inside.x.min()) and high <= float(inside.x.max()):

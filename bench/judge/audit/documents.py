@@ -1,4 +1,4 @@
-"""The rules over the documents: what was read, where, what shows it by running, and what it is worth."""
+"""The rules over the documents: what reading found and where, which check shows it, and what the mistake is worth."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Fact(TomlTable, frozen=True):
 
 
 class _File(TomlTable, frozen=True):
-    """The file: full facts, and by document and rule what was read where nothing is wrong."""
+    """The file: `fact` has all fields of a fact, the other tables only what was read, by document and rule."""
 
     fact: tuple[Fact, ...] = ()
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def facts(path: Path = FILE) -> tuple[Fact, ...]:
 
 
 def _place(fact: Fact) -> tuple[int, int]:
-    """Return where a fact is shown; raises ConfigError for an unknown document or rule."""
+    """Return what sorts facts: document, then rule; raises ConfigError if one is unknown."""
     if fact.document not in DOCUMENTS:
         raise unknown_name("document", fact.document, DOCUMENTS)
     if fact.rule not in RULES:
@@ -90,7 +90,8 @@ def _place(fact: Fact) -> tuple[int, int]:
 def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
     """Return the rules that a recipe is known to fail, each with the correction that removes it, or the reason.
 
-    Those of the documents' recipes are in documents.toml; others declare theirs in table [known] of the manifest.
+    documents.toml has the rules that the documents' recipes fail. Other approaches declare them in table [known] of
+    their manifest.
     """
     known = {
         fact.rule: f"on purpose, as {fact.document} has it; correction {fact.removed_by} removes it"

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple, TypedDict
 from bench.judge.audit.rules import RULES, Severity
 
 Outcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
-"""`known`: it fails, and whoever made the subject says so. `not measured`: the rule applies, but nothing was seen."""
+"""`known`: the subject fails, and its maker declared it. `not measured`: the rule applies, but nothing was seen."""
 
 OUTCOMES: tuple[Outcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
 
 
 class Seen(NamedTuple):
-    """What a rule saw, before it is said which rule and of what."""
+    """What a rule saw. `Finding` adds the rule and the subject."""
 
     outcome: Outcome
     detail: str  # what was seen, with its numbers

@@ -56,12 +56,12 @@ class Probe:
 
     @cached_property
     def small(self) -> Trail:
-        """Return a fit with blank inputs, N the few rows that there are."""
+        """Return a fit with blank inputs and N = `ROWS`, the true number of rows."""
         return self._trail(ROWS)
 
     @cached_property
     def large(self) -> Trail:
-        """Return the same fit, with the same rows and noise, told that N is 60,000."""
+        """Return a fit with the same rows and noise and N = `FULL_ROWS`."""
         return self._trail(FULL_ROWS)
 
     def _trail(self, n_train: int) -> Trail:

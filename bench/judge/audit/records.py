@@ -134,14 +134,15 @@ def _entropy(draws: Tensor, stored: Tensor) -> Seen:
     gap = float((entropies(draws)[MEAN] - stored).abs().max())
     limit = math.log(draws.shape[-1]) + HALF
     good = gap <= HALF and bool((stored <= limit).all())
-    detail = f"stored entropies are those of the {MEAN} to {gap:.2g} nats"
+    detail = f"stored entropies differ from those of the {MEAN} by at most {gap:.2g} nats"
     return Seen("passes" if good else "fails", detail, {"difference": gap})
 
 
 def _average(draws: Tensor, largest: Tensor) -> Seen:
     gaps = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
     right = gaps.pop(MEAN)
-    detail = f"stored maxima are those of the {MEAN} to {right:.2g}, of others to {min(gaps.values()):.2g}"
+    others = f"from those of other averages by {min(gaps.values()):.2g} or more"
+    detail = f"stored maxima differ from those of the {MEAN} by at most {right:.2g}, {others}"
     return Seen("passes" if right <= HALF / 4 else "fails", detail, {"difference": right})
 
 

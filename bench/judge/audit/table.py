@@ -10,7 +10,7 @@ BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
 
 
 def rules_table() -> str:
-    """Return the table, with the documents that have each mistake, and marks for how it is known."""
+    """Return the table with the documents that have each mistake. A mark says how the mistake was found."""
     lines = ["| rule | severity | mistake | it looks for | runs on | found in |", "|---|---|---|---|---|---|"]
     for rule in RULES.values():
         has = [fact for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]

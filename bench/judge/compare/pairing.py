@@ -143,7 +143,7 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
         lines.append(f"versions of recipe, protocol or metrics differ in {n_other} of {len(both)} pairs")
     together = sum(one.timings.batched != other.timings.batched for one, other in both)
     if together:
-        lines.append(f"in {together} of {len(both)} pairs, seeds were trained together with other seeds or others so")
+        lines.append(f"the number of seeds that were trained together differs in {together} of {len(both)} pairs")
     versions = [(one.provenance.versions, other.provenance.versions) for one, other in both]
     names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
     if names:
@@ -152,13 +152,13 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
 
 
 def _other_amounts(one: str, other: str) -> list[str]:
-    """Say in which amounts two profiles differ: other amounts give other numbers whatever the code does."""
+    """Say in which amounts two profiles differ. Different amounts give different numbers even with the same code."""
     a, b = PROFILES.get(one), PROFILES.get(other)
     if a is None or b is None or a == b:
         return []
     both = [(words, getattr(a, field), getattr(b, field)) for field, words in AMOUNTS.items()]
     told = ", ".join(f"{words} {_amount(n)} and {_amount(m)}" for words, n, m in both if n != m)
-    return [f"the profiles train or measure other amounts, so that the numbers differ for that alone: {told}"]
+    return [f"the profiles train or measure different amounts, which alone makes the numbers differ: {told}"]
 
 
 def _amount(n: int | None) -> str:

@@ -80,7 +80,7 @@ def mean_network(subject: ApproachUnderTest) -> None:
 
 
 @contract_check(
-    "return log q - log p of the networks that predict draws for the same indices, float64 [S]",
+    "return log q - log p, float64 [S], of the networks that `predict` draws for the same indices",
     needs="log_density_ratio",
 )
 def density_ratio(subject: ApproachUnderTest) -> None:

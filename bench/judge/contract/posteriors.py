@@ -42,7 +42,7 @@ def draws_have_names(subject: ApproachUnderTest) -> None:
         for draw in draws:
             alone = subject.predict(posterior, range(draw, draw + 1))[0]
             same = torch.allclose(together[draw], alone, atol=SAME)
-            require(same, f"draw {draw} alone is another than among {len(draws)}")
+            require(same, f"draw {draw} predicted alone differs from draw {draw} predicted among {len(draws)}")
         if len(draws) > 1:
             require(not torch.allclose(together[0], together[1], atol=SAME), "two draws are equal")
 
@@ -75,8 +75,8 @@ def per_row(subject: ApproachUnderTest) -> None:
     """`per_row` is the posterior itself, or has the same distribution for each row and says that it shares noise.
 
     If the distributions are the same, the differences d of two independent draws are symmetric around zero, so that
-    |sum d| / sqrt(sum d^2) exceeds t with probability 2 exp(-t^2 / 2) at most (Efron 1969). With this t, all rows and
-    outputs together are falsely accused once in a million.
+    |sum d| / sqrt(sum d^2) exceeds t with probability 2 exp(-t^2 / 2) at most (Efron 1969). With this t, a correct
+    `per_row` fails once in a million, over all rows and outputs together.
     """
     posterior, *fast = subject.posteriors()
     for alone in fast:

@@ -13,7 +13,7 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import load_class
 
 
-@contract_check("mend that first; all other checks need a fit")
+@contract_check("repair `fit` first; all other checks need it")
 def fit(subject: ApproachUnderTest) -> None:
     """Fit trains on a few rows and returns a posterior."""
     subject.fit()
@@ -57,7 +57,7 @@ def epochs_reported(subject: ApproachUnderTest) -> None:
 
 @contract_check("take all randomness from ctx.generator(name) or ctx.stream(name)")
 def seed_repeats(subject: ApproachUnderTest) -> None:
-    """One seed gives one posterior, to the bit; another seed another one (where anything is trained)."""
+    """The same seed gives the same posterior, to the bit; another seed gives another (if anything is trained)."""
     first, again = subject.fit(seed=3).arrays(), subject.fit_with(CheckContext(3)).arrays()
     require(same_arrays(first, again), "the same seed gave another posterior")
     if subject.approach().epochs:

@@ -18,7 +18,7 @@ from bench.plan.registry import manifest
 STEPS = 2  # of every epoch
 ROWS = 300  # three batches of 128, the last one short
 PREDICTED = 40  # rows of a prediction
-MANY = (3, 4, 5)  # run seeds of a fit of several
+MANY = (3, 4, 5)  # run seeds that are fitted together
 SAME = 1e-5  # nats; float32 matrix products of other shapes sum in another order
 
 
@@ -82,7 +82,7 @@ class ApproachUnderTest:
         return capability in self.manifest.capabilities
 
     def approach(self, epochs: int = 1) -> Approach:
-        """Return the approach with a budget of a few epochs (none where it trains none)."""
+        """Return the approach with a budget of a few epochs, or of none if it trains none."""
         made = build(self.manifest, self.recipe, profile("full"))
         return dataclasses.replace(made, epochs=min(epochs, made.epochs))
 
@@ -99,7 +99,7 @@ class ApproachUnderTest:
         return check_fit(approach.fit(self.train, self.task, context), approach)
 
     def some_rows(self) -> Tensor:
-        """Return rows for each of the seeds `MANY`, another choice in another order for each, int64 [E, N]."""
+        """Return the training rows of each seed in `MANY`, int64 [E, N]; choice and order differ between seeds."""
         sources = [torch.Generator().manual_seed(seed) for seed in MANY]
         return torch.stack([torch.randperm(len(self.train), generator=s)[: self.task.n_train - 1] for s in sources])
 
@@ -114,7 +114,7 @@ class ApproachUnderTest:
         return [posterior] if alone is posterior else [posterior, alone]
 
     def predict(self, posterior: Posterior, draws: range | None = None, block: range = range(PREDICTED)) -> Tensor:
-        """Return log-probabilities or means [S, B, K] of some rows, by default of all, in `draws_of` draws."""
+        """Return log-probabilities or means [S, B, K] of the rows in `block`, by default of all with `draws_of`."""
         wanted = self.draws_of(posterior) if draws is None else draws
         picked = list(block)
         return values(posterior.predict(self.x[picked], wanted, self.rows[picked]))

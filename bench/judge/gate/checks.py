@@ -1,4 +1,4 @@
-"""What the gate says: its checks, each with a state, and the numbers or the words for it."""
+"""What the gate found: checks, each with a state and its reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_COMPARABLE: Final = "not comparable"
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One statement that either holds or does not."""
+    """One check that compares no means, such as an exact check."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""What is gated, as data: `results/reference/gate.toml`, read and checked; anything doubtful in it is an error."""
+"""Reads and checks `results/reference/gate.toml`, which says what is gated."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bench.plan.registry import manifest
 
 GATE = REFERENCE / "gate.toml"
 LEAST_REFERENCE = 8  # seeds: with fewer, t(k - 1) at Holm's levels hides any fault
-LEAST_FRESH = 2  # seeds: one cannot agree with another
+LEAST_FRESH = 2  # seeds: the exact checks compare seeds with each other
 TRAIN = "{train}"  # in a metric's key: the recipe's training split
 
 Seed = Annotated[int, Meta(ge=0)]
 
 
 class GatedMetric(TomlTable, frozen=True):
-    """One number of a cell, with the difference that would matter and why that one."""
+    """One number of a cell, with the difference that would matter and the reason for it."""
 
     key: Text  # of the record's metrics; "last epoch/KEY" of its training trace
     margin: Annotated[float, Meta(ge=0)]
@@ -55,12 +55,12 @@ class GatedCell:
 
 
 class Waiver(TomlTable, frozen=True):
-    """Leave for a cell to be missing, or for some of its seeds to diverge, up to and including a day."""
+    """Permission for a cell to be missing, or for some of its seeds to diverge, up to and including a day."""
 
     cell: Text
     until: datetime.date
     reason: Text
-    diverged: tuple[Seed, ...] = ()  # seeds of the reference that did, as fresh ones then may; (): may be missing
+    diverged: tuple[Seed, ...] = ()  # reference seeds that diverged: fresh ones may too; (): may be missing
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Gate:
 
     @property
     def n_tests(self) -> int:
-        """Return over how many p-values Holm's procedure runs: those of the metrics and of waived divergences."""
+        """Return how many p-values Holm's procedure adjusts: one a metric, one a waiver for seeds that diverge."""
         return sum(len(cell.metrics) for cell in self.cells) + sum(bool(waiver.diverged) for waiver in self.waivers)
 
     def cell(self, name: str) -> GatedCell:
@@ -94,7 +94,7 @@ class Gate:
         return self.fresh_seeds[: cell.n_seeds]
 
     def planned(self, cell: GatedCell, seeds: Sequence[int], apart: bool = False) -> list[Cell]:
-        """Return the cell as today's code would run it, one a seed."""
+        """Return a cell as today's code would run it, once for each seed."""
         return cells(
             Selection(
                 approaches=(cell.approach,),

@@ -42,7 +42,7 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
         trained = record.fit_key in {fit_key for fit_key, _ in both}
         what = "is measured" if trained else "is trained"
         return GateCheck(name, FAIL, f"it {what} otherwise than the reference was{_changed(record, planned.values)}")
-    return GateCheck(name, PASS, f"{len(records)} reference records answer today's plan")
+    return GateCheck(name, PASS, f"{len(records)} reference records match today's plan")
 
 
 def _changed(record: Record, values: Mapping[str, object]) -> str:

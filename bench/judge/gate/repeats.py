@@ -1,4 +1,4 @@
-"""The same seed twice: both runs agree to the last bit, also with the reference where that was made the same way."""
+"""The same seed twice: both runs agree to the last bit. So does the reference, if it was made in the same way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAME_MACHINE = ("cpu", "vector_instructions", "threads", "source_sha256", "versi
 
 
 def repeat_checks(gate: Gate, reference: Folder, fresh: Folder, again: Folder) -> list[GateCheck]:
-    """Check that a seed trained twice gives the same numbers, and the reference's where that was made the same way."""
+    """Check that a seed trained twice gives the same numbers: the reference's too, if it was made in the same way."""
     checks = []
     for name in gate.repeated:
         cell = gate.cell(name)

@@ -25,7 +25,7 @@ class StepEffect(NamedTuple):
 
     @property
     def direction(self) -> Direction:
-        """Return what the change does to the number; that of one seed is taken as it is."""
+        """Return what the change does to the number. One seed has no interval: its sign decides."""
         paired = self.added.paired
         if paired is None:
             return "not measured"
@@ -38,18 +38,18 @@ class LargestStep(NamedTuple):
     """The step that moves the number most, and how far it is ahead of the next."""
 
     name: str
-    share: float | None  # of the way of all steps; None where the steps do not go one way
+    share: float | None  # of the sum of all steps; None if the steps differ in sign
     way: float  # sum of all steps
     following: str  # the next largest step, '' if there is none
-    lead: Paired | None  # how much more it moves the number than the next, over the seeds of both; None without any
+    lead: Paired | None  # how much more it moves the number than the next; None without common seeds
     n_others: int  # steps among which it was chosen, besides itself
 
     @property
     def lead_interval(self) -> tuple[float, float] | None:
-        """Return the interval of the lead, adjusted for having been chosen; None for one seed.
+        """Return the interval of the lead, adjusted for the choice of the largest step; None for one seed.
 
-        A step that is not the largest passes for it only if it is clearly ahead of the one that is. There are as many
-        such steps as others, so that Bonferroni's 5 % over their number is the level of each.
+        The choice is wrong if one of the other steps is in truth the largest. So Bonferroni's adjustment divides the
+        5 % by the number of the other steps.
         """
         half = None if self.lead is None else self.lead.half_width_at(1 - (1 - LEVEL) / max(1, self.n_others))
         return None if self.lead is None or half is None else (self.lead.mean - half, self.lead.mean + half)
@@ -83,7 +83,7 @@ class Answer(NamedTuple):
     claim: Claim
     baseline: Claim
     walks: tuple[Walk, ...]  # by each estimator
-    by_estimator: tuple[StepEffect, ...]  # for the number's own fit, the document's estimator instead of each other one
+    by_estimator: tuple[StepEffect, ...]  # the document's estimator minus each other one, on the number's own fit
 
 
 def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:

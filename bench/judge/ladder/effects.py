@@ -13,7 +13,7 @@ from bench.judge.samples import Gap, metric, unfinished
 from bench.judge.stats.paired import Paired, pair
 
 FRACTIONS = ("accuracy", "ece", "auroc", "refusal")  # quantities between 0 and 1
-SEEDS = 3  # of a rung, where no other number is asked for
+SEEDS = 3  # of a rung, unless the caller gives another number
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Numbers:
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
-        if first and not second:  # name the side first that is missing as a whole
+        if first and not second:  # the gaps of the side that is missing as a whole come first
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
@@ -89,7 +89,7 @@ def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str
 
 
 def seeds_lost(effect: Effect) -> list[Gap]:
-    """Return why an effect lacks seeds; a side without any record is no such reason."""
+    """Return why an effect lacks seeds. A side that has no record at all is left out."""
     return [gap for gap in effect.gaps if gap.code not in ("not run", "not read")]
 
 

@@ -28,7 +28,7 @@ from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
 
 LADDERS = REFERENCE / "ladders.toml"
-EACH = "ood"  # in the place of a data set: a line for each that is off the training distribution
+EACH = "ood"  # stands for each out-of-distribution data set
 
 Quantity = Literal["accuracy", "nll", "ece", "entropy", "auroc", "refusal"]
 
@@ -65,7 +65,7 @@ class _Answer(TomlTable, frozen=True):
 
 
 class Entry(TomlTable, frozen=True):
-    """What the file says of one approach; see its head."""
+    """What the file says of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = OOD
     control: tuple[_Control, ...] = ()

@@ -188,7 +188,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 Single = Callable[[DrawSummary, DrawSummary, IntArray], float]
-"""Of one network: its predictions on the test set and on the data set, and the labels of the latter."""
+"""A number of one network, from its predictions on the test set and on a data set, and from that set's labels."""
 
 _OF_ONE: Mapping[str, Single] = {
     "nll": lambda _, here, labels: classification.nll(here.log_mean_probs, labels),

@@ -29,7 +29,7 @@ ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control
 
 
 class Place(NamedTuple):
-    """Where a number is stored that every seed has: the fit, and the key."""
+    """Where the number of a fit is stored, for every seed."""
 
     approach: str
     recipe: str
@@ -52,7 +52,7 @@ class Rung:
 
 
 class Step(NamedTuple):
-    """A fit on the way from the baseline to a reported number, and what it changes of the fit before."""
+    """A fit on the way from the baseline to a reported number, named after its change to the fit before."""
 
     name: str
     approach: str
@@ -63,7 +63,7 @@ class Estimator(NamedTuple):
     """A way to measure the number of any fit: its name, and where it is stored."""
 
     name: str
-    source: str  # as of `Place`
+    source: str  # as in `Place`
     key: str
 
     def of(self, step: Step) -> Place:

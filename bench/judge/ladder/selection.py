@@ -20,7 +20,9 @@ def chosen(approaches: Sequence[str]) -> list[Ladder]:
     found = [ladder(name) for name in dict.fromkeys(approaches)]
     for one in found:
         if not one.rungs:
-            raise ConfigError(f"{one.approach} has no ladder: nothing of it is corrected, varied or measured otherwise")
+            raise ConfigError(
+                f"{one.approach} has no ladder: it has no corrections, no variants and no entry in ladders.toml"
+            )
     return found
 
 
@@ -28,7 +30,7 @@ def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
     """Return the cells that the ladders compare.
 
     Args:
-        ladders: whose rungs.
+        ladders: their rungs and questions need the cells.
         selection: gives seeds, profile, device and precision; the ladders give approaches, recipes and protocols.
     """
     wanted = dict.fromkeys(

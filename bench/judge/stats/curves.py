@@ -1,13 +1,14 @@
-"""A curve over epochs as one claim: one statistic for each run, made alike for the report and for each of our seeds.
+"""A curve over epochs as one claim: one statistic for each run.
 
-Every epoch, on its claim's scale, is standardised by mean and standard deviation over all k + 1 runs, the report among
-them; the statistic of a run is its mean over the epochs. The report's is compared with our seeds' by the t rule. The
-margin is the mean of the epochs' margins on the same scale. To standardise by our seeds alone would raise false alarms
-to 10 to 12 %. For one epoch, or for epochs that move together, the rule is that of a single claim.
+The runs are the report and our k seeds. Every epoch, on its claim's scale, is standardised by the mean and standard
+deviation of all k + 1 runs. The statistic of a run is the mean of its epochs. The t rule compares the statistic of the
+report with those of our seeds. The margin is the mean of the epochs' margins on the same scale. Standardising by our
+seeds alone would raise the rate of false alarms to 10 to 12 %. One epoch, or epochs that move together, give the same
+as a single claim.
 
-The smallest p-value of the epochs times their number was the rule before. It hides a curve that lies a little high
-everywhere, and takes an epoch whose seeds agree by chance for a signal. This statistic replaced it on 2026-11-23, after
-alsibahi2019's training accuracy had been seen: it lies above ours in most of its 50 epochs. So both are shown.
+Before, the p-value of a curve was the smallest of its epochs times their number. That hides a curve that lies a little
+high everywhere, and one epoch whose seeds agree by chance can decide it. The statistic replaced it on 2026-11-23, after
+alsibahi2019's training accuracy had been seen: it lies above ours in most of its 50 epochs. So both p-values are shown.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ import numpy as np
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.rule import ENOUGH, Evidence, evidence_of, is_exact
 
-SEEN_BEFORE = (
-    "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"  # the curve that was seen when the statistic was chosen
-)
+SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
+"""The curve that had been seen when the statistic was chosen."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Curve:
     """The points of one curve, and the numbers that decide it."""
 
     name: str
-    rows: tuple[ClaimRow, ...]  # those that were measured, in the order of the claims
-    n_points: int  # with those that were not
+    rows: tuple[ClaimRow, ...]  # the measured points, in the order of the claims
+    n_points: int  # measured or not
     evidence: Evidence | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
     smallest_p: float | None  # of its points, times their number
 

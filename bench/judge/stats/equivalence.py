@@ -16,7 +16,7 @@ from bench.judge.stats.prediction import upper_tail
 class Group(NamedTuple):
     """What is known of a group of runs."""
 
-    sd: float  # standard deviation, n - 1 below
+    sd: float  # standard deviation, divisor n - 1
     n: float  # number of runs, at least 2; may be infinite
 
 

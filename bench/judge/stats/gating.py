@@ -1,8 +1,8 @@
 """Has the mean of m fresh runs left the interval that k reference runs predict for it, and how surely would we see it?
 
-For k reference runs with mean a and standard deviation s (k - 1 below) and m fresh runs with mean b of the same normal
-quantity, (b - a) / (s sqrt(1/m + 1/k)) ~ t(k - 1). The spread is the reference's alone, so that few fresh runs suffice
-(Hahn & Meeker 1991, Statistical Intervals, section 4.8).
+For k reference runs with mean a and standard deviation s (divisor k - 1) and m fresh runs with mean b of the same
+normal quantity, (b - a) / (s sqrt(1/m + 1/k)) ~ t(k - 1). The spread is the reference's alone, so that few fresh runs
+suffice (Hahn & Meeker 1991, Statistical Intervals, section 4.8).
 
 An alarm needs a p-value below alpha and a difference above the margin. The rates of alarms, with and without a shift,
 assume that the reference's standard deviation is the true one.
@@ -109,7 +109,7 @@ class DivergenceCounts:
     def alarms(self, p_value: float, alpha: float) -> bool:
         """Return whether this p-value, adjusted or not, is an alarm.
 
-        If all fresh seeds diverge it always is: no number is left to compare.
+        It always is if all fresh seeds diverge, because no number is left to compare.
         """
         return self.of_fresh == self.m or p_value < alpha
 

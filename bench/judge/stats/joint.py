@@ -2,7 +2,7 @@
 
 Fisher's statistic, -2 times the sum of the log p-values of the document's claims, has no chi-squared distribution here:
 claims of one fit depend on each other. So its distribution is simulated: k + 1 runs of normal numbers with the
-correlations that our k seeds have between the claims of an approach, shrunk by `SHRINKAGE` towards none. The last run
+correlations that our k seeds have between the claims of an approach, shrunk by `SHRINKAGE` towards 0. The last run
 is the report: it is printed with as many digits as the document's, and judged by the others. Approaches are
 independent of each other.
 
@@ -88,7 +88,7 @@ def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: 
     factor = np.linalg.cholesky(correlations(np.array([claim.values for claim in claims]), shrinkage))
     runs = source.standard_normal((times, k + 1, len(claims))) @ factor.T
     ours, report = runs[:, :k], runs[:, k]
-    # Half of the numbers that print alike, in standard deviations; where in these the run lies is anyone's guess.
+    # Half of the print interval, in standard deviations. The run may lie anywhere in its print interval.
     half = np.array([(one.high - one.low) / 2 / one.sd if one.sd else 0.0 for one in claims])
     printed = report + half * source.uniform(-1, 1, report.shape)
     distance = np.maximum(0.0, np.abs(printed - ours.mean(axis=1)) - half)
@@ -97,7 +97,7 @@ def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: 
 
 
 def correlations(values: Floats, shrinkage: float) -> Floats:
-    """Return the correlations [claims, claims] between rows of seeds, shrunk towards none; a constant row has none."""
+    """Return the correlations [claims, claims] between rows of seeds, shrunk towards 0; a constant row has 0."""
     centred = values - values.mean(axis=1, keepdims=True)
     length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
     unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)

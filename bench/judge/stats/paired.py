@@ -1,9 +1,9 @@
 """Differences between two measurements of the same seeds, with the t interval of their mean.
 
-For n differences with mean d and standard deviation s (n - 1 below) it is d +- t(n - 1, .975) s / sqrt(n)
-(Student 1908). Two rungs of a ladder share the streams of a seed (initial weights, order of images, noise images), so
+For n differences with mean d and standard deviation s (divisor n - 1), the interval is d +- t(n - 1, .975) s / sqrt(n)
+(Student 1908). The two fits of a rung share the streams of a seed (initial weights, order of images, noise images), so
 that the effect of the seed alone cancels. Fractions within a few counts of 0 or 1 are skewed; `reaches_an_end` says
-where the interval is rough for this reason.
+whether the interval is rough for this reason.
 """
 
 from __future__ import annotations
@@ -60,20 +60,15 @@ class Paired:
         return None if half is None else (self.mean - half, self.mean + half)
 
     @property
-    def is_clear(self) -> bool:
-        """Return whether the 95 % interval of the mean difference excludes zero."""
-        return self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
-
-    @property
     def identical(self) -> bool:
         """Return whether the change left the number of every seed exactly as it was."""
         return self.before == self.after
 
     @property
     def excludes_zero(self) -> bool:
-        """Return whether the interval excludes zero; that of one seed never does."""
+        """Return whether the 95 % interval of the mean difference excludes zero; False for one seed."""
         found = self.interval
-        return found is not None and not self.identical and not found[0] <= 0 <= found[1]
+        return found is not None and not found[0] <= 0 <= found[1]
 
     def reaches_an_end(self) -> bool:
         """Return whether the interval of a fraction reaches beyond 0 or 1, so that the t rule is rough."""

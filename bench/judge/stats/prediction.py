@@ -1,6 +1,6 @@
 """How far may one more run fall from the runs so far? And Holm's correction for many tests.
 
-For k runs with mean m and standard deviation s (k - 1 below) of a normal quantity, one more run x has
+For k runs with mean m and standard deviation s (divisor k - 1) of a normal quantity, one more run x has
 (x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1)  (Hahn & Meeker 1991, Statistical Intervals, section 4.7).
 """
 
@@ -88,8 +88,8 @@ def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
 def _highest_below(t: float, n: int, tries: int) -> float:
     """Return P(highest of several new runs < m + t s), for mean m and standard deviation s of n runs.
 
-    With z and w^2 (n - 1) standard normal and chi squared, m = z / sqrt(n) and s = w: the new runs are independent once
-    these two are known, so that it is the mean of Phi(t w + z / sqrt(n))^tries.
+    Let z be standard normal and w^2 (n - 1) chi squared with n - 1 degrees of freedom. Then m = z / sqrt(n) and s = w.
+    Given m and s, the new runs are independent, so the probability is the mean of Phi(t w + z / sqrt(n))^tries.
     """
     places, weights = special.roots_legendre(NODES)
     share, weights = (places + 1) / 2, weights / 2

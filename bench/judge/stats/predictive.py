@@ -1,6 +1,6 @@
 """Where one more run would fall, given k runs: Student's t as a distribution, and two of them compared.
 
-For k runs with mean m and standard deviation s (k - 1 below) of a normal quantity, one more run x has
+For k runs with mean m and standard deviation s (divisor k - 1) of a normal quantity, one more run x has
 (x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1); see `bench.judge.stats.prediction`. Two recipes have two such distributions. The
 ratio of their densities at a reported number says which one makes it likelier, and by how much. What they share says
 whether any number could tell one from the other.
@@ -84,8 +84,8 @@ class Predictive:
 def overlap(first: Predictive, second: Predictive) -> float:
     """Return the probability that two distributions share: the integral of the smaller density, from 0 to 1.
 
-    Both are cut where either has the same probability on. In each part the smaller probability counts. Only the few
-    parts where the densities cross err, by less than one part in `_CUTS` each.
+    The cuts of both distributions divide the axis into parts. In each part the smaller of the two probabilities counts.
+    Only the parts where the densities cross have an error, each less than 1 / `_CUTS`.
     """
     places = np.union1d(first.cuts, second.cuts)
     return float(np.minimum(first.masses_between(places), second.masses_between(places)).sum())

@@ -9,12 +9,12 @@ with 80 % power. The first line that holds is the outcome:
     exact, not exact   claims that are computed, not trained: the printed digits decide
     not run            nothing was measured
     too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
-    differs            the adjusted p is below `ALPHA`; the reason says where D <= M: by less than matters
+    differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "by less than matters"
     agrees             D + h <= M: even one more run of ours would land within what matters
     agrees, coarsely   otherwise: shifts below R would not have shown
 
-A report of several runs with their spread is compared by its mean: p and h are Welch's for the difference of the two
-means, and it agrees where Welch's two one-sided tests put them within the margin of each other, p < `ALPHA`.
+If a report gives the mean of several runs and their spread, Welch's test of the two means gives p and h. The report
+agrees if Welch's two one-sided tests show that the means differ by less than the margin, p < `ALPHA`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Evidence:
 
     @cached_property
     def sd(self) -> float:
-        """Return the standard deviation of our seeds (n - 1 below)."""
+        """Return the standard deviation of our seeds (divisor n - 1)."""
         return statistics.stdev(self.values)
 
     @property
@@ -112,7 +112,7 @@ class Evidence:
 
     @property
     def is_close(self) -> bool:
-        """Return whether it agrees, unless it differs."""
+        """Return whether a report that does not differ agrees."""
         same = self.p_equivalence
         return self.distance + self.half_width <= self.margin if same is None else same < ALPHA
 
@@ -199,7 +199,7 @@ def distance_from_print(claim: Claim, value: float) -> float:
 
 
 def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
-    """Return the numbers that decide a claim; None with too few to have a spread, or one off the scale."""
+    """Return the numbers that decide a claim; None with fewer than two seeds, or with a number off the scale."""
     scale = scale_of(claim)
     try:
         values = tuple(to_scale(scale, value) for value in sample.values)
@@ -224,7 +224,7 @@ def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:
 
 
 def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: float) -> Verdict:
-    """Return the verdict of a claim whose p-value was adjusted over the claims that are tested at a level together."""
+    """Return the verdict of a claim, given its adjusted p-value and the level at which the claim is tested."""
     if not sample.n:
         return Verdict(claim, NOT_RUN, sample.gap.reason if sample.gap else "nothing was measured", sample)
     if is_exact(claim):

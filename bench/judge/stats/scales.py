@@ -79,7 +79,7 @@ def ends_on_scale(claim: Claim, scale: Scale) -> tuple[float, float]:
 
 
 def margin_on_scale(claim: Claim, scale: Scale) -> float:
-    """Return the margin at the reported value: of its two sides the smaller one, so that it never grows."""
+    """Return the margin at the reported value: the smaller of its two sides, so that the margin never grows."""
     if scale == IDENTITY:
         return claim.margin
     here, sides = to_scale(scale, claim.value), []
@@ -98,7 +98,7 @@ def width_in_words(scale: Scale, centre: float, width: float) -> str:
 
 
 def width_in_unit(scale: Scale, centre: float, width: float) -> float:
-    """Return a width on a scale, counted from a place on it, in the claim's unit: of its two sides the larger one."""
+    """Return a width on a scale, counted from a place on it, in the claim's unit: the larger of its two sides."""
     if scale == IDENTITY:
         return width
     middle = from_scale(scale, centre)

@@ -91,7 +91,7 @@ class Judgement:
         return found
 
     def of_documents(self, documents: Collection[str]) -> Judgement:
-        """Return the part of some documents; p-values are adjusted over a document, so that they stay."""
+        """Return the verdicts of some documents. Their p-values stay: each is adjusted over its own document."""
         return Judgement(
             [verdict for verdict in self.verdicts if verdict.claim.source in documents],
             [one for one in self.curves if one.curve.first.source in documents],

@@ -45,10 +45,11 @@ class DrawChanges:
         axes = drawing.subplots()
         axes.axvline(0, color=FAINT, linewidth=1)
         for row, change in enumerate(self.changes):
-            colour = change.colour if change.paired.is_clear else REPORTED
+            is_clear = change.paired.excludes_zero
+            colour = change.colour if is_clear else REPORTED
             if change.paired.interval is not None:
                 axes.plot([100 * end for end in change.paired.interval], [row, row], color=colour, linewidth=1.6)
-            axes.plot(100 * change.paired.mean, row, "o" if change.paired.is_clear else "|", color=colour, markersize=6)
+            axes.plot(100 * change.paired.mean, row, "o" if is_clear else "|", color=colour, markersize=6)
             text = f"{100 * change.paired.mean:+.2f}, n = {change.paired.n}"
             axes.annotate(text, (1, row), xycoords=("axes fraction", "data"), va="center", ha="right", fontsize=SMALL)
         between = "\n" if is_narrow else ": "
