@@ -126,7 +126,7 @@ def _is_of_all(key: str) -> bool:
 
 
 def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
-    """Return the number as a claim; raises ConfigError if the metric cannot have this value, or if no margin is known."""
+    """Return the number as a claim; raises ConfigError if the metric cannot have the value, or no margin is known."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     text = one_line(brought.reported, LONGEST_QUOTE)
