@@ -34,10 +34,14 @@ BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)
 SIZE = Unit("units of the target", 0, LARGEST)  # a distance, width or standard deviation
 REAL = Unit("as its document has it", -LARGEST, LARGEST)
 
-SCORES = ("predictive_entropy", "mutual_information", "max_probability")  # of telling out of distribution; see `ood`
+SCORES = (
+    "predictive_entropy",
+    "mutual_information",
+    "max_probability",
+)  # for telling out-of-distribution rows apart; see `ood`
 Need = Literal["labels", "draws", "networks", "mean_network", "ood"]
-"""What a metric cannot do without: labels; more than one draw; draws that are whole networks (noise "weights"); the
-posterior's mean network; or an out-of-distribution set, measured beside the in-distribution test set."""
+"""What a metric needs: labels; more than one draw; draws that are whole networks (noise "weights"); the posterior's
+mean network; or both an out-of-distribution set and the in-distribution test set."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class MetricSpec:
 
     name: str
     unit: Unit
-    better: Literal["higher", "lower", "none"]  # "none" where it depends on the rows, or is no merit in itself
+    better: Literal["higher", "lower", "none"]  # "none": neither is better, or it depends on the rows
     needs: tuple[Need, ...]
     definition: str
     source: str

@@ -1,5 +1,5 @@
 """Data sets: every byte is checked by SHA-256 before use, and only an explicit `fetch` uses the network.
 
 In: the files of `datasets/`, of the folder that a user gives (`data_dir`), or of a public address. Out: rows
-(`splits`), an inventory, fingerprints. It knows no approach and trains nothing.
+of tensors (`splits`), an inventory, and fingerprints. It knows no approach and trains nothing.
 """

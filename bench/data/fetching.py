@@ -1,7 +1,7 @@
-"""Getting a data set that is not there: from a local copy, from torchvision's mirrors, or from its public address.
+"""Get a missing data set: from a local copy, from torchvision's mirrors, or from its public address.
 
-Only an explicit `fetch` uses the network. A download is bounded in size and time, tried again, and thrown away
-unless its content has the known SHA-256; then it is stored under the repository's names.
+Only an explicit `fetch` uses the network. A download is bounded in size and time, and tried several times. Content
+without the known SHA-256 is thrown away; the rest is stored under the repository's names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.data.torchvision_shim import import_datasets
 
 ATTEMPTS = 3
 RETRY_WAIT_S = 1.0  # before the second attempt, twice that before the third
-SILENCE_S = 20.0  # without a byte
+SILENCE_S = 20.0  # longest wait for the next byte
 DOWNLOAD_S = 600.0  # for one file
 CHUNK = 1 << 16
 OTHER_COPY = "give another copy with --from PATH"
@@ -38,8 +38,7 @@ T = TypeVar("T")
 def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> list[Path]:
     """Put a data set into `dest`/NAME (by default the repository's datasets/NAME) and return its files.
 
-    Files that are already there and intact are kept; broken ones are replaced and kept as NAME.TIME.untrusted. A
-    generated set has no files.
+    Intact files stay. Broken files are replaced, and renamed to NAME.TIME.untrusted. A generated set has no files.
 
     Args:
         name: the data set.
@@ -52,7 +51,7 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
         StoreError: `dest` cannot be written.
         DataMissing: the copy lacks a file, or no address could be reached.
         DataCorrupt: the copy's content is not the known one.
-        MissingFramework: mirrors are needed and torchvision, which knows them, is not installed.
+        MissingFramework: torchvision, which knows the mirrors, is needed and not installed.
     """
     known = manifest(name)
     if source is not None and not os.path.exists(source):
@@ -108,7 +107,7 @@ def _is_intact(read: Callable[[], object]) -> bool:
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a broken file. It is kept, because someone may want to know what it was."""
+    """Rename a broken file, so that the user can look at it."""
     if is_there(path):
         try:
             path.rename(path.with_name(f"{path.name}.{time.time_ns()}.untrusted"))
@@ -137,7 +136,7 @@ def _mirrors(known: DatasetManifest, file: DataFile) -> list[str]:
 
 
 def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
-    """Return what `check` makes of the first download that passes it; tries every address several times."""
+    """Return `check`(bytes, address) of the first download that passes it; try every address several times."""
     failure = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -149,7 +148,7 @@ def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: 
                 failure = str(error)
             except urllib.error.HTTPError as error:
                 failure = f"{url}: HTTP status {error.code}"
-                error.close()  # it is the answer too
+                error.close()  # an HTTPError is an open response
             except urllib.error.URLError as error:
                 inner = error.reason
                 failure = f"{url}: {reason(inner) if isinstance(inner, OSError) else inner}"
@@ -167,7 +166,7 @@ def _download(url: str, limit: int) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "bnn-uncertainty-bench"})
     data = bytearray()
     with urllib.request.urlopen(request, timeout=SILENCE_S) as answer:
-        # What has come, not CHUNK bytes: a server that sends a byte now and then would hold `read` for ever.
+        # `read` would wait for CHUNK bytes, for ever if a server sends a byte now and then; `read1` does not.
         while chunk := answer.read1(CHUNK):
             data += chunk
             if len(data) > limit:

@@ -1,4 +1,4 @@
-"""One hash for the rows of a split, so that a record can say what was learnt from, and a gate see when that changes."""
+"""One hash for the rows of a split. A record keeps it, so that a gate notices when the training rows change."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch import Tensor
 
 from bench.interface import Split
 
-PIXELS_EVERY = 64  # rows between two whose pixels are hashed; the bytes of the file have a hash of their own
+PIXELS_EVERY = 64  # the pixels of every 64th row are hashed; the whole file has another hash
 
 
 def split_hash(split: Split, places: Tensor | None = None) -> str:
-    """Return the SHA-256 of the places of rows in their file, in order, their labels, and the pixels of some.
+    """Return the SHA-256 of rows, in order: their places in the file, their labels, and the pixels of every 64th.
 
     Args:
         split: the rows.
-        places: int64 [N], which of the split's rows are meant, in this order; None for all.
+        places: int64 [N], positions in the split of the rows to hash, in this order; None for all rows.
     """
     rows, y, x = split.rows, split.y, split.x
     if places is not None:

@@ -45,7 +45,7 @@ def read_idx(path: Path, shape: Sequence[int] | None = None, sha256: str | None 
 def decode_idx(
     data: bytes, where: str, shape: Sequence[int] | None = None, sha256: str | None = None, remedy: str = ""
 ) -> Bytes:
-    """Return the content of an IDX file given as bytes; `where` names it in errors; otherwise as `read_idx`."""
+    """Return the content of an IDX file given as bytes, as `read_idx` does; errors call the file `where`."""
     raw = _decompressed(data, where, _n_bytes(shape), remedy)
     array = _parse(raw, where, remedy)
     if shape is not None and array.shape != tuple(shape):
@@ -57,7 +57,7 @@ def decode_idx(
 
 def file_limit(shape: Sequence[int] | None) -> int:
     """Return the most bytes that a file of this content may have, compressed or not."""
-    return 2 * _n_bytes(shape) + 65536  # gzip never doubles what it holds, but for tiny files
+    return 2 * _n_bytes(shape) + 65536  # gzip never doubles its input, except for tiny files
 
 
 def check_hash(content: bytes, sha256: str, where: str, remedy: str = "") -> None:
@@ -72,7 +72,7 @@ def _n_bytes(shape: Sequence[int] | None) -> int:
 
 
 def _decompressed(data: bytes, where: str, limit: int, remedy: str) -> bytes:
-    """Return the IDX bytes; never makes more than `limit` + 1 of them, whatever the stream holds."""
+    """Return the IDX bytes; decompress at most `limit` + 1 bytes."""
     raw = data
     if data[:2] == GZIP_MAGIC:
         stream = zlib.decompressobj(wbits=31)  # 31: a gzip header and trailer, whose checksum is checked at the end

@@ -1,4 +1,4 @@
-"""What data are there, where, and whether they are intact."""
+"""List the data sets: which are present, where, and whether they are intact."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class DatasetRow:
 
 @dataclass(frozen=True)
 class DatasetCheck:
-    """What verifying one file of a data set found."""
+    """The result of verifying one file of a data set."""
 
     name: str  # data set
     file: str  # its key in the manifest; "" for a generated set
     ok: bool
-    missing: bool  # not there, rather than there and broken
-    optional: bool  # may be missing without that being a failure
+    missing: bool  # the file does not exist; False for a broken file
+    optional: bool  # it is no failure if the file is missing
     problem: str  # one line; "" if ok
 
 
@@ -86,7 +86,7 @@ def _size(path: Path) -> int:
     try:
         files = path.rglob("*.png") if path.is_dir() else [path]
         return sum(file.stat().st_size for file in files)
-    except OSError:  # a list tells only what is there; `verify` tells what is wrong with it
+    except OSError:  # `verify` reports files that cannot be read
         return 0
 
 

@@ -36,17 +36,17 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     title: str
     source: str
     licence: str
-    optional: bool  # absent: a row that says how to get it, and no failure
+    optional: bool  # if missing, a list says how to get it, and nothing fails
     kind: Literal["idx", "png-archive", "generated"]
     how: str  # how to get it, one line
     files: dict[str, DataFile] = msgspec.field(default_factory=dict)  # by key such as t10k-images; none if generated
     shape: Shape = ()  # of a generated set
     torchvision: str = ""  # class of torchvision.datasets that knows its mirrors
     url: str = ""  # address of its archive
-    fonts: dict[str, str] = msgspec.field(default_factory=dict)  # that its images were drawn with, and their licences
+    fonts: dict[str, str] = msgspec.field(default_factory=dict)  # fonts of drawn images, with their licences
 
     def __post_init__(self) -> None:
-        """Raise ValueError where neither files nor a shape tell how many rows there are."""
+        """Raise ValueError unless either files or, for a generated set, a shape tell the number of rows."""
         is_whole = self.shape and not self.files if self.kind == "generated" else self.files
         if not is_whole:
             raise ValueError("a generated set has a shape and no files, any other has files")
@@ -90,7 +90,7 @@ def manifest(name: str) -> DatasetManifest:
 
 
 def data_hashes() -> dict[str, str]:
-    """Return the SHA-256 of every known file or array, by "data set/file"; read from the manifests only."""
+    """Return the SHA-256 in the manifests of every file or array, by "data set/file"."""
     return {f"{name}/{key}": file.sha256 for name in DATASET_NAMES for key, file in manifest(name).files.items()}
 
 
@@ -100,5 +100,5 @@ def _read(path: Path) -> DatasetManifest:
 
 
 def read_manifest(path: Path) -> DatasetManifest:
-    """Read and check a manifest, which is named after its data set; raises ConfigError in one line."""
+    """Read and check a manifest, whose file is named after its data set; raises ConfigError."""
     return read_toml(path, DatasetManifest, "manifest of a data set", "restore it from the repository", name=path.stem)

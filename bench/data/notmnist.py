@@ -1,8 +1,8 @@
-"""The 459 not-MNIST letters of chopra2018, from any local form, known by the SHA-256 of their pixels.
+"""Read the 459 not-MNIST letters of chopra2018, and check the SHA-256 of their pixels.
 
-They may come as the arrays that `data fetch` stores (`notmnist459.npz`), as a zip of PNG files (the public
-repository's archive, or a part of it), or as a folder of PNG files; folders A-J hold the images of each letter.
-What a zip holds is read from its content, members are read by name into memory, nothing is unpacked.
+Three forms are accepted: the arrays that `data fetch` stores (`notmnist459.npz`), a zip of PNG files (the public
+repository's archive, or a part of it), and a folder of PNG files. Folders A-J hold the images of each letter. A zip is
+read in memory; nothing is unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_NPY_HEADER = 4096
 PNG_START = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"  # signature, then length and type of the first chunk
 IMAGE_MEMBER = re.compile(rf"(?:.*/)?([{LETTERS}])/([^/.][^/]*\.png)")
 
-# All that a damaged or hostile zip or PNG makes the standard library and Pillow raise.
+# The errors of the standard library and Pillow on a damaged or hostile zip or PNG.
 BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, struct.error, LookupError)
 BROKEN_PNG = (*BROKEN_ZIP, SyntaxError, TypeError)
 
@@ -48,12 +48,12 @@ _Reader = Callable[[], bytes]
 def load(manifest: DatasetManifest, data_dir: Path | None = None) -> tuple[Bytes, Bytes]:
     """Return images uint8 [459, 28, 28], upright, and labels uint8 [459] (A = 0 ... J = 9).
 
-    Looked for in `data_dir`, at $BNN_BENCH_NOTMNIST, and in the repository's folder, in this order. The notebook of
-    chopra2018 shows its network the transposed images; that is a matter of its protocol.
+    The search goes through `data_dir`, $BNN_BENCH_NOTMNIST and the repository's folder, in this order. The notebook of
+    chopra2018 transposes the images; the protocol of chopra2018 does so too.
 
     Raises:
-        DataMissing: no copy is there; the message says how to get one.
-        DataCorrupt: a copy is there, but not of these images.
+        DataMissing: there is no copy; the message says how to get one.
+        DataCorrupt: a copy holds other images.
     """
     return load_from(find(manifest, data_dir), manifest)
 
@@ -73,7 +73,7 @@ def find(manifest: DatasetManifest, data_dir: Path | None) -> Path:
 
 
 def copy_at(place: Path) -> Path | None:
-    """Return the file itself; or, of a folder, its stored arrays, its first zip, or the folder that holds A-J."""
+    """Return a file as it is; for a folder, return its stored arrays, its first zip, or the folder that holds A-J."""
     if not is_there(place):
         return None
     if not os.path.isdir(place):
@@ -110,7 +110,7 @@ def load_archive(data: bytes, where: str, manifest: DatasetManifest) -> tuple[By
                 reader(f"{key}.npy", math.prod(file.shape) + MAX_NPY_HEADER) for key, file in manifest.files.items()
             ]
             contents = [
-                # A .npy file is a header and the array's bytes: with a known hash the header has nothing to add.
+                # A .npy file is a header and the array's bytes. The hash of the bytes is known, so skip the header.
                 read()[-math.prod(file.shape) :]
                 for read, file in zip(arrays, manifest.files.values(), strict=True)
             ]
@@ -161,8 +161,8 @@ def _decoded(pngs: dict[tuple[str, str], _Reader], where: str, manifest: Dataset
 
 
 def pixels(png: bytes, where: str, remedy: str) -> bytes:
-    """Return the 784 grey levels of a PNG file; its size is checked before anything is decoded."""
-    from PIL import Image  # the stored arrays do without it
+    """Return the 784 grey levels of a PNG file; check its size before decoding."""
+    from PIL import Image  # here: the stored arrays do not need it
 
     if png[:16] != PNG_START or png[16:24] != struct.pack(">II", SIDE, SIDE):
         raise corrupt(where, "not a PNG of 28x28 pixels", "one", remedy)

@@ -1,4 +1,4 @@
-"""Where data are looked for: a folder that the user gives, then the repository's; nothing is ever downloaded here."""
+"""Find data on this machine: in a folder that the user gives, then in the repository's folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
     """
     found: list[Path] = []
     if data_dir is not None:
-        if not os.path.isdir(data_dir):  # unlike Path.is_dir, False for what may not be looked at
+        if not os.path.isdir(data_dir):  # Path.is_dir raises for a path that may not be looked at
             raise ConfigError(f"the data folder {data_dir} is not a folder; give one that holds {manifest.name}/")
         found += layouts(data_dir, manifest)
     return [*found, datasets_folder() / manifest.name]
@@ -34,7 +34,7 @@ def layouts(root: Path, manifest: DatasetManifest) -> list[Path]:
 
 
 def find_in(places: Sequence[Path], file: DataFile) -> Path | None:
-    """Return the first place's IDX file, compressed or not, or None."""
+    """Return the IDX file, compressed or not, in the first place that has it, or None."""
     names = (file.gz, file.gz.removesuffix(".gz"))
     return next((folder / name for folder in places for name in names if is_there(folder / name)), None)
 
@@ -43,7 +43,7 @@ def find(manifest: DatasetManifest, file: DataFile, data_dir: Path | None) -> Pa
     """Return the path of an IDX file.
 
     Raises:
-        DataMissing: it is nowhere; the message says how to get it.
+        DataMissing: no place has it; the message says how to get it.
     """
     places = folders(manifest, data_dir)
     path = find_in(places, file)
@@ -59,5 +59,5 @@ def missing(manifest: DatasetManifest, what: str, places: Sequence[Path]) -> Dat
 
 
 def _shown(place: Path) -> str:
-    """Return a place for an error. Records keep it, so a place in the repository is told from the repository's top."""
+    """Return a place for an error, relative to the repository if inside: records keep the error on any machine."""
     return str(place.relative_to(TOP) if place.is_relative_to(TOP) else place)

@@ -1,4 +1,4 @@
-"""Training, test and out-of-distribution rows by name, as tensors of pixels in [0, 1]; nothing is downloaded."""
+"""Load training, test and out-of-distribution rows by name, as tensors of pixels in [0, 1]."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ NO_CLASS = -1
 def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
     """Return rows of MNIST: x float32 [N, 784] (byte / 255), y int64 [N], rows int64 [N] (place in the file).
 
-    `train60k` and `test10k` are the two files. `train50k` and `heldout10k-of-train` are the two parts of the training
-    file that alsibahi2019 makes with `random_split`, drawn here from stream "split" of the run seed; they keep the
-    permutation's order, in which that document trains. The tensors belong to the caller.
+    `train60k` and `test10k` are the two files. alsibahi2019 splits the training file with `random_split` into the parts
+    `train50k` and `heldout10k-of-train`. Here stream "split" of the run seed draws the permutation. The rows stay in
+    the permutation's order, because alsibahi2019 trains in this order. The caller may change the tensors.
 
     Raises:
         ConfigError: unknown name.
@@ -46,9 +46,9 @@ def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
 
 
 def load_shared(name: str, seeds: Sequence[int], data_dir: Path | None = None) -> tuple[Split, Tensor]:
-    """Return rows that hold the training split `name` of each seed, and where: that of seed e is `select(places[e])`.
+    """Return rows for several seeds and places int64 [E, N]: split `name` of seed e is `rows.select(places[e])`.
 
-    The places are int64 [E, N]. A split that depends on the seed is thus in memory once, not once a seed.
+    So the rows are in memory only once, even if the split depends on the seed.
 
     Raises:
         ConfigError, DataMissing, DataCorrupt: as `load_split`.
@@ -67,8 +67,8 @@ def _random_split(n_rows: int, seed: int) -> Tensor:
 def load_ood(name: str, seed: int, data_dir: Path | None = None) -> Split:
     """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the digits), rows 0..N-1.
 
-    The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform), so that every seed
-    has its own, as each document drew its own.
+    The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform). Every seed has its own
+    noise sets, because each document drew its own.
 
     Raises:
         ConfigError: unknown name.
@@ -96,7 +96,7 @@ def toy_split() -> Split:
 
 def _pixels(images: Bytes) -> Tensor:
     """Return bytes [N, 28, 28] as float32 [N, 784] in [0, 1]."""
-    # torch warns of a read-only array, though it is only read here.
+    # torch warns about read-only arrays
     source = images if images.flags.writeable else images.copy()
     return torch.from_numpy(source.reshape(len(source), -1)).to(torch.float32).div_(255)
 
@@ -112,13 +112,13 @@ def _idx(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Bytes
     path = find(known, file, data_dir)
     try:
         status = path.stat()
-    except OSError:  # the reader says what is wrong with it
+    except OSError:  # read_idx raises an error that says what is wrong
         return read_idx(path, file.shape, file.sha256, known.how)
     return _decoded(path, (status.st_mtime_ns, status.st_size, status.st_ino), file, known.how)
 
 
 @functools.lru_cache(maxsize=8)
 def _decoded(path: Path, stamp: tuple[int, int, int], file: DataFile, remedy: str) -> Bytes:
-    """Keep the decoded bytes (a quarter of the floats) for the cells of a process; a changed file is read again."""
+    """Return the decoded bytes, cached for the other cells of this process; a changed file has another `stamp`."""
     del stamp
     return read_idx(path, file.shape, file.sha256, remedy)

@@ -1,8 +1,8 @@
-"""Importing torchvision beside a torch that cannot load its compiled operators.
+"""Import torchvision with a torch that cannot load torchvision's compiled operators.
 
-PyPI's torchvision is built for CUDA. Beside a CPU-only torch its library does not load, and its Python code then
-fails at import because it attaches meta functions to two operators that nobody declared. Declaring their schemas
-is enough for `torchvision.datasets`; the operators themselves stay unusable.
+PyPI's torchvision is built for CUDA. With a CPU-only torch, its library does not load. Its Python code then fails at
+import, because it attaches meta functions to two operators that were not declared. `torchvision.datasets` imports once
+the two are declared; the operators stay unusable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def import_datasets() -> ModuleType:
     """Return the module `torchvision.datasets`.
 
     Raises:
-        MissingFramework: torchvision is not installed, or does not go with this torch.
+        MissingFramework: torchvision is not installed, or does not fit this torch.
     """
     specification = importlib.util.find_spec("torchvision")
     if specification is None:
@@ -43,9 +43,9 @@ def import_datasets() -> ModuleType:
         ) from error
 
 
-@functools.cache  # an operator can be declared once only, and lives as long as the returned library
+@functools.cache  # an operator can be declared only once, and exists as long as the returned library
 def _declare_missing_operators(package: Path) -> torch.library.Library | None:
-    import torch  # here: whoever fetches nothing does without
+    import torch  # here: it takes seconds, and only fetching needs it
 
     for library in package.glob("_C.*"):
         try:

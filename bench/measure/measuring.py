@@ -1,4 +1,4 @@
-"""Asking a posterior for predictions, block by block: bounded memory, and numbers that do not depend on it."""
+"""Ask a posterior for predictions, block by block. This bounds memory; the size of the blocks changes no number."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
 
-BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and as much while the next one is made
+BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and twice that while the next block is made
 N_CLASSES = 10
-ROW_NOISE_ROWS = 512  # rows of a block whose every row and draw has noise of its own: what the cache holds
+ROW_NOISE_ROWS = 512  # rows of a block with row noise: its numbers fit into the processor's cache
 WEIGHT_NOISE_ROWS = 10_000
 
 
 EpochMetrics: TypeAlias = Mapping[str, "float | None"]
-"""What a fit reported and the protocol measured after one epoch, by name."""
+"""Numbers that a fit reported, or the protocol measured, after one epoch; by name."""
 
 
 @dataclass
 class Measurement:
-    """What a protocol found: see the record's fields of the same names."""
+    """The result of a protocol; its fields are those of a record."""
 
     metrics: dict[str, float | None] = field(default_factory=dict)
     missing: dict[str, Reason] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class Predicted:
 
 
 def first_rows(split: Split, limit: int | None) -> Split:
-    """Return the split, or its first rows where a profile measures only those."""
+    """Return the first `limit` rows of the split; None: all."""
     if limit is None or len(split) <= limit:
         return split
     return split.select(torch.arange(limit))
 
 
 def on_device(split: Split, device: torch.device) -> Split:
-    """Return the split with its inputs on the device; labels and rows, which only the harness reads, stay."""
+    """Return the split with its inputs on the device; labels and rows stay, because only the harness reads them."""
     return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
 
 
@@ -77,7 +77,7 @@ def check_fit(found: object, approach: object) -> Posterior:
 
 
 def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str) -> None:
-    """Raise ContractViolation unless a prediction has the shape [S, B, K or D] that is wanted, and no gradient."""
+    """Raise ContractViolation unless a prediction has the wanted shape [S, B, K or D] and no gradient."""
     shape = tuple(answer.shape)
     if len(shape) != len(wanted):
         raise ContractViolation(f"{who}.predict returned shape {shape}; it must return [draws, rows, {output}]")
@@ -89,7 +89,7 @@ def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str)
 
 
 def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor, n_classes: int = N_CLASSES) -> Tensor:
-    """Return log-probabilities [S, B, K] of a classification posterior, where it left them; checks what came back."""
+    """Return log-probabilities [S, B, K] of a classification posterior, on its device; check type and shape."""
     answer, who = posterior.predict(x, draws, rows), type(posterior).__name__
     if not isinstance(answer, Categorical):
         raise ContractViolation(f"{who}.predict returned {type(answer).__name__}; it must return Categorical")
@@ -98,7 +98,7 @@ def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor, n_c
 
 
 def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gaussian:
-    """Return predictions of a regression posterior, on the CPU; checks what came back."""
+    """Return predictions of a regression posterior, on the CPU; check type and shape."""
     answer = posterior.predict(x, draws, rows)
     if not isinstance(answer, Gaussian):
         raise ContractViolation(f"{type(posterior).__name__}.predict must return Gaussian for a regression task")
@@ -115,7 +115,7 @@ def draws_of(posterior: Posterior, wanted: int, first: int = 0) -> range:
 
 
 def block_rows(posterior: Posterior, n_draws: int, n_classes: int) -> int:
-    """Return how many rows to ask for at once."""
+    """Return the number of rows of a block."""
     most = ROW_NOISE_ROWS if posterior.noise == "row" else WEIGHT_NOISE_ROWS
     return max(1, min(most, BLOCK_NUMBERS // max(1, n_draws * n_classes)))
 
@@ -135,7 +135,7 @@ def predict_split(
         watch.start()
         inputs = x if device is None else x.to(device)
         log_probs = categorical(posterior, inputs, draws, split.rows[start:stop], n_classes)
-        timing.synchronise(log_probs.device)  # a posterior may answer from another device than its inputs'
+        timing.synchronise(log_probs.device)  # a posterior may answer on another device
         seconds += watch.stop()
         parts.append(reduce_draws(log_probs, QUANTILES))
         labels = split.y[start:stop]

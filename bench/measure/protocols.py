@@ -1,4 +1,4 @@
-"""How a trained model is measured; protocol `common`: official test set, 100 draws, mean of probabilities, for all."""
+"""What every protocol has, and protocol `common`: official test set, 100 draws, mean of probabilities."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from bench.measure.measuring import (
     predict_split,
 )
 from bench.measure.metrics import regression
+from bench.measure.metrics.classification import entropy, row_nll
 from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
@@ -59,7 +60,7 @@ class Protocol(ABC):
 
     @property
     def n_rows(self) -> int | None:
-        """Return how many of the first rows of each data set are measured, None for all."""
+        """Return the number of first rows of each data set that are measured, None for all."""
         return self.budget.rows
 
     def split(self, name: str) -> Split:
@@ -67,7 +68,7 @@ class Protocol(ABC):
         return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.n_rows), self.device)
 
     def ood(self, name: str) -> Split:
-        """Load an out-of-distribution set, cut and placed likewise; raises DataMissing."""
+        """Load an out-of-distribution set, cut to the profile's rows, onto that device; raises DataMissing."""
         return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.n_rows), self.device)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
@@ -77,7 +78,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """Measure the trained posterior; `epochs` are the entries made while training."""
+        """Measure the trained posterior; `epochs` are the numbers of each epoch."""
 
 
 class Common(Protocol):
@@ -102,7 +103,7 @@ class Common(Protocol):
         found.arrays.update({f"mnist/{name}": value for name, value in arrays.items()})
         found.scores.update(_scores("mnist", predicted, test))
         found.timings.update(_speed(posterior, predicted, test, draws))
-        alone = posterior.per_row()  # no metric of these sets looks at two rows of one draw
+        alone = posterior.per_row()  # allowed: no metric of the sets below depends on two rows of one draw
         for name in OOD_NAMES:
             self._ood(found, alone, predicted.summary, name, draws)
         found.arrays["noise"] = {"mnist": posterior.noise, **dict.fromkeys(OOD_NAMES, alone.noise)}
@@ -135,7 +136,7 @@ class Common(Protocol):
         metrics, _, _ = evaluate_classification(
             predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
         )
-        return {"accuracy": metrics["accuracy"], "nll": metrics.get("nll")}  # an infinite one is missing
+        return {"accuracy": metrics["accuracy"], "nll": metrics.get("nll")}  # missing if infinite
 
     def _pruning(self, found: Measurement, posterior: Posterior, test: Split) -> None:
         try:
@@ -174,7 +175,7 @@ class Common(Protocol):
 
 
 def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[np.generic]]:
-    """Return per-row numbers for paired intervals and the raw draws of a few rows for figures."""
+    """Return numbers of each row, for paired intervals, and the raw draws of a few rows, for figures."""
     summary = predicted.summary
     log_probs = summary.log_mean_probs
     probs = np.exp(log_probs)
@@ -182,14 +183,13 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     if bool((split.y >= 0).all()):
         label = split.y.numpy()
         squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
-        nll = -log_probs[np.arange(len(label)), label]
+        nll = row_nll(log_probs, label)
         labelled = {f"{name}/nll": nll.astype(np.float32), f"{name}/brier": squares.astype(np.float16)}
-    entropy = -(probs * np.maximum(log_probs, -1e4)).sum(axis=1)
     return {
         f"{name}/label": split.y.numpy().astype(np.int8),
         f"{name}/predicted": log_probs.argmax(axis=1).astype(np.int8),
         f"{name}/max_probability": probs.max(axis=1).astype(np.float16),
-        f"{name}/predictive_entropy": entropy.astype(np.float16),
+        f"{name}/predictive_entropy": entropy(log_probs).astype(np.float16),
         f"{name}/expected_entropy": summary.expected_entropy.astype(np.float16),
         f"{name}/votes": summary.votes.astype(np.uint8),
         f"{name}/draws": predicted.kept,
@@ -217,7 +217,7 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
 
 
 class ToyCommon(Protocol):
-    """The six-point regression: fit at the points, and the width of the band near the data and far from it."""
+    """The six-point regression: the error at the points, and the width of the band near the data and far from it."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""

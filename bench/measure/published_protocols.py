@@ -1,6 +1,6 @@
-"""Protocol `published`: each document's own measuring, as it was, with its split, draws, reduction and printing.
+"""Protocol `published`: measure as each document did, with its split, draws, estimators and rounding.
 
-Keys are "<dataset>/<split>/<metric>" in the words of results/reference/published.csv, so that a claim finds its number.
+Keys are "<dataset>/<split>/<metric>" with the names of results/reference/published.csv, where a claim has the same key.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 
 BATCH = estimators.BATCH_SIZE
-EPOCH_DRAWS = 1_000  # draws set apart for one epoch's measuring, so that every epoch looks at new networks
+EPOCH_DRAWS = 1_000  # draws reserved for each epoch, so that every epoch measures new networks
 SELECTIVE_FIRST, NOISE_FIRST, LETTERS_FIRST = 100_000, 200_000, 300_000  # draws of chopra2018's later cells
 
 
 def _shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
-    """Return the split in batches of 128, in a random order as a shuffling loader gives it."""
+    """Return the split in batches of 128, in random order, as a shuffling DataLoader gives it."""
     order = torch.randperm(len(split), generator=generator(seed, "test-order", *index))
     return [split.select(part) for part in torch.split(order, BATCH)]
 
 
 def _last_epoch(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
-    """Return the last epoch's measured numbers: the document's final ones where it prints every epoch."""
+    """Return the numbers of the last epoch, which are the final ones of a document that prints every epoch."""
     return {key: value for key, value in epochs[-1].items() if "/" in key} if epochs else {}
 
 
 class NoDocument(Protocol):
-    """Nothing was published: nothing is measured while training, and there is no such cell."""
+    """The protocol of an approach without a document: it measures nothing while training, and no cell has it."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
@@ -55,13 +55,13 @@ class NoDocument(Protocol):
 
 
 class Alsibahi2019(Protocol):
-    """One stochastic pass for each of 10,000 images held out of the training file; 30 for the uncertain ones."""
+    """One stochastic pass over 10,000 held-out images of the training file; 30 passes to find uncertain images."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         held_out = self.split("heldout10k-of-train")
         file_rows = held_out.rows.numpy()
-        # Noise is named by the place in the held-out set: rows scattered over the file would share no generator.
+        # The noise of a row depends on its position in the held-out set, not on its place in the file.
         held_out = dataclasses.replace(held_out, rows=torch.arange(len(held_out)))
         found = Measurement(_last_epoch(epochs))
         place = "mnist/heldout10k-of-train"
@@ -79,7 +79,7 @@ class Alsibahi2019(Protocol):
 
 
 class Chopra2018(Protocol):
-    """Ten networks and mean logits when forced; the median rule over 100 networks, redrawn for each batch of 128."""
+    """Mean logits of 10 networks for forced answers; the median rule over 100. Each batch of 128 has new networks."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
@@ -106,7 +106,7 @@ class Chopra2018(Protocol):
         return found
 
     def _summaries(self, posterior: Posterior, batches: Sequence[Split], n_draws: int, first: int) -> list[DrawSummary]:
-        """Return the batches' summaries, each with networks of its own."""
+        """Return the summary of each batch; every batch has its own networks."""
         found = []
         for index, batch in enumerate(batches):
             draws = draws_of(posterior, n_draws, first + index * n_draws)
@@ -131,7 +131,7 @@ class Chopra2018(Protocol):
         self._accepted(found, f"{place}/selective_accuracy", outcomes)
 
     def _noise(self, found: Measurement, posterior: Posterior) -> None:
-        """Uniform noise: 20 networks as the document's figure shows, and 100 as its text says."""
+        """Apply the rule to uniform noise: with 20 networks as in the document's figure, and 100 as in its text."""
         noise = self.ood("noise_uniform")
         for n_draws, suffix in ((20, ""), (100, "_of_100_networks")):
             summary = self._summaries(posterior, [noise], n_draws, NOISE_FIRST + n_draws)[0]
@@ -139,7 +139,7 @@ class Chopra2018(Protocol):
             found.metrics[f"noise_uniform/100 images/refusal_rate{suffix}"] = float(refused.mean())
 
     def _letters(self, found: Measurement, posterior: Posterior) -> None:
-        """Apply the rule to not-MNIST as it was fed, transposed, and upright beside it."""
+        """Apply the rule to not-MNIST: transposed, as the document does, and upright."""
         place = "notmnist459/all 459"
         try:
             letters = self.ood("notmnist459")
@@ -173,7 +173,7 @@ class Feldman2018(Protocol):
             draws = draws_of(posterior, self.epoch_draws, first)
             log_probs = categorical(posterior, batch.x, draws, batch.rows)
             means.append(log_probs.double().mean(dim=0).cpu().numpy())
-            # asked for at once, while the posterior still has the networks that it has just drawn
+            # now, because the posterior still has the networks of this batch in memory
             ratios.append(self._density_ratio(posterior, draws))
         return np.concatenate(means), torch.cat([batch.y for batch in batches]).numpy(), np.array(ratios)
 
@@ -225,7 +225,7 @@ class Feldman2018Bbb(Feldman2018):
 
 
 class Feldman2018Toy(Protocol):
-    """The losses printed while training, and the value that the text quotes at x = 100."""
+    """The losses printed while training, and the prediction at x = 100, which the text quotes."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
@@ -237,7 +237,7 @@ class Feldman2018Toy(Protocol):
 
 
 class Rabanser2017(Protocol):
-    """Posterior means only, over all images, after every epoch; then pruned by |mu|/sigma, the unused layer counted."""
+    """The mean network's accuracy on all images after every epoch; then pruned by |mu|/sigma, with the unused layer."""
 
     levels = (0.1, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
@@ -286,7 +286,7 @@ def protocol_of(
     data_dir: Path | None,
     device: torch.device = CPU,
 ) -> Protocol:
-    """Return protocol `common`, or the one of the approach's document, ready to measure one seed's posteriors."""
+    """Return protocol `common` or that of the approach's document, for the posteriors of one seed."""
     if name not in PROTOCOLS:
         raise unknown_name("protocol", name, PROTOCOLS)
     if name == "common":

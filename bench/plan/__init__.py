@@ -1,4 +1,4 @@
-"""Plans a run: approaches, recipes, cells and their keys, which cells share a computation, and how long they take.
+"""Plans a run: lists approaches, recipes and cells with their keys, groups cells into computations, estimates times.
 
 In: manifests and a user's selection. Out: cells, batches of cells, estimates. It trains nothing and measures nothing.
 """

@@ -1,4 +1,4 @@
-"""Which cells share one computation: the cells of one fit and, where the approach can, of its other seeds."""
+"""Group cells into computations: the cells of one fit and, if the approach has `fit_many`, of its other seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 
-LARGEST = {"cpu": 8, "cuda": 16}  # seeds of one fit; its checkpoint is three times in memory and must stay under 2 GiB
+LARGEST = {"cpu": 8, "cuda": 16}  # seeds of a computation; its checkpoint, three times in memory, stays under 2 GiB
 
 
 def arrange(cells: Sequence[Cell], store: Store) -> list[list[Cell]]:
@@ -58,22 +58,19 @@ def checkpoint_key(group: Sequence[Cell]) -> str:
 
 
 def is_posterior_of(info: Info, fit_key: str) -> bool:
-    """Return whether a kept posterior, by what it says of itself, is of this fit.
-
-    Raises ValueError for a description of another form.
-    """
+    """Return whether a stored posterior belongs to this fit; raises ValueError if `info` cannot be read."""
     return fit_info(info).fit_key == fit_key
 
 
 def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> bool:
     """Return whether a checkpoint belongs to exactly these fits at today's recipe versions.
 
-    Work of two versions must not be mixed. Raises ValueError for a description of another form.
+    Work of two versions must not be mixed. Raises ValueError if `info` cannot be read.
 
     Args:
-        info: what the checkpoint says of itself.
-        fit_keys: of the seeds, by the names of their contexts.
-        approach: its name.
+        info: description of the checkpoint.
+        fit_keys: fit keys of the seeds, by the names of their contexts.
+        approach: name of the approach.
     """
     found = checkpoint_info(info)
     same = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())

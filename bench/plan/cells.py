@@ -1,4 +1,4 @@
-"""What would run: a selection of approaches, recipes, protocols and seeds as cells with keys."""
+"""Turn a selection of approaches, recipes, protocols and seeds into cells with keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenA
 
 @dataclass(frozen=True)
 class Cell:
-    """One approach x recipe x protocol with one seed: what a record is about."""
+    """One approach x recipe x protocol with one seed. Each cell gets one record."""
 
     approach: str
     recipe: str
@@ -37,17 +37,17 @@ class Cell:
     split: str
     fit_key: str
     key: str
-    values: Mapping[str, RecipeValue]  # all fields of the approach, or without its framework those of the recipe
+    values: Mapping[str, RecipeValue]  # all fields of the approach; without its framework, only those of the recipe
     corrections: tuple[str, ...]
-    versions: Versions  # of recipe, protocol and metrics, as the record will have them
+    versions: Versions  # of recipe, protocol and metrics, for the record
     skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
-    family: str = ""  # what its other seeds share with it, where they can be fitted together
-    twin_keys: tuple[str, str] | None = None  # fit_key and key of the same cell fitted the other way
+    family: str = ""  # one key for all seeds that can be fitted together; "" if seeds cannot
+    twin_keys: tuple[str, str] | None = None  # fit_key and key of the twin: alone if `batched`, else with other seeds
 
     @property
     def epochs(self) -> int:
-        """Return the epochs of training; 0 where the approach's framework is missing and its recipe names none."""
+        """Return the epochs of training; 0 if the framework is missing and the recipe does not set the epochs."""
         epochs = self.values.get("epochs", 0)
         assert isinstance(epochs, int), "a number of epochs is whole"
         return epochs
@@ -66,11 +66,11 @@ class Cell:
 
     @property
     def lock_key(self) -> str:
-        """Return one key for the fit and its twin: at most one process works on either."""
+        """Return one key for the fit and its twin, so that at most one process works on the two."""
         return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> Naming:
-        """Return the fields that name the record; which one of several GPUs it was is no part of the name."""
+        """Return the fields that name the record; the device is "cuda" whatever the number of the GPU."""
         return Naming(
             approach=self.approach,
             recipe=self.recipe,
@@ -103,7 +103,7 @@ class Selection:
 
 
 def cells(selection: Selection) -> list[Cell]:
-    """Return the selected cells, those of one fit together; raises ConfigError for anything unknown."""
+    """Return the selected cells; cells of one fit are next to each other. Raises ConfigError for an unknown name."""
     budget = profile(selection.profile)
     for protocol in selection.protocols:
         if protocol not in PROTOCOLS:
@@ -201,13 +201,13 @@ def _cell(
 def _values(
     entry: ApproachManifest, recipe: Recipe, budget: Profile
 ) -> tuple[Mapping[str, RecipeValue], Reason | None]:
-    """Return the fields of the approach, or those of the recipe and why it cannot run here."""
+    """Return the fields of the approach; if it cannot run here, the fields of the recipe and the reason."""
     try:
         return dataclasses.asdict(build(entry, recipe, budget)), None
     except BenchError as error:
         if not (isinstance(error, MissingFramework) or entry.module):
             raise
-        # An approach from outside that is broken must not stop the others.
+        # A broken approach from outside must not stop the others.
         return recipe.values, told(_KINDS.get(type(error), "unsupported"), error)
 
 

@@ -1,4 +1,4 @@
-"""What cells cost: predicted from records of the same approach, device and precision."""
+"""Predict how long cells take, from records of the same approach, device and precision."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 
-# Other load slows a fit and the products before it alike, so that scaling by their rate still brings the fit's time
-# nearer to that of a quiet machine: 88 records beside quiet ones of their cells were 58 % too long and then 14 % too
-# short (geometric means). But the products take a tenth of a second, which a burst can stretch a hundredfold, and a fit
-# takes minutes: those fits took 0.9 to 3.8 times their time.
+# Bounds of the scaling factor for records made under other load. The load slows both the fit and the matrix products
+# that are timed before it, so that scaling by their rate still helps. 88 such records were compared with records of the
+# same cells on a quiet machine: their fits were 58 % too long before scaling and 14 % too short after it (geometric
+# means). But the products take only a tenth of a second, which a burst of load can stretch a hundredfold. The fits took
+# 0.9 to 3.8 times their quiet time.
 UNDER_LOAD = (1 / 3, 3.0)
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Expected seconds of a cell, and what the estimate is based on."""
+    """Expected seconds of a cell, and the records behind the estimate."""
 
     fit_s: float | None
     measure_s: float | None
@@ -38,29 +39,29 @@ class CostEstimate:
 class Speed:
     """How fast this machine is now."""
 
-    rate: float | None  # of matrix products; None where it says nothing of a quiet machine
-    busy_cores: float | None = None  # that other processes keep busy, if too few are left
+    rate: float | None  # of matrix products; None if other load disturbs it
+    busy_cores: float | None = None  # cores that other processes keep busy, if too few are left
 
 
 def speed_here(device_name: str, threads: int | None = None) -> Speed:
-    """Measure this machine's speed on a device; on a busy machine there is no rate, as the load ends one day."""
-    import torch  # here: who only counts cells does without
+    """Measure this machine's speed on a device; on a busy machine the rate is None, because the load may end."""
+    import torch  # here: it takes seconds, and counting cells does not need it
 
     from bench.core.timing import matmul_rate
 
     device, threads = torch.device(device_name), threads or torch.get_num_threads()
     if device.type != "cpu":
-        return Speed(matmul_rate(device, threads) if torch.cuda.is_available() else None)  # a cluster may have one
+        return Speed(matmul_rate(device, threads) if torch.cuda.is_available() else None)  # None: a cluster has it
     busy = busy_cores(threads)
     return Speed(matmul_rate(device, threads) if busy is None else None, busy)
 
 
 def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -> dict[str, CostEstimate]:
-    """Return what cells cost on a machine of this speed, by key: fitted alone, and together with other seeds.
+    """Return the costs of cells on a machine of this speed, by key: fitted alone, and together with other seeds.
 
-    The folder's own records tell it. If they cannot, the records of the repository are used too.
+    The estimates come from the folder's own records. If these are not enough, the repository's records are added.
     """
-    committed = cache(_committed)  # read where they are needed, and not kept for as long as a run lasts
+    committed = cache(_committed)  # read only if needed, and freed on return
 
     def expected(cell: Cell) -> CostEstimate:
         own = estimate(cell, records, speed.rate)
@@ -73,7 +74,7 @@ def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -
 
 
 def _committed() -> list[Record]:
-    """Return the records that come with the repository, to learn costs from where a results folder tells none."""
+    """Return the records that come with the repository."""
     return Store(RESULTS).all_records()[0]
 
 
@@ -84,9 +85,9 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
     The basis says what the best records lack.
 
     Args:
-        cell: what would run.
-        records: what is known.
-        rate: this machine's rate of matrix products; times are scaled by it where a record knows its own.
+        cell: the cell.
+        records: the known records.
+        rate: this machine's rate of matrix products; the times of a record with a rate of its own are scaled by it.
     """
     same = (cell.approach, cell.naming().device, cell.precision)
     alike = [
@@ -107,7 +108,7 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
 
 
 def time_for(jobs: Sequence[float], at_once: int) -> float:
-    """Return the seconds that jobs take, `at_once` at a time, if each starts as soon as there is room."""
+    """Return the seconds that jobs take, `at_once` at a time, if each starts as soon as another ends."""
     ends = [0.0] * max(1, min(at_once, len(jobs)))
     for seconds in jobs:
         heapq.heapreplace(ends, ends[0] + seconds)
@@ -115,10 +116,10 @@ def time_for(jobs: Sequence[float], at_once: int) -> float:
 
 
 def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
-    """Return the records whose training time tells that of the cell.
+    """Return the records that predict the cell's training time.
 
-    A seed's share of a batch does not tell what a fit of one seed costs. What a fit of one seed costs is an upper
-    bound for a seed of a batch.
+    For a seed alone, times of seeds fitted together do not count. For a seed fitted with others, the time of a seed
+    alone is an upper bound, which is used if there is nothing better.
     """
     steps = profile(cell.profile).steps_per_epoch
     alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
@@ -128,7 +129,7 @@ def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
 
 
 def _measured_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
-    """Return the records that were measured by the cell's protocol on as many rows with as many draws."""
+    """Return the records with the cell's protocol, number of rows and number of draws."""
     return [
         record
         for record in records
@@ -143,9 +144,9 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
 
 
 def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
-    """Return what makes a record a worse guide to a cell's cost, the worst first; '' where it is as good as it gets."""
+    """Return why a record predicts a cell's cost badly, the worst reason first; '' for each reason that is absent."""
     of_recipe = record.recipe == cell.recipe
-    is_share = cell.batched and record.timings.batched is not None  # a share does not count as a time; it is asked for
+    is_share = cell.batched and record.timings.batched is not None  # then a time of seeds together is the right one
     return (
         "made at other versions" if is_stale(record) else "",
         "" if record.timings.valid or is_share else "whose times do not count",
@@ -167,7 +168,7 @@ def _basis(cell: Cell, records: Sequence[Record], rate: float | None) -> str:
 
 
 def _factor(record: Record, rate: float | None) -> float:
-    """Return how much slower this machine is than that of the record was; bounded where other load was there."""
+    """Return how many times slower this machine is than the record's; bounded if the record was made under load."""
     then = record.provenance.matmul_rate
     if not then or not rate:
         return 1.0

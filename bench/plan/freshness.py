@@ -1,6 +1,6 @@
-"""Whether a record, a fitted posterior or a checkpoint was made at today's versions of recipe, protocol and metrics.
+"""Tell whether a record, posterior or checkpoint was made at today's versions of recipe, protocol and metrics.
 
-The text of the code does not count. Golden traces in the tests show whether code still gives the numbers of its
+The text of the code does not count. Golden traces in the tests show whether the code still gives the numbers of its
 version (docs/freshness.md).
 """
 
@@ -15,11 +15,11 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe, resolve
 from bench.plan.registry import manifests
 
-READING = "reading"  # protocol of what a ladder reads; it measures as protocol common does
+READING = "reading"  # protocol of a ladder's readings; it measures as protocol common does
 
 
 def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versions:
-    """Return today's versions of what makes a record."""
+    """Return today's versions of recipe, protocol and metrics."""
     name = "common" if protocol == READING else protocol
     return Versions(
         recipe=dict(recipe.versions),
@@ -29,13 +29,13 @@ def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versi
 
 
 def recipe_versions(approach: str, recipe: str) -> Versions | None:
-    """Return today's versions of a recipe alone, as a fit or a speed has them; None for an unknown approach."""
+    """Return today's versions of a recipe, without protocol and metrics; None for an unknown approach."""
     entry = manifests().get(approach)
     return None if entry is None else Versions(recipe=dict(resolve(entry, recipe).versions))
 
 
 def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None:
-    """Return `versions_of` by name; None for an approach or a recipe that is not known here."""
+    """Return `versions_of` by names; None for an unknown approach or recipe."""
     entry = manifests().get(approach)
     try:
         return None if entry is None else versions_of(entry, resolve(entry, recipe), protocol)
@@ -44,7 +44,7 @@ def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None
 
 
 def why_stale(record: Record | Reading) -> str:
-    """Return why a record is stale, or '' if it is fresh or of an approach that is not known here."""
+    """Return why a record is stale, or '' if it is fresh or its approach is unknown."""
     if record.approach not in manifests():
         return ""
     today = versions_today(record.approach, record.recipe, record.protocol)
@@ -56,7 +56,7 @@ def why_stale(record: Record | Reading) -> str:
 
 
 def _raised(made: Versions, today: Versions) -> list[str]:
-    """Return a text for each version that is another today."""
+    """Return a text for each version that differs today."""
     before, now = made.recipe, today.recipe
     pairs = [(f"recipe part {part}", before.get(part), now.get(part)) for part in {**before, **now}]
     pairs += [("protocol", made.protocol, today.protocol), ("metrics", made.metrics, today.metrics)]
@@ -71,7 +71,7 @@ def is_stale(record: Record | Reading) -> bool:
 def is_fit_stale(approach: str, made: Versions | None) -> bool:
     """Return whether a posterior or a checkpoint was trained at other versions of its recipe.
 
-    It may have been trained under another name of the same recipe, so each part is looked up by itself.
+    One fit can have two recipe names, such as corrected and published+kl-scale. So each part is compared by itself.
     """
     entry = manifests().get(approach)
     if entry is None or made is None or not made.recipe:
@@ -82,12 +82,12 @@ def is_fit_stale(approach: str, made: Versions | None) -> bool:
 
 
 def is_speed_stale(approach: str, made: Versions | None) -> bool:
-    """Return whether the speed of an approach's published recipe was measured at another version of it."""
+    """Return whether a speed was measured at another version of the approach's published recipe."""
     return approach in manifests() and made != recipe_versions(approach, "published")
 
 
 def note(n_stale: int) -> Iterable[str]:
-    """Yield the sentence that tells of stale records that were left out, if there are any."""
+    """Yield one sentence with the number of stale records that were left out, if there are any."""
     if n_stale:
         yield (
             f"{n_stale} record(s) made at other versions of recipe, protocol or metrics are left out; "

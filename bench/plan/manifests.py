@@ -1,4 +1,4 @@
-"""The manifest of an approach: what is known of it without importing its framework (NAME.toml beside NAME.py)."""
+"""The manifest of an approach (NAME.toml beside NAME.py), which is read without importing its framework."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecipeChange(TomlTable, frozen=True):
     why: str
     values: dict[str, Value] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
     in_all: bool = False  # `run --all` trains this variant
-    version: Version = 1  # raise it with every change of the numbers that it gives
+    version: Version = 1  # raise it when the change gives other numbers
 
 
 class RecipeSpec(TomlTable, frozen=True):
@@ -34,11 +34,11 @@ class RecipeSpec(TomlTable, frozen=True):
 
     split: str
     corrections: tuple[str, ...] = ()
-    version: Version = 1  # raise it with every change of the numbers that it gives
+    version: Version = 1  # raise it when the recipe gives other numbers
 
 
 class ApproachManifest(TomlTable, frozen=True, kw_only=True):
-    """What is known of an approach without importing its framework."""
+    """The fields of a manifest."""
 
     name: str  # of the file
     module: str = ""  # of the class; '' for implementations.NAME
@@ -53,12 +53,12 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     recipes: dict[str, RecipeSpec]
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
-    cpu_float32_only: str = ""  # why neither a device nor a precision can be chosen, '' if they can
+    cpu_float32_only: str = ""  # why device and precision cannot be chosen, '' if they can
     known: dict[str, str] = msgspec.field(default_factory=dict)
     """Audit rules that `published` fails, each with the correction that removes it or the reason."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError without a published recipe, ConfigError for a correction that is not there."""
+        """Raise ValueError without a published recipe, ConfigError for an unknown correction."""
         if "published" not in self.recipes:
             raise ValueError("no [recipes.published]; it is the recipe that runs by default")
         for recipe in self.recipes.values():
@@ -83,5 +83,5 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
 
 
 def read_manifest(path: Path, module: str = "") -> ApproachManifest:
-    """Read a manifest, whose class is in `module`; raises ConfigError that names the file and the field."""
+    """Read the manifest of a class in `module`; raises ConfigError that names the file and the field."""
     return read_toml(path, ApproachManifest, "manifest", REMEDY, name=path.stem, module=module)

@@ -1,12 +1,13 @@
-"""Where approaches from outside come from: folders on a path, and packages that announce themselves.
+"""Find approaches from outside the suite: in folders on a path, and in installed packages with an entry point.
 
-A folder holds NAME.py and NAME.toml, as `implementations` does. Two ways register one:
+A folder holds NAME.py and NAME.toml, as `implementations` does. There are two ways to register it:
 
-- $BNN_BENCH_APPROACHES (or `--approach-path`): folders or NAME.py files, separated as in $PATH. It is a variable so
-  that the processes which train find the same approaches.
-- an entry point of group `bnn_bench.approaches` whose value is the package that holds the two files.
+- $BNN_BENCH_APPROACHES (or `--approach-path`): folders or NAME.py files, separated as in $PATH. Child processes inherit
+  the variable, so that they find the same approaches.
+- an entry point of group `bnn_bench.approaches`, whose value is the package that holds the two files.
 
-Only the parents of announced packages are imported. What goes wrong becomes the `error` of a source.
+To find a package, Python imports its parents, but not the package itself. An approach that cannot be found becomes a
+source with an `error`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GROUP = "bnn_bench.approaches"
 
 @dataclass(frozen=True)
 class ApproachSource:
-    """One approach from outside, or why there is none where one was announced."""
+    """One approach from outside, or why it cannot be found."""
 
     name: str
     folder: Path
@@ -61,7 +62,7 @@ def sources(search: str) -> list[ApproachSource]:
 
 
 def load(source: ApproachSource) -> types.ModuleType:
-    """Import NAME.py; raises BrokenApproach, whatever the file does."""
+    """Import NAME.py; raises BrokenApproach for every error in the file."""
     package = source.module.rpartition(".")[0]
     if package.startswith(_PRIVATE) and package not in sys.modules:
         made = types.ModuleType(package)
@@ -69,7 +70,7 @@ def load(source: ApproachSource) -> types.ModuleType:
         sys.modules[package] = made
     try:
         return importlib.import_module(source.module)
-    except BaseException as error:  # another's file may even exit
+    except BaseException as error:  # a user's file may even call sys.exit
         if isinstance(error, KeyboardInterrupt):
             raise
         line = _line_of(error, source.folder)
@@ -77,7 +78,7 @@ def load(source: ApproachSource) -> types.ModuleType:
         raise BrokenApproach(f"{source.name} ({source.where}) cannot be imported: {text}{line}") from error
 
 
-_PRIVATE = "_bnn_bench_approaches_"  # a folder's modules live in a package of its own, whatever its name
+_PRIVATE = "_bnn_bench_approaches_"  # start of the name of the package that is made for a folder
 
 
 def _in_place(place: Path) -> list[ApproachSource]:
@@ -114,7 +115,7 @@ def _announced() -> Iterator[ApproachSource]:
             spec = importlib.util.find_spec(entry.value)
             if spec is None or not spec.submodule_search_locations:
                 raise ModuleNotFoundError(f"{entry.value} is no package")
-        except BaseException as error:  # another's package may do anything when its parent is imported, even exit
+        except BaseException as error:  # a package may even call sys.exit when it is imported
             if isinstance(error, KeyboardInterrupt):
                 raise
             yield ApproachSource(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
@@ -128,7 +129,7 @@ def _announced() -> Iterator[ApproachSource]:
 
 
 def _line_of(error: BaseException, folder: Path) -> str:
-    """Return the line of the approach's own files at which it failed."""
+    """Return the line in the approach's own files where the error occurred."""
     found = ""
     step = error.__traceback__
     while step is not None:

@@ -1,4 +1,4 @@
-"""Recipe names to approaches: published, corrected, or published+NAME with single corrections or variants."""
+"""Make the approach for a recipe name: published, corrected, or published+NAME with corrections or variants."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """How much is run."""
+    """The size of a run: its epochs, rows and draws."""
 
     name: str
-    epochs: int | None  # at most so many epochs; None: the published budget
-    steps_per_epoch: int | None  # cut every epoch after so many steps
-    rows: int | None  # measure only the first rows of each data set
+    epochs: int | None  # most epochs; None: those of the recipe
+    steps_per_epoch: int | None  # every epoch ends after this number of steps; None: whole epochs
+    rows: int | None  # first rows of each data set that the published protocol measures; None: all
     draws: int  # draws of the common protocol
-    common_rows: int | None  # first rows of each data set that the common protocol measures
+    common_rows: int | None  # first rows of each data set that the common protocol measures; None: all
 
 
 PROFILES = {
     "smoke": Profile("smoke", epochs=1, steps_per_epoch=2, rows=128, draws=4, common_rows=128),
-    # The gate compares one epoch with one epoch on the same rows, for which some are enough; the documents print
-    # numbers of all rows, which is what the published protocol measures.
+    # The gate compares one epoch with one epoch. 2,000 rows are enough for this, since both use the same ones. The
+    # published protocol measures all rows, because the documents do.
     "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=30, common_rows=2_000),
-    # Short epochs, but several, so that there is something to interrupt (`python -m tests.stress kills`).
+    # Several short epochs, so that a kill can interrupt training (`python -m tests.stress kills`).
     "faults": Profile("faults", epochs=6, steps_per_epoch=10, rows=128, draws=4, common_rows=128),
     "full": Profile("full", epochs=None, steps_per_epoch=None, rows=None, draws=100, common_rows=None),
 }
@@ -56,7 +56,7 @@ class Recipe:
 
 
 def resolve(manifest: ApproachManifest, name: str) -> Recipe:
-    """Resolve a recipe name for an approach; raises ConfigError with what is allowed."""
+    """Resolve a recipe name for an approach; raises ConfigError."""
     base, *extra = name.split("+")
     if base not in manifest.recipes:
         raise unknown_name(f"recipe of {manifest.name}", base, recipe_names(manifest))
@@ -75,7 +75,7 @@ def resolve(manifest: ApproachManifest, name: str) -> Recipe:
 
 
 def recipe_names(manifest: ApproachManifest) -> list[str]:
-    """Return the recipes of an approach, each single change included."""
+    """Return the names of an approach's recipes, and of published with each single change."""
     return [*manifest.recipes, *(f"published+{change}" for change in manifest.changes)]
 
 

@@ -1,7 +1,7 @@
-"""The approaches: manifests read without importing a framework, classes imported only when used.
+"""The registered approaches. Manifests are read without importing a framework; a class is imported when it is used.
 
 The approaches of `implementations` come first; `bench.plan.plugins` says where others come from. An approach that
-cannot be read is listed with its error (`broken`), and the others work.
+cannot be read is listed with its error (`broken`) and does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ ORDER = (
     "toy_bbb",
     "uniform",
 )
-"""The documents in order of the tables, then the baselines; approaches not named here follow by name."""
+"""The order of approaches in tables: by document, then the baselines. All others follow by name."""
 
 _PARSING = threading.Lock()
-"""CPython 3.11 counts how deep `ast` recurses once for all threads (python/cpython issue 106905): two that parse at the
-same time make each other fail with a SystemError, and a pool asks for the sources of its fits in many threads."""
+"""At most one thread parses at a time. In CPython 3.11 all threads share one counter of `ast`'s recursion depth
+(python/cpython issue 106905), so that two threads that parse at the same time fail with a SystemError. A pool parses in
+many threads."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """An approach that was found and cannot be used."""
+    """An approach that was found but cannot be used."""
 
     name: str
     where: str
@@ -52,7 +53,7 @@ class Broken:
 
 
 def manifest_folder() -> Path:
-    """Return the folder of the approaches and their manifests; raises ConfigError if it is not importable."""
+    """Return the folder of the suite's own approaches; raises ConfigError if it is not importable."""
     spec = importlib.util.find_spec("implementations")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("package 'implementations' is not importable; install the project with pip install -e .")
@@ -72,7 +73,7 @@ def _found() -> _Found:
 
 @cache
 def _look(path: str) -> _Found:
-    """Return what is registered when the path of approaches is `path`."""
+    """Find the approaches for a value of the path of approaches."""
     inside = {file.stem: file for file in manifest_folder().glob("*.toml")}
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
     known = {name: read_manifest(inside[name]) for name in ordered}
@@ -96,12 +97,12 @@ def _origin(name: str, sources: Mapping[str, ApproachSource]) -> str:
 
 
 def manifests() -> dict[str, ApproachManifest]:
-    """Return all manifests by name, in the order of the tables, those from outside last."""
+    """Return all manifests by name, in the order of the tables; approaches from outside are last."""
     return _found().manifests
 
 
 def broken() -> tuple[Broken, ...]:
-    """Return the approaches that were found and cannot be read."""
+    """Return the approaches that were found but cannot be read."""
     return _found().broken
 
 
@@ -120,9 +121,9 @@ def load_class(name: str) -> type[Approach]:
     """Import an approach's class.
 
     Raises:
-        MissingFramework: what it needs is not installed.
-        BrokenApproach: it is from outside, and its file cannot be imported or lacks the class.
-        ConfigError: the file of one of this suite lacks the class that the manifest names.
+        MissingFramework: a package that the approach needs is not installed.
+        BrokenApproach: an approach from outside cannot be imported or lacks its class.
+        ConfigError: an approach of this suite lacks the class that its manifest names.
     """
     from bench.interface import Approach
 
@@ -141,7 +142,7 @@ def load_class(name: str) -> type[Approach]:
 
 
 def source_files(name: str) -> list[Path]:
-    """Return the files whose text decides what the approach computes: its own and those it imports from beside it."""
+    """Return an approach's own file and the files that it imports from its own folder."""
     source = _found().sources.get(name)
     roots = {"implementations": manifest_folder()}
     start = f"implementations.{name}"
@@ -169,7 +170,7 @@ def _nodes(path: Path) -> Iterator[ast.AST]:
     try:
         with _PARSING:
             tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # importing it says so, in the record of its cells
+    except (SyntaxError, ValueError):  # importing the file raises the error again, and the records of its cells keep it
         return
     yield from ast.walk(tree)
 
@@ -183,7 +184,7 @@ def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
 
 
 def _imported_from(node: ast.ImportFrom, module: str) -> str:
-    """Return the absolute name of what `from ... import` names in `module`."""
+    """Return the absolute name of the module or package in `from ... import`, which stands in `module`."""
     if not node.level:
         return node.module or ""
     package = module.rsplit(".", node.level)[0]

@@ -1,4 +1,4 @@
-"""Array types and the checks of inputs that every metric shares."""
+"""Array types, and checks of inputs that all metrics share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     """Return labels as int64 [N].
 
     Raises:
-        ConfigError: there are no rows, not one label for each row, or a label is none of the classes.
+        ConfigError: there are no rows, the number of labels is wrong, or a label is none of the classes.
     """
     given = _in_memory(labels)
     if n_rows == 0:
@@ -32,7 +32,7 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     if given.min() < 0 or given.max() >= n_classes:
         raise ConfigError(
             f"labels from {given.min()} to {given.max()} were given; allowed are 0 to {n_classes - 1}: "
-            "rows that belong to no class have no accuracy, measure them as an out-of-distribution set"
+            "rows that belong to no class have no accuracy; measure them as an out-of-distribution set"
         )
     return given.astype(np.int64)
 
@@ -43,5 +43,5 @@ def as_float(values: FloatArray | Tensor) -> FloatArray:
 
 
 def _in_memory(values: npt.NDArray[np.generic] | Tensor) -> npt.NDArray[np.generic]:
-    """Return an array in memory of the CPU; of a tensor too, without importing its library."""
+    """Return values as an array in memory of the CPU, without importing PyTorch."""
     return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())

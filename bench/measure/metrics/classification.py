@@ -1,7 +1,7 @@
-"""Scores of class probabilities against labels, calibration, and the split of the predictive entropy.
+"""Scores of class probabilities against labels, calibration, and the parts of the predictive entropy.
 
-Shapes: N rows, K classes, S draws. The largest probability of a row is its confidence; a tie between classes
-goes to the lower class.
+Shapes: N rows, K classes, S draws. The largest probability of a row is its confidence. If two classes have it, the
+lower class is the answer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bench.measure.metrics.draws import DrawSummary
 
 CALIBRATION_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2
 
-_SMALLEST_LOG = -1e4  # exp of it is 0 in float64: makes 0 log 0 = 0
-_ROUNDING = 1e-9  # nats; float64 sums of K terms are good to about 1e-14
+_SMALLEST_LOG = -1e4  # replaces -infinity, so that 0 log 0 = 0: exp(-1e4) is 0 in float64
+_ROUNDING = 1e-9  # nats; the rounding error of float64 sums of K terms is about 1e-14
 
 
 def row_hits(probs: FloatArray, labels: Labels) -> BoolArray:
-    """Return for each row of probabilities (or any increasing function of them) [N, K] if its largest is right."""
+    """Return whether the class with the largest value is right, bool [N]; `probs` [N, K] may be log-probabilities."""
     truth = as_labels(labels, *probs.shape)
     return np.asarray(probs.argmax(axis=1) == truth)
 
@@ -55,7 +55,7 @@ def brier(probs: FloatArray, labels: Labels) -> float:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Bins of rows with similar confidence; what an empty bin has no value for is NaN."""
+    """Bins of rows with similar confidence; an empty bin has NaN."""
 
     lower: FloatArray  # [M], smallest confidence that belongs to the bin
     upper: FloatArray  # [M], largest
@@ -76,8 +76,8 @@ def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BIN
 def reliability_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> Reliability:
     """Sort rows into bins of equal numbers of rows by confidence (Nixon et al. 2019, adaptive binning).
 
-    Rows of equal confidence share the bin in which the first of them falls, so that the result does not depend
-    on the order of rows; a confidence that many rows have therefore leaves bins empty.
+    Rows of equal confidence share the bin of the first of them, so that the result does not depend on the order of
+    rows. If many rows have one confidence, some bins stay empty.
     """
     top = probs.max(axis=1)
     n_smaller = np.searchsorted(np.sort(top), top, side="left")
@@ -90,7 +90,7 @@ def reliability_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALI
 
 
 def calibration_error(bins: Reliability) -> float:
-    """Mean over rows of |accuracy - confidence| of the row's bin: the expected calibration error, from 0 to 1."""
+    """Return the expected calibration error, from 0 to 1: mean over rows of |accuracy - confidence| of the bin."""
     filled = bins.count > 0
     gaps = np.abs(bins.accuracy[filled] - bins.confidence[filled])
     return float(np.average(gaps, weights=bins.count[filled]))
@@ -114,8 +114,8 @@ def entropy(log_probs: FloatArray) -> FloatArray:
 def mutual_information(predictive_entropy: FloatArray, expected_entropy: FloatArray) -> FloatArray:
     """Return the mutual information of label and network, nats [N]: predictive minus expected entropy.
 
-    Both are [N], of the same draws. The difference cannot be negative (entropy is concave); rounding makes it
-    so by 1e-15, which is set to zero.
+    Both are [N], of the same draws. The difference cannot be negative (entropy is concave). Rounding can give -1e-15,
+    which becomes zero.
 
     Raises:
         ContractViolation: it is more negative than rounding explains.
@@ -162,7 +162,7 @@ def _bin_means(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     hits = row_hits(probs, labels)
     count = np.bincount(index, minlength=n_bins)
-    with np.errstate(invalid="ignore"):  # 0/0 in an empty bin is the NaN that says so
+    with np.errstate(invalid="ignore"):  # an empty bin gets 0/0 = NaN
         confidence = np.bincount(index, probs.max(axis=1), n_bins) / count
         share = np.bincount(index, hits, n_bins) / count
     return count, confidence, share

@@ -8,7 +8,7 @@ from bench.measure.metrics.arrays import BoolArray, IntArray
 
 
 def row_disagrees(votes: IntArray) -> BoolArray:
-    """Return for each row of votes [N, K] if they are not unanimous, bool [N]."""
+    """Return for each row of votes [N, K] whether they are not unanimous, bool [N]."""
     return np.asarray((votes > 0).sum(axis=1) > 1)
 
 

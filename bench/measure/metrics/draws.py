@@ -1,4 +1,4 @@
-"""From a block of draws to what the metrics need of each row.
+"""Reduce a block of draws to the numbers of each row that the metrics need.
 
 Shapes: S draws, B rows, K classes. A block holds all draws of its rows, so quantiles, votes and mutual
 information are exact and do not depend on how the rows were cut into blocks.
@@ -17,20 +17,20 @@ from torch import Tensor
 from bench.core.errors import ConfigError, ContractViolation
 from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
 
-QUANTILES = (0.1, 0.5)  # what the two refusal rules of chopra2018 look at
+QUANTILES = (0.1, 0.5)  # of the two refusal rules of chopra2018
 VOTE_DRAWS = 30  # alsibahi2019 shows images with "30 samples from posterior"
 
-_CHUNK_NUMBERS = 500_000  # numbers of a block reduced at once: float64 copies of 4 MB each, memory that is used again
-_SMALLEST_LOG = -1e4  # exp of it is 0 in float64, so that 0 log 0 = 0 also for a log-probability of -infinity
-_NORMALISATION_SLACK = 1e-3  # float32 log-softmax is good to about 1e-6; logits or log2 miss by far more
+_CHUNK_NUMBERS = 500_000  # numbers of a block reduced at once: float64 copies of 4 MB each, whose memory is reused
+_SMALLEST_LOG = -1e4  # replaces -infinity, so that 0 log 0 = 0: exp(-1e4) is 0 in float64
+_NORMALISATION_SLACK = 1e-3  # the error of float32 log-softmax is about 1e-6, that of logits or log2 far above 1e-3
 
 
 @dataclass(frozen=True)
 class DrawSummary:
-    """Reductions over the draws of each row; all that the metrics of one data set need.
+    """Reductions over the draws of each row, from which all metrics of one data set follow.
 
-    Log-probabilities are nats. The mean over draws is kept as its logarithm, because an S = 1 or a very
-    confident network gives probabilities that underflow although their logarithm is an ordinary number.
+    Log-probabilities are in nats. The mean over draws is stored as its logarithm: the probabilities of a very confident
+    network, or of a single draw, can underflow, their logarithms cannot.
     """
 
     n_draws: int
@@ -66,9 +66,9 @@ def reduce_draws(
 ) -> DrawSummary:
     """Reduce log-probabilities [S, B, K] (nats, normalised over K, any float type and device) over the draws.
 
-    Quantiles are those of `numpy.percentile` (linear interpolation between order statistics) of the
-    probabilities. Votes count the first `vote_draws` draws, or all of them where there are fewer; a tie within
-    a draw goes to the lower class. Sums are float64.
+    Quantiles are those of `numpy.percentile` (linear interpolation between order statistics) of the probabilities.
+    Votes count the first `vote_draws` draws, or all if there are fewer. If two classes tie in a draw, the lower class
+    gets the vote. Sums are float64.
 
     Raises:
         ContractViolation: not three dimensions, no draws or rows, NaN, or not normalised.
@@ -87,7 +87,7 @@ def reduce_draws(
 def draw_hits(log_probs: Tensor, labels: Labels) -> IntArray:
     """Count the rows of a block [S, B, K] that each draw classifies correctly, int64 [S].
 
-    Counts of blocks add up to those of the data set where draw s is the same network in every block.
+    The counts of blocks may be added if draw s is the same network in every block.
     """
     _check_block(log_probs)
     truth = torch.as_tensor(as_labels(labels, *log_probs.shape[1:]), device=log_probs.device)
@@ -151,8 +151,8 @@ def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) ->
 def _quantiles(chunk: Tensor, quantiles: Sequence[float]) -> dict[float, FloatArray]:
     if not quantiles:
         return {}
-    # Order statistics commute with exp, so only those that are used are turned into probabilities; the interpolation
-    # does not commute and is done on them. Finding them takes half as long as sorting.
+    # exp keeps the order, so the order statistics are found among log-probabilities and only these are turned into
+    # probabilities. The interpolation must use probabilities. np.partition takes half as long as sorting.
     positions = [q * (len(chunk) - 1) for q in quantiles]
     ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
     by_number = chunk.flatten(1).t().to(torch.promote_types(chunk.dtype, torch.float32)).contiguous()

@@ -1,4 +1,4 @@
-"""Every metric of a data set at once: the values and, for what cannot be had, the reason."""
+"""Compute every metric of a data set: the values, and reasons for the missing ones."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def evaluate_classification(
     Args:
         summary: all rows.
         labels: [N].
-        hits: [S], correct rows of each draw over the data set (`draw_hits`, added up over blocks).
-        noise: what one draw redraws; only "weights" makes the spread of accuracy over draws meaningful.
+        hits: [S], correct rows of each draw in the data set (`draw_hits`, added up over blocks).
+        noise: of the posterior; the spread of accuracy over draws has a meaning only for "weights".
 
     Raises:
         ConfigError: labels or hits do not fit the summary.
@@ -85,7 +85,7 @@ def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[Values,
 
 
 def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Values, Missing]:
-    """Return the metrics of an out-of-distribution set, told apart from the in-distribution test set.
+    """Return the metrics of an out-of-distribution set, among them how well it is told from the test set.
 
     Raises:
         ConfigError: the two summaries have different numbers of draws, so that their scores do not compare.

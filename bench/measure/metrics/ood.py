@@ -1,7 +1,7 @@
 """Telling out-of-distribution rows from in-distribution rows by a score.
 
-A score is higher for rows that look less like the training data. Out-of-distribution rows are the positives, and a
-row is flagged if its score is at or above a threshold, so rows of equal score are flagged together.
+A score is higher for rows that look less like the training data. Out-of-distribution rows are the positives. A row is
+flagged if its score is at or above a threshold, so that rows of equal score are flagged together.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def auroc(in_scores: FloatArray, ood_scores: FloatArray) -> float:
 def aupr(in_scores: FloatArray, ood_scores: FloatArray) -> float:
     """Average precision: sum over thresholds of precision times the gain in recall, without interpolation.
 
-    A score that tells nothing gets the share of out-of-distribution rows, so values of data sets of different sizes
-    do not compare.
+    A random score gets the share of out-of-distribution rows. So do not compare values of data sets of different sizes.
     """
     true_positives, false_positives = _flagged(in_scores, ood_scores)
     precision = true_positives / (true_positives + false_positives)
@@ -48,9 +47,9 @@ def aupr(in_scores: FloatArray, ood_scores: FloatArray) -> float:
 
 
 def fpr_at_tpr(in_scores: FloatArray, ood_scores: FloatArray, tpr: float = 0.95) -> float:
-    """Share of in-distribution rows flagged by the highest threshold that flags `tpr` of the others.
+    """Share of in-distribution rows flagged by the highest threshold that flags `tpr` of the out-of-distribution rows.
 
-    (Hendrycks and Gimpel 2017 call in-distribution positive; here, as in AUPR, out-of-distribution is.)
+    Out-of-distribution rows are the positives, as for AUPR. (In Hendrycks and Gimpel 2017 they are the negatives.)
     """
     true_positives, false_positives = _flagged(in_scores, ood_scores)
     enough = true_positives / len(ood_scores) >= tpr

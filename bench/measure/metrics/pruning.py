@@ -1,4 +1,4 @@
-"""Pruning a network: which weights go, what is left of each layer, and how many bytes that takes."""
+"""Prune a network: which weights are removed, which share of each layer stays, and how many bytes that takes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from bench.core.errors import ConfigError
 from bench.interface import Marginal
 from bench.measure.metrics.arrays import BoolArray, FloatArray, as_float
 
-FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1.0)  # rabanser2017's levels, both runs, and 0
+FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1.0)  # 0, and the levels of both runs of rabanser2017
 
 _NUMBER_BYTES = 4  # float32
 _INDEX_BYTES = 4  # uint32: position of a weight in its tensor
 
 
 class PruningRow(TypedDict):
-    """What pruning left, without any prediction."""
+    """The size of a pruned network."""
 
     pruned_of_used: float  # share of the used weights that are pruned
-    kept: int  # weights that are left, used or not
+    kept: int  # number of kept weights, used or not
     bytes: int  # see `sparse_bytes`
-    layers: dict[str, float]  # share of each tensor's weights that is left
+    layers: dict[str, float]  # share of each tensor's weights that is kept
 
 
 def score_name(marginals: Mapping[str, Marginal]) -> Literal["|mu|/sigma", "|w|"]:
-    """Return the label of the score: one tensor without sigma makes |mu|/sigma incomparable, so all use |w|."""
+    """Return the name of the score: |mu|/sigma if every tensor has a sigma, else |w| for all tensors."""
     return "|w|" if any(marginal.std is None for marginal in marginals.values()) else "|mu|/sigma"
 
 
 def pruning_scores(marginals: Mapping[str, Marginal]) -> dict[str, FloatArray]:
     """Return the signal-to-noise ratio |mu|/sigma of every weight (Graves 2011; Blundell et al. 2015), or |w|.
 
-    Without noise (sigma = 0) the ratio is infinite, but 0 for a weight that is zero anyway.
+    Without noise (sigma = 0) the ratio is infinite; for a weight of zero it is 0.
     """
     magnitude = {name: np.abs(as_float(marginal.mean)) for name, marginal in marginals.items()}
     if score_name(marginals) == "|w|":
@@ -53,9 +53,9 @@ def pruning_scores(marginals: Mapping[str, Marginal]) -> dict[str, FloatArray]:
 def prune(marginals: Mapping[str, Marginal], fraction: float, used_only: bool = False) -> dict[str, Tensor]:
     """Return for every tensor which weights are kept, bool on the CPU.
 
-    Of n weights exactly int(n * fraction) go, those with the lowest score over all tensors together; among equals
-    the earlier one, in the order of the tensors and of their elements. With `used_only`, n counts the weights that
-    the prediction uses, and the others are kept.
+    Of n weights, the int(n * fraction) with the lowest scores in all tensors are removed. Of equal scores, the earlier
+    weight is removed, in the order of the tensors and of their elements. With `used_only`, n counts only the weights
+    that the prediction uses, and unused weights are kept.
 
     Raises:
         ConfigError: a fraction outside [0, 1], no weights, or a score that is NaN.
@@ -66,7 +66,7 @@ def prune(marginals: Mapping[str, Marginal], fraction: float, used_only: bool = 
 def prune_at(
     marginals: Mapping[str, Marginal], fractions: Sequence[float], used_only: bool = False
 ) -> dict[float, dict[str, Tensor]]:
-    """Return `prune` for several fractions, ranking the weights only once."""
+    """Return `prune` for several fractions; rank the weights only once."""
     for fraction in fractions:
         if not 0 <= fraction <= 1:
             raise ConfigError(f"pruning fraction {fraction} was given; allowed are numbers from 0 to 1, such as 0.95")
@@ -86,7 +86,7 @@ def prune_at(
 
 
 def pruning_row(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], with_sigma: bool = True) -> PruningRow:
-    """Describe what pruning left; `with_sigma` is False for the network of posterior means alone."""
+    """Describe a pruned network; `with_sigma` is False for the network of posterior means."""
     flat, used = _flatten(keep, marginals), _used(marginals)
     return {
         "pruned_of_used": float((~flat)[used].mean()) if used.any() else 0.0,
@@ -97,11 +97,11 @@ def pruning_row(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], w
 
 
 def sparse_bytes(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], with_sigma: bool = True) -> int:
-    """Bytes of the pruned network, without headers.
+    """Return the bytes of the pruned network, without headers.
 
-    Each tensor is stored in the smaller of two ways. Sparse: for every weight that is kept and used, 4 bytes of
-    value, 4 of sigma where it has one (and `with_sigma`), 4 of position in the tensor. Dense: value (and sigma)
-    of all weights, no positions. A tensor of which nothing is kept and used takes nothing.
+    Each tensor is stored in the smaller of two forms. Sparse: every weight that is kept and used takes 4 bytes for its
+    value, 4 for its sigma (if it has one, and `with_sigma`) and 4 for its position in the tensor. Dense: values (and
+    sigmas) of all weights, no positions. A tensor without a kept and used weight takes nothing.
     """
     total = 0
     for name, marginal in marginals.items():

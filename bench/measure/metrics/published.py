@@ -1,7 +1,7 @@
-"""The documents' own estimators, their mistakes included, for the protocol `published`.
+"""The documents' own estimators, with their mistakes, for the protocol `published`.
 
-Each function names its document; what is odd about it is in its docstring. Rows come in the order in which the
-document saw them, and a protocol that draws new networks for each batch concatenates the batches' summaries.
+The name of a function names its document; its docstring says what is odd. Rows have the order in which the document saw
+them. A protocol that draws new networks for each batch concatenates the batches' summaries.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FELDMAN2018_INSIDE_LOG = 1e-10  # added to a probability inside the logarithm
 def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
     """Return feldman2018's entropy of each row of mean log-probabilities [N, K], in nats [N].
 
-    -sum p log(p + 1e-10) with p = exp(mean over draws of log p): a geometric mean, which sums to less than 1 and is
-    not renormalised. It can be smaller than the entropy of every draw; for one draw it is the ordinary entropy.
+    It is -sum p log(p + 1e-10) with p = exp(mean over draws of log p). This geometric mean sums to less than 1 and is
+    not renormalised. The result can be smaller than the entropy of every draw. For one draw it is the ordinary entropy.
     """
     p = np.exp(mean_log_probs)
     return np.asarray(-(p * np.log(p + FELDMAN2018_INSIDE_LOG)).sum(axis=1))
@@ -37,7 +37,8 @@ def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
 def feldman2018_accuracy(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
     """Mean over batches of the batch's accuracy, by the argmax of mean log-probabilities [N, K].
 
-    The last batch (16 of 10,000 test images) weighs as much as one of 128, so it is not a share of images.
+    The last batch has 16 of the 10,000 test images and weighs as much as a batch of 128. So the result is not exactly
+    the share of correct images.
     """
     hits = row_hits(mean_log_probs, labels).astype(np.float64)
     return float(np.mean([batch.mean() for batch in _batches(hits, batch_size)]))
@@ -58,12 +59,12 @@ def feldman2018_test_loss(
 ) -> float:
     """Mean over batches of the summed cross-entropy of mean log-probabilities [N, K] + KL / (n_train / batch_size).
 
-    The KL term of each batch, `log_density_ratio` [number of batches], is the mean of log q(w) - log p(w) over
-    the networks drawn for it, nats. With 60,000 training images it is divided by 468.75 although an epoch has
-    469 batches, and the short last batch carries it in full.
+    The KL term of a batch is the mean of log q(w) - log p(w) over the networks drawn for it, in nats;
+    `log_density_ratio` has one for each batch. With 60,000 training images it is divided by 468.75, although an epoch
+    has 469 batches. The short last batch gets the same KL term as the others.
 
     Raises:
-        ConfigError: not one density ratio for each batch.
+        ConfigError: the number of density ratios is not the number of batches.
     """
     sums = np.array([batch.sum() for batch in _batches(row_nll(mean_log_probs, labels), batch_size)])
     if log_density_ratio.shape != sums.shape:
@@ -82,7 +83,7 @@ class PrintedShare:
 
     @property
     def fraction(self) -> float | None:
-        """The share itself; None of no images."""
+        """The share; None if there are no images."""
         return self.correct / self.total if self.total else None
 
     @property
@@ -94,7 +95,7 @@ class PrintedShare:
 def chopra2018_forced_accuracy(mean_log_probs: FloatArray, labels: Labels) -> PrintedShare:
     """Accuracy by the argmax of the mean of raw logits over 10 networks.
 
-    Logits and log-probabilities of a draw differ by one number for all classes, so the argmax of mean
+    In a draw, logits and log-probabilities differ by one number for all classes. So the argmax of mean
     log-probabilities [N, K] is the same. Networks with large logits outweigh the others.
     """
     hits = row_hits(mean_log_probs, labels)
@@ -126,9 +127,9 @@ class Chopra2018Outcomes:
 
 
 def chopra2018_outcomes(summary: DrawSummary, labels: Labels) -> Chopra2018Outcomes:
-    """Apply the median rule: answer the class with the largest median if that is above 0.2.
+    """Apply the median rule: answer the class with the largest median if that median is above 0.2.
 
-    A never answers with two digits, contrary to the article's text.
+    The rule never answers with two digits, contrary to the article's text.
     """
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     accepted = MEDIAN_RULE.accepted(summary)
@@ -137,10 +138,10 @@ def chopra2018_outcomes(summary: DrawSummary, labels: Labels) -> Chopra2018Outco
 
 
 def rabanser2017_keep(marginals: Mapping[str, Marginal], percentage: float) -> dict[str, Tensor]:
-    """Return what is left when int(weights * percentage) weights of the lowest |mu|/sigma are set to zero.
+    """Return which weights are kept when the int(weights * percentage) ones with the lowest |mu|/sigma become zero.
 
-    Biases count, and so do the 160,400 of 478,410 weights that the prediction never uses: about a third of what is
-    pruned changes nothing. `percentage` is a fraction, as in the document's code.
+    Biases count as weights. So do the 160,400 of 478,410 weights that the prediction never uses: to prune them changes
+    nothing. `percentage` is a fraction, as in the document's code.
     """
     return prune(marginals, percentage)
 

@@ -14,10 +14,10 @@ from bench.measure.metrics.draws import DrawSummary
 
 @dataclass(frozen=True)
 class RefusalRule:
-    """Answer if the `quantile` over draws of some class's probability is above `threshold`, else refuse.
+    """Answer if, for some class, the `quantile` over draws of its probability is above `threshold`; else refuse.
 
-    The answer is the class whose quantile is the largest. With S one-hot draws the median rule at any threshold
-    below 1/2 asks for the votes of half of the draws.
+    The answer is the class with the largest quantile. If every draw is one-hot, the median rule with a threshold below
+    1/2 answers a class that has half of the votes.
     """
 
     quantile: float  # of the probabilities of S draws, from 0 to 1
@@ -31,7 +31,7 @@ class RefusalRule:
             )
 
     def accepted(self, summary: DrawSummary) -> BoolArray:
-        """Return for each row if the rule answers, bool [N]."""
+        """Return for each row whether the rule answers, bool [N]."""
         return np.asarray((summary.quantile(self.quantile) > self.threshold).any(axis=1))
 
     def refusal_rate(self, summary: DrawSummary) -> float:
@@ -45,7 +45,7 @@ class RefusalRule:
         return float(hits[accepted].mean()) if accepted.any() else None
 
 
-MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, cells 15-16 of its notebook: what its numbers were made with
+MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, cells 15-16 of its notebook, which made its numbers
 STRICT_RULE = RefusalRule(0.1, 0.5)  # chopra2018's proposal for fewer mistakes: 10th percentile above 0.5
 
 
@@ -70,8 +70,8 @@ class RiskCoverage:
 def risk_coverage(probs: FloatArray, labels: Labels) -> RiskCoverage:
     """Answer rows of probabilities [N, K] in the order of falling confidence (the largest probability).
 
-    Rows of equal confidence have no order: each counts with their mean error, which gives the expected curve
-    over all orders (the curve is linear in the errors), so that the order of rows does not matter.
+    Rows of equal confidence have no order, so each of them counts with their mean error. The curve is linear in the
+    errors, so that this gives the expected curve over all orders of these rows.
     """
     truth = as_labels(labels, *probs.shape)
     errors = probs.argmax(axis=1) != truth

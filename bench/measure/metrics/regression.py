@@ -23,8 +23,8 @@ def rmse(prediction: Gaussian, y: FloatArray) -> float:
 def band(prediction: Gaussian) -> tuple[FloatArray, FloatArray]:
     """Return the 2.5 and 97.5 percentiles over draws of the function, each [B, D], target units.
 
-    As feldman2018 draws it: the band of the *function*, without observation noise, so that it says nothing of
-    where 95 % of targets lie.
+    feldman2018 draws this band. It is a band of the *function*, without observation noise: it does not say where 95 %
+    of the targets lie.
     """
     lower, upper = np.percentile(as_float(prediction.mean), BAND_PERCENTILES, axis=0)
     return lower, upper
