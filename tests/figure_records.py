@@ -60,6 +60,7 @@ def _published(approach: str, seed: int, profile: str) -> dict[str, Any]:
             continue
         stage, key = measured_key(claim)
         value = claim.value + (0.3 + 0.1 * seed) * claim.margin
+        value = min(value, 1.0) if claim.unit == "fraction" else value
         value *= NATS_PER_BIT if claim.unit == "bits" else 1
         if stage == "final":
             metrics[key] = value

@@ -93,7 +93,7 @@ def test_a_broken_file_of_what_was_shown_is_one_line(tmp_path):
 def cell(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
     """Records, or readings, of linear_bbb with one number, by seed."""
     return [
-        record("linear_bbb", recipe, protocol, seed=seed, fit_key=f"{recipe} {seed}", metrics={metric: value})
+        record("linear_bbb", recipe, protocol, seed=seed, fit_key=f"{recipe}:{seed}", metrics={metric: value})
         for seed, value in by_seed.items()
     ]
 
