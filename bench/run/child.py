@@ -37,13 +37,13 @@ def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
     Args:
         job: what to do.
         pipe: where its events go.
-        kept: path of the file that takes what the process prints.
-        owner: the process that it must not outlive.
+        kept: path of the file for the output of this process.
+        owner: number of the run's process; this process ends when it ends.
     """
     output.keep(os.open(kept, os.O_RDWR | os.O_APPEND))
     os.environ.update(thread_variables(job.options.threads))
-    # A child of the fork server would begin its own processes through such a server too. Locks made for that have names
-    # (tqdm makes one), and Python warns of them when the run ends, because this process skips the clean-up.
+    # Without this, a child of the fork server would start its own processes with a fork server too, whose locks have
+    # names (tqdm makes one). This process skips Python's clean-up, so that Python would warn of these locks at the end.
     multiprocessing.set_start_method("fork", force=True)
     end_with(owner, os.getppid())
     serve(lambda: job, pipe.fileno())
@@ -52,7 +52,7 @@ def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
 def serve(read: Callable[[], Job], pipe: int) -> NoReturn:
     """Do the job that `read` returns, write its events to a pipe, and end this process.
 
-    Why a job was not done is an event; what became of its cells is in their records.
+    If the job cannot be done, an event says why. The records of the cells say how the cells ended.
     """
     lines = os.fdopen(pipe, "wb", closefd=False)
 
@@ -60,7 +60,7 @@ def serve(read: Callable[[], Job], pipe: int) -> NoReturn:
         try:
             lines.write(encode(event) + b"\n")
             lines.flush()
-        except BrokenPipeError:  # nobody listens; at once, as whatever is raised here would become a cell's record
+        except BrokenPipeError:  # the run is gone; an exception would become a cell's record
             os._exit(GONE)
 
     try:
@@ -69,19 +69,21 @@ def serve(read: Callable[[], Job], pipe: int) -> NoReturn:
         os._exit(GONE)
     except (BenchError, msgspec.DecodeError) as error:
         send(Refused(str(error)))
-    except Exception as error:  # noqa: BLE001 - such as a device that this machine lacks: each cell's record says it
+    except Exception as error:  # noqa: BLE001 - for example a missing device: the record of each cell says so
         traceback.print_exc()
         send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
     else:
         send(Ended())
-    os._exit(0)  # all is said and written; frameworks take a second to end in order
+    os._exit(0)  # everything is written; a regular exit of the frameworks would take a second
 
 
 def do(job: Job, send: Send) -> None:
-    """Do a job, or raise why not; ends the process if the run that wants the job is gone."""
+    """Do a job, or raise an error; end this process if its run is gone."""
     if isinstance(job, PlanJob):
         if job.harness != harness_hash():
-            raise ConfigError(f"the harness that {sys.executable} imports is of another version")
+            raise ConfigError(
+                f"{sys.executable} imports another version of this package; install the same version there"
+            )
         send(Planned(cells(job.selection)))
         return
     from bench.run.contexts import OrphanedError  # imports torch, which takes seconds
@@ -104,8 +106,8 @@ def do(job: Job, send: Send) -> None:
 
 
 def _find_approaches(job: WorkJob) -> None:
-    """Find the approaches where the caller found them, as far as this machine has those places."""
-    if job.expected is None:  # this machine; a fork server may be older than the variable
+    """Use the caller's path of approaches; on another machine, only the places that exist there."""
+    if job.expected is None:  # this machine; the variable may have changed since the fork server started
         os.environ[plugins.VARIABLE] = job.options.approaches
         return
     for place in job.options.approaches.split(os.pathsep):
@@ -114,13 +116,13 @@ def _find_approaches(job: WorkJob) -> None:
 
 
 def bound_memory(options: Options) -> None:
-    """Bound the address space of this process, where the options ask for it."""
+    """Bound the address space of this process, if the options ask for it."""
     if options.memory_mib is not None:
         resource.setrlimit(resource.RLIMIT_AS, (int(options.memory_mib * 2**20),) * 2)
 
 
 def _tidying(send: Send) -> Send:
-    """Return `send` that gives memory back after an epoch and before measuring; neither is in an epoch's seconds."""
+    """Return a `send` that also frees memory after an epoch and before measuring, outside an epoch's seconds."""
     tidier = Tidier()
 
     def tell(event: Event) -> None:

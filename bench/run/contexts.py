@@ -1,4 +1,4 @@
-"""The harness's side of a fit: clock, per-epoch measuring and checkpoints, for one seed or several trained together."""
+"""Serve a fit of one or several seeds: time its epochs, measure after each, and write checkpoints."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
 
 
 class OrphanedError(BenchError):
-    """The process that asked for this work is gone."""
+    """The run that started this fit is gone."""
 
 
 class Fitting:
-    """One computation that fits some seeds: what it costs, what each seed reports, and where it can go on.
+    """One computation that fits some seeds: its times, the reports of each seed, and its checkpoint.
 
-    An epoch ends when the last seed has reported it. Only then a checkpoint is written, of all seeds in one file, so
-    that an interrupted fit has all of them at one epoch. Each seed is charged an equal share of the time.
+    An epoch ends when the last seed has reported it. Only then one checkpoint of all seeds is written, so that all
+    seeds of an interrupted fit resume from the same epoch. The time is divided equally among the seeds.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class Fitting:
         send: Send,
         checkpoint_every_s: float | None = None,
     ) -> None:
-        """Prepare the contexts of cells of different seeds, which differ in nothing else."""
+        """Make the contexts of cells that differ only in their seeds."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
         self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
-        self.at_once = 1  # fits on this machine, this one and those beside it
+        self.at_once = 1  # fits at a time on this machine, this one included
         self._store, self._checkpoint, self._send = store, checkpoint, send
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
         self._approach, self._versions = cells[0].approach, Versions(recipe=cells[0].versions.recipe)
         self._n_epochs = cells[0].epochs
         self._n_reported = 0
-        self._trained_s = self._measured_s = 0.0  # in this epoch, all seeds together
+        self._trained_s = self._measured_s = 0.0  # seconds of this epoch, over all seeds
         self._found: tuple[dict[str, Tensor], CheckpointInfo] | None = None
         self._looked = False
         self._parent = os.getppid()
@@ -70,7 +70,7 @@ class Fitting:
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
         """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit.
 
-        It lies on the device of the fit: a fused optimiser wants its count of steps, too, where its parameters are.
+        The state is on the device of the fit. A fused optimiser needs even its count of steps there.
         """
         if not self._looked:
             self._found, self._looked = self._read(), True
@@ -104,8 +104,8 @@ class Fitting:
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """Take one seed's report of an epoch: the clock stops here and starts again on return."""
-        timing.synchronise(self.device)  # what the epoch has asked of a GPU belongs to its time
+        """Take one seed's report of an epoch. The clock of training stops here and starts again on return."""
+        timing.synchronise(self.device)  # queued work of a GPU belongs to the epoch's time
         start = time.perf_counter()
         self._trained_s += start - self._mark
         if os.getppid() != self._parent:
@@ -142,21 +142,21 @@ class Fitting:
         info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, versions=self._versions)
         try:
             self._store.write_tensors(self._checkpoint, tensors, info)
-        except StoreError as error:  # a full disk: what is trained is not lost as long as nothing ends the process
+        except StoreError as error:  # a full disk: the training is lost only if the process ends early
             self._send(Warned(f"{error}; training goes on without a checkpoint"))
         self._last_checkpoint = time.perf_counter()
 
 
 class RunContext(Context):
-    """What one seed is given, and what it reported."""
+    """The context of one seed, and the numbers that the seed reported."""
 
     def __init__(self, fitting: Fitting, cell: Cell, measure: Measure) -> None:
         self.seed = cell.seed
-        self.name = str(cell.seed)  # in a checkpoint
+        self.name = str(cell.seed)  # key of the seed in a checkpoint
         self.device = torch.device(cell.device)
         self.steps_per_epoch = profile(cell.profile).steps_per_epoch
         self.epochs: list[OpenEpoch] = []
-        self.diverged: Reason | None = None  # why; the seed's training may go on, but nothing is taken from it any more
+        self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
         self._fitting, self._measure = fitting, measure
 
@@ -175,7 +175,7 @@ class RunContext(Context):
         self._fitting.report(self, epoch, trace, posterior, state)
 
     def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
-        """Measure the epoch and keep its numbers, or why there are none any more."""
+        """Measure the epoch and keep its numbers, or keep the reason if the seed diverged."""
         if self.diverged:
             return
         for name, value in trace.items():

@@ -1,6 +1,6 @@
-"""What a worker tells the run, and the run its watcher: one type an event, one line of JSON each between processes.
+"""Events that a worker sends to the run, and the run to its watcher. Between processes, an event is a line of JSON.
 
-The field `kind` names the event in JSON.
+The field `kind` of the JSON names the type of the event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.plan.recipes import profile
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
-    """What all events have in common: their `kind`."""
+    """Base of all events."""
 
 
 class Started(_Event, frozen=True, tag="start"):
@@ -34,7 +34,7 @@ class EpochEnded(_Event, frozen=True, tag="epoch"):
     epoch: int
     of: int
     trace: dict[str, float | None]  # None: not finite
-    seeds: int  # trained together
+    seeds: int  # number of seeds in the computation
 
 
 class Measuring(_Event, frozen=True, tag="measure"):
@@ -69,7 +69,7 @@ class Placed(_Event, frozen=True, tag="place"):
 
 
 class Replaced(_Event, frozen=True, tag="again"):
-    """A fit begins anew on another worker, as its worker died."""
+    """A fit restarts on another worker, because its worker died."""
 
     attempt: int
     host: str
@@ -84,7 +84,7 @@ class Tick(_Event, frozen=True, tag="tick"):
 
 
 class AtWork(_Event, frozen=True, tag="fleet"):
-    """So many fits are at work or wait for a worker."""
+    """The number of fits that run or wait for a worker."""
 
     fits: int
 
@@ -127,7 +127,7 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def recorded(key: str, record: Record, was_there: bool = False) -> Recorded:
-    """Return the event that tells how a cell ended; `was_there`: before this run."""
+    """Return the event that says how a cell ended; `was_there`: the record existed before this run."""
     return Recorded(key, record.outcome, in_words(record.reason), was_there, _result(record))
 
 
@@ -142,7 +142,7 @@ def _result(record: Record) -> str:
 
 
 def losses(trace: Mapping[str, float]) -> dict[str, float | None]:
-    """Return the numbers of an epoch as an event has them: None for those that are not finite."""
+    """Return the numbers of an epoch for an event; None for a number that is not finite."""
     return {name: float(value) if math.isfinite(value) else None for name, value in trace.items()}
 
 
@@ -157,5 +157,5 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event of a line; raises msgspec.DecodeError if the line is none."""
+    """Return the event of a line; raises msgspec.DecodeError if the line is not an event."""
     return _decoder.decode(line)

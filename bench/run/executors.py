@@ -22,14 +22,14 @@ from bench.run.remote.pool import Pool, Room, run_on
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
-MOST = 1000  # fits at a time, whatever a pool could take: each has a thread that waits, and open locks
+MOST = 1000  # fits at a time, even on a larger pool: each needs a waiting thread and open locks
 
 Group = list[Cell]
 Found = TypeVar("Found")
 
 
 class Processes:
-    """A `Room` of this machine: several fits at a time, each in a process of its own."""
+    """A `Room` on this machine: several fits at a time, each in its own process."""
 
     def __init__(self, workers: int) -> None:
         """Make room for `workers` fits at a time."""
@@ -44,7 +44,7 @@ class Processes:
         self._closed.set()
 
     def while_open(self, events: Events) -> Events:
-        """Pass events on; after `close`, ends the process that they come from and raises KeyboardInterrupt."""
+        """Pass events on; after `close`, end the process that sends them and raise KeyboardInterrupt."""
         try:
             with contextlib.closing(events):
                 for event in events:
@@ -52,7 +52,7 @@ class Processes:
                         raise KeyboardInterrupt
                     yield event
         except WorkerCrashed:
-            # Ctrl-C reaches the worker too, and may end it before the main thread has told us: that is no crash.
+            # Ctrl-C also reaches the worker, and may end it before the main thread calls `close`. That is no crash.
             if self._closed.wait(POLL_S):
                 raise KeyboardInterrupt from None
             raise
@@ -61,9 +61,9 @@ class Processes:
 def run_group(
     cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
 ) -> Events:
-    """Fit and measure cells of one fit, yielding the worker's events, and Tick while it is silent.
+    """Fit and measure cells of one fit. Yield the worker's events, and Tick while the worker is silent.
 
-    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit. Closed early, it ends the process.
+    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
     """
     if isinstance(executor, Processes):
         yield from executor.while_open(run_group(cells, options, "process", time_limit_s))
@@ -82,7 +82,7 @@ def run_group(
 
 
 def _inline(cells: Sequence[Cell], options: Options) -> Events:
-    from bench.run.process import work  # imports torch, which a run that only supervises does without
+    from bench.run.process import work  # here: it imports torch, and the command line imports this file for its names
 
     events: list[Event] = []
     work(cells, options, events.append)
@@ -95,19 +95,19 @@ def run_queue(
     attempt: Callable[[Group], Found | None],
     tell: Callable[[AtWork], object],
 ) -> Generator[Found, None, None]:
-    """Call `attempt` for every group, as many at a time as there is room for, and yield what it returns as it comes.
+    """Call `attempt` for every group, as many at a time as the room allows, and yield each result when it is there.
 
     Args:
-        room: where the groups are fitted; closed if anything is raised.
-        queue: the groups; emptied.
-        attempt: called in threads; None says that another process works on the group, which comes again later.
-        tell: hears now and then how many fits are at work or wait for a worker.
+        room: where the groups are fitted; closed on every exception.
+        queue: the groups; it is empty at the end.
+        attempt: called in threads. It returns None if another process works on the group; it is called again later.
+        tell: is called now and then with the number of fits that run or wait for a worker.
     """
     running: dict[Future[Found | None], Group] = {}
     threads = ThreadPoolExecutor(min(MOST, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
     try:
         while queue or running:
-            width = min(MOST, room.width())  # also asked with an empty queue: a room may replace workers then
+            width = min(MOST, room.width())  # called even if the queue is empty, because `width` may replace workers
             while queue and len(running) < width:
                 group = queue.pop(0)
                 running[threads.submit(attempt, group)] = group

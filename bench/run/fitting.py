@@ -1,4 +1,4 @@
-"""Getting fits: take the posteriors that are kept, train the others, and note what each training cost."""
+"""Get the fits of cells: load stored posteriors, train the others, and record the costs of training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from bench.run.options import Options
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
-    """Return the training rows, the task, and between them, for several seeds, which rows are whose (int64 [E, N])."""
+    """Return the training rows, the places of each seed's rows (int64 [E, N]; None for one seed), and the task."""
     if manifest(cells[0].approach).task == "toy":
         train = toy_split()
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
@@ -50,7 +50,7 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
     else:
         train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir)
     device = torch.device(cells[0].device)
-    if device.type != "cpu":  # all rows at once, so that no step waits for a batch to be copied
+    if device.type != "cpu":  # copy all rows once, so that no step waits for a copy
         train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
     n_train = len(train) if rows is None else rows.shape[1]
     return train, rows, Task("classification", n_outputs=10, n_train=n_train, n_inputs=train.x.shape[1])
@@ -58,7 +58,7 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
 
 @dataclass
 class Fit:
-    """A fitted posterior and what is to be said of the fit."""
+    """A fitted posterior and the description of the fit."""
 
     posterior: Posterior
     info: FitInfo
@@ -67,10 +67,10 @@ class Fit:
 def fit(
     group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
 ) -> dict[str, Fit | Reason]:
-    """Return the group's fits by their keys, or why a fit diverged.
+    """Return the group's fits by their keys; a reason for a fit that diverged.
 
-    Kept posteriors come from the store. The others are trained, several in one computation. An interrupted training
-    goes on from its checkpoint.
+    Stored posteriors are loaded. The others are trained in one computation. An interrupted training resumes from its
+    checkpoint.
     """
     cells = [next(cell for cell in group if cell.fit_key == fit_key) for fit_key in fit_keys(group)]
     train, rows, task = _load_train(cells, options)
@@ -88,20 +88,20 @@ def fit(
         fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
         if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
-            return fits  # the checkpoint is all that is left of it on the disk
+            return fits  # keep the checkpoint: the posterior could not be written
     store.drop_checkpoint(checkpoint_key(group))
     return fits
 
 
 def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
-    """Return the cell's fitted posterior and what is said of it; one of another fit is set aside."""
+    """Return the cell's stored posterior and its description; a posterior of another fit is set aside."""
     path = store.fit_path(cell.fit_key, "posterior")
     kept = store.read_tensors(path, lambda info: is_posterior_of(info, cell.fit_key))
     return None if kept is None else (kept[0], fit_info(kept[1]))
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
-    """Keep a posterior, and return whether it is kept; without, its cells are measured while it is in memory."""
+    """Store a posterior, and return whether that succeeded. If not, its cells are still measured from memory."""
     try:
         store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
     except StoreError as error:
@@ -111,7 +111,7 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
 
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
-    """Return what measures each seed after an epoch, as its document did."""
+    """Return for each seed the function that measures after an epoch, as the document did."""
     data_dir = Path(options.data_dir) if options.data_dir else None
     entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
     device = torch.device(cells[0].device)
@@ -121,7 +121,7 @@ def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
 def _train(
     approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
 ) -> dict[str, Fit | Reason]:
-    """Train the seeds of `cells`; rows as `_load_train` returns them."""
+    """Train the seeds of `cells`; `rows`: see `_load_train`."""
     load_before, started = environment.load_average(), environment.now()
     _forget_peak_memory(fitting.device)
     others = OtherLoad(fitting.threads)
@@ -132,7 +132,7 @@ def _train(
         else:
             posteriors = approach.fit_many(train, rows, task, fitting.contexts)
         timing.synchronise(fitting.device)
-    except Diverged as error:  # every seed has, or the approach itself saw it in the only one
+    except Diverged as error:  # every seed diverged, or the approach itself raised it for its only seed
         reasons = [context.diverged or told("diverged-as-told", error) for context in fitting.contexts]
         return {cell.fit_key: reason for cell, reason in zip(cells, reasons, strict=True)}
     wall_s, load = (time.perf_counter() - start) / len(cells), others.reasons()
@@ -164,7 +164,7 @@ def _timings(
     wall_s: float,
     load: Sequence[Reason],
 ) -> Timings:
-    """Return what one seed's training cost, of seeds trained together its share; `load`: what `OtherLoad` found."""
+    """Return the costs of one seed's training, or its share if seeds trained together; `load`: of `OtherLoad`."""
     trained_rows = task.n_train
     if context.steps_per_epoch is not None:
         trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
@@ -188,7 +188,7 @@ def _timings(
 
 
 def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
-    """Return what makes the times of a fit unlike those of one seed trained by itself."""
+    """Return why the times of a fit are not those of one seed trained alone."""
     reasons = []
     others = len(fitting.contexts) - 1
     if others:
@@ -216,7 +216,7 @@ def _forget_peak_memory(device: torch.device) -> None:
 
 
 def _peak_device_memory(device: torch.device) -> float | None:
-    """Return the most that tensors took of a GPU's memory during the fit, beside the process's own peak."""
+    """Return the peak of the GPU memory of all tensors during the fit; None on a CPU."""
     return round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
 
 
@@ -232,14 +232,14 @@ def _model_size(posterior: Posterior) -> NetworkSize:
 
 
 def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
-    """Return machine, code and data of this fit, with what decides its speed and rounding."""
+    """Return machine, code and data of this fit, and the settings that affect its speed and rounding."""
     device = torch.device(cell.device)
     return msgspec.structs.replace(
         environment.describe(threads),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
         products=products_by(cell.precision, device),
-        matmul_rate=timing.matmul_rate(device, threads),  # measured before any precision but float32 was chosen
+        matmul_rate=timing.matmul_rate(device, threads),  # cached: measured before a precision was chosen
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
         data_sha256=data_hashes(),

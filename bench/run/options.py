@@ -1,4 +1,4 @@
-"""How a worker runs, whatever the cells that it works on."""
+"""The options of a worker, which do not depend on its cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Options:
     root: str
     data_dir: str | None = None
     threads: int | None = None
-    retain: bool = True  # keep the fitted posterior for further protocols and for predict
-    approaches: str = field(default_factory=plugins.path)  # where those from outside are found
-    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, where it is not this one
+    retain: bool = True  # store the fitted posterior for further protocols and for predict
+    approaches: str = field(default_factory=plugins.path)  # path of approaches from outside
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, if it has one of its own
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
     memory_mib: float | None = None  # most address space of a worker
-    at_once: int = 1  # fits on this machine, this one and those beside it
+    at_once: int = 1  # fits at a time on this machine, this one included

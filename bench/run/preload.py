@@ -1,6 +1,6 @@
-"""The fork server imports this module before its first child process, for what all of them need; nothing else does.
+"""Imports that all child processes need. Only the fork server imports this module, before its first child process.
 
-The imports take seconds. Python's fork server notices only after them that its run is gone.
+The imports take seconds. Python's fork server itself would notice only after them that its run is gone.
 """
 
 import os

@@ -34,16 +34,16 @@ Fits = Mapping[str, Fit | Reason | Exception]  # by fit key; a reason where it d
 
 
 def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
-    """Fit once, one seed or several, and measure every cell; each ends as a record, whatever happens."""
+    """Fit one seed or several in one computation, and measure every cell; a cell that fails gets a record too."""
     if options.threads:
         torch.set_num_threads(options.threads)
     for kind in (np.float32, np.float64):
-        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+        np.finfo(kind)  # before denormals are flushed: its first call tests for denormals and warns if there are none
     device = torch.device(cells[0].device)
     timing.matmul_rate(device, torch.get_num_threads())
-    torch.set_flush_denormal(True)  # numbers below 1e-38 are nothing here, and slow every operation that meets them
+    torch.set_flush_denormal(True)  # numbers below 1e-38 do not matter here, but slow every operation on them
     try:
-        with matrix_products(cells[0].precision, device):  # predictions too: who trains in bf16 predicts in it
+        with matrix_products(cells[0].precision, device):  # also for predictions
             _work(cells, options, send)
     finally:
         torch.set_flush_denormal(False)
@@ -65,7 +65,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
                 record, scores = _measured(cell, fits[cell.fit_key], options, send)
         except OrphanedError:
             raise
-        except Exception as error:  # noqa: BLE001 - a cell that fails must not take the others along
+        except Exception as error:  # noqa: BLE001 - a cell that fails must not stop the others
             record = _failed(cell, error)
         send(write_or_say_why(store, cell, record, scores))
 
@@ -110,8 +110,8 @@ def _failed(cell: Cell, error: Exception) -> Record:
 
 
 def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send) -> Fits:
-    """Return the group's fits, or for all of them the error that kept them from being made."""
+    """Return the group's fits; if an error ended the computation, return the error for every fit."""
     try:
         return fit(group, approach, store, options, send)
-    except Exception as error:  # noqa: BLE001 - each cell's record says it
+    except Exception as error:  # noqa: BLE001 - the record of each cell has it
         return dict.fromkeys(fit_keys(group), error)

@@ -1,4 +1,4 @@
-"""What a run shows while it works: bars on a terminal, a plain line now and then elsewhere, or JSON for machines."""
+"""Show a run: bars on a terminal, a plain line now and then elsewhere, or lines of JSON for machines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STYLES = {"done": "green", "failed": "red", "out-of-time": "red"}  # of outcomes
 
 
 def console_of(stream: TextIO) -> Console:
-    """Return a console that writes text as it is: no markup, no wrapping; colours where the stream wants them."""
+    """Return a console that writes text without markup or wrapping; rich decides about colours."""
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def is_screen(console: Console) -> bool:
-    """Return whether what is written can be redrawn: FORCE_COLOR makes no terminal of a pipe."""
+    """Return whether lines can be redrawn. A pipe cannot, even if FORCE_COLOR is set."""
     return console.file.isatty() and not console.is_dumb_terminal
 
 
@@ -100,7 +100,7 @@ class Progress:
         stream: TextIO | None = None,
         at_once: int = 1,
     ) -> None:
-        """Show a run whose cells cost what `estimates` say by key, with room for `at_once` fits at a time."""
+        """Show a run of `at_once` fits at a time; `estimates` has the costs of cells by key."""
         self._console = console_of(stream or sys.stderr)
         self._quiet = quiet
         self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
@@ -114,7 +114,7 @@ class Progress:
 
     def begin(self, groups: list[list[Cell]], done: int) -> None:
         """See `Watcher`."""
-        self._groups = list(groups)  # whoever runs them takes them off the given one
+        self._groups = list(groups)  # a copy, because the runner empties the list
         self._titles = {cell.key: cell.title() for group in groups for cell in group}
         self._total, self._done = len(self._titles) + done, done
         self._time.begin(groups)
@@ -152,7 +152,7 @@ class Progress:
         self._show()
 
     def finish(self) -> None:
-        """Leave the terminal in order; may be called again."""
+        """Remove the bars; may be called again."""
         if self._bars is not None:
             self._bars.stop()
 
@@ -232,7 +232,7 @@ class Progress:
 
 
 def _bars(console: Console) -> bars.Progress:
-    """Return what draws a bar for the run and one for each fit; they are gone when it stops."""
+    """Return the display of a bar for the run and one for each fit; the bars disappear when it stops."""
     return bars.Progress(
         bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         bars.BarColumn(BAR_COLUMNS),
@@ -241,7 +241,7 @@ def _bars(console: Console) -> bars.Progress:
         refresh_per_second=REDRAWS_A_SECOND,
         transient=True,
         expand=True,
-        redirect_stdout=sys.stdout.isatty(),  # what is sent to a file shall go there
+        redirect_stdout=sys.stdout.isatty(),  # output to a file must reach the file
     )
 
 
@@ -266,7 +266,7 @@ class _TimeLeft:
         return set(self._left)
 
     def begin(self, groups: Sequence[Sequence[Cell]]) -> None:
-        """Take the estimates of the cells; of each fit, one cell stands for the training."""
+        """Take the estimates of the cells; the first cell of each fit includes the training."""
         self._now, self._n_groups = time.monotonic(), max(1, len(groups))
         for group in groups:
             first = _first_of_each_fit(group)
@@ -276,7 +276,7 @@ class _TimeLeft:
                 self._left[cell.key] = self._foreseen[cell.key] = _sum(fit_s, cost.measure_s)
 
     def train(self, group: Sequence[Cell], left_s: float) -> None:
-        """Take what the epochs of a computation so far say of its training."""
+        """Replace a computation's estimated time of training by `left_s`, which comes from its epochs."""
         first = _first_of_each_fit(group)
         for key in first & self._left.keys():
             self._left[key] = _sum(left_s / len(first), self._estimates.get(key, UNKNOWN).measure_s)
@@ -294,7 +294,7 @@ class _TimeLeft:
             self._finished_foreseen_s += sum(known)
 
     def pass_on(self, fits: Iterable[_ShownFit]) -> None:
-        """Take the time since the last call off what the fits at work have left."""
+        """Subtract the time since the last call from the remaining times of the running fits."""
         passed, self._now = time.monotonic() - self._now, time.monotonic()
         for fit in fits:
             spent = passed
@@ -305,7 +305,7 @@ class _TimeLeft:
                     spent = max(spent - known, 0.0)
 
     def text(self, form: str, fits: Iterable[_ShownFit]) -> str:
-        """Return the time that is left in words, put into `form`."""
+        """Return the remaining time as text, put into `form`."""
         at_work_on = list(fits)
         begun = {key for fit in at_work_on for key in fit.open}
         slower = self._finished_s / self._finished_foreseen_s if self._finished_foreseen_s else 1.0
@@ -324,5 +324,5 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
-    """Return the keys of the cells that stand for the training of their fit."""
+    """Return the key of the first cell of each fit, which includes the training."""
     return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}

@@ -1,4 +1,4 @@
-"""Making records: a fit and a measurement, or why there are none, as one file."""
+"""Make records from a fit and a measurement, or from the reason why there are none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.run.fitting import Fit
 
 
 def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[Reason]) -> Record:
-    """Put a fit and a measurement together as a record; `load`: what `OtherLoad` found while measuring."""
+    """Make the record of a fit and a measurement; `load`: reasons of `OtherLoad` from the time of measuring."""
     training = fitted.info.timings.reasons
     reasons = [*training, *(reason for reason in load if reason not in training)]
     return Record(
@@ -42,7 +42,7 @@ def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[R
 
 
 def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "") -> Record:
-    """Make the record of a cell that gave no numbers, with the reason."""
+    """Make the record of a cell without numbers, with the reason."""
     made = environment.describe(torch.get_num_threads())
     return Record(
         schema=SCHEMA,
@@ -62,9 +62,10 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
 
 
 def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:
-    """Write a record and return the event that tells of it.
+    """Write a record and return its event.
 
-    On a full disk a short record of the failure may still fit, and if not, the event has the reason.
+    If the record cannot be written, try a short record with the reason, which may still fit on a full disk. The event
+    has the reason in any case.
     """
     try:
         store.write(record, scores)

@@ -1,4 +1,4 @@
-"""Do what is missing: cells grouped by fit are run, and every cell ends as a record, with a reason where it failed."""
+"""Run the cells that have no final record, grouped by fit. Every cell gets a record; a failed one gets a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bench.run.recording import empty_record, write_or_say_why
 from bench.run.remote.pool import Pool
 
 BUSY_WAIT_S = 1.0
-FINAL = ("done", "diverged")  # outcomes that a second call does not try again
+FINAL = ("done", "diverged")  # outcomes that a second run does not try again
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Watcher(Protocol):
     """What shows a run's progress."""
 
     def begin(self, groups: list[list[Cell]], done: int) -> None:
-        """Announce what is to be done, and how many cells are done already."""
+        """Begin to show these groups; `done` cells are finished already."""
 
     def event(self, group: Sequence[Cell], event: Event) -> None:
         """Show an event of a worker."""
@@ -52,10 +52,10 @@ class Watcher(Protocol):
 
 
 def existing(cell: Cell, store: Store) -> Record | None:
-    """Return the record that answers a cell already, if any.
+    """Return the existing record for a cell, if any.
 
-    A record of the seed fitted the other way, alone or with other seeds, is as good: the numbers agree up to rounding.
-    A cell whose framework is missing here has no key of its own; a finished record of the same name answers it.
+    The record of the cell's twin counts too: seeds fitted alone or together give the same numbers up to rounding.
+    Without its framework, a cell's real key is not known; then a finished record of the same name counts.
     """
     found = store.find(cell.naming())
     if cell.twin_keys is not None and (found is None or found.outcome not in FINAL or is_stale(found)):
@@ -63,7 +63,7 @@ def existing(cell: Cell, store: Store) -> Record | None:
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming(), lambda record: not is_stale(record))
     if found is not None and store.set_aside_if_scores_are_damaged(found):
-        return None  # measured again, from the fit where it is kept
+        return None  # the cell is measured again, with its stored fit if there is one
     return found
 
 
@@ -75,9 +75,9 @@ def run(
     executor: str | Processes | Pool = "process",
     time_limit_s: float | None = None,
 ) -> list[Result]:
-    """Run every cell that has no final record, and return how all of them ended, in the order given.
+    """Run every cell that has no final record, and return how each cell ended, in the order given.
 
-    Seeds that can be fitted in one computation are. One fit after the other, or as many at a time as there is room for.
+    Seeds that can share a computation do. A named executor does one fit after the other, a `Room` several at a time.
     """
     store.check_writable()
     results: dict[str, Result] = {}
@@ -100,14 +100,14 @@ def run(
             watcher.event(group, Waiting())
             time.sleep(BUSY_WAIT_S)
             return None
-        except StoreError as error:  # nothing can be written for these cells, but perhaps for the others
+        except StoreError as error:  # these cells cannot be written; others perhaps can
             return [Result(cell, "failed", str(error), was_there=False) for cell in group]
 
     if isinstance(executor, str):
         ended = _one_by_one(queue, attempt)
     else:
         ended = run_queue(executor, queue, attempt, lambda event: watcher.event([], event))
-    with contextlib.closing(ended):  # whatever is raised here, nothing goes on in a thread
+    with contextlib.closing(ended):  # on an exception, also stop the threads
         for found in ended:
             results.update({result.cell.identity: result for result in found})
     watcher.finish()
@@ -127,7 +127,7 @@ def _one_by_one(
 
 
 class _OneAtATime:
-    """A watcher that is told one thing at a time, whatever number of threads tell it."""
+    """A watcher that passes on one event at a time, although many threads call it."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher, self._lock = watcher, threading.Lock()
@@ -147,9 +147,9 @@ class _OneAtATime:
 
 
 def is_final(record: Record) -> bool:
-    """Return whether a second call leaves the record alone.
+    """Return whether a second run keeps the record.
 
-    It has its numbers, was made at today's versions, and no data set has come since.
+    It is done or diverged, was made at today's versions, and none of its missing data sets is present now.
     """
     if record.outcome not in FINAL or is_stale(record):
         return False
@@ -180,7 +180,9 @@ def _run_group(
     outcome: Outcome = "failed"
     reason, printed = told("crashed", ""), ""
     try:
-        with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:  # no worker outlives its locks
+        with contextlib.closing(
+            run_group(todo, options, executor, limit_s)
+        ) as events:  # end the worker before the locks
             for event in events:
                 if isinstance(event, Recorded):
                     cell = open_cells.pop(event.key)

@@ -1,7 +1,7 @@
-"""Starts a worker's process, listens to it and ends it: a crash or a time limit harms the cells of one fit alone.
+"""Starts a worker's process, reads its events and ends it. A crash or a time limit affects the cells of one fit only.
 
-A worker of this interpreter comes from a fork server that has imported torch, which saves it seconds. One of another
-interpreter, or on a machine of a cluster, is `python -m bench.run.remote`. Both tell of their work in lines of JSON.
+A worker of this interpreter is forked from a server that has imported torch already, which saves seconds. A worker of
+another interpreter, or on a cluster, is `python -m bench.run.remote`. Both write events as lines of JSON.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ NOT_HANDED_ON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__
 
 Events: TypeAlias = Generator[Event, None, None]
 
-# Starting a process asks after all others, and of two threads that ask after one that has ended, one is told wrongly.
+# To start a process, `multiprocessing` also polls all others. If two threads poll a process that has ended, one of them
+# gets a wrong exit code.
 _ASKING = threading.Lock()
 
 
 class _Forked:
-    """A process of the fork server, with what `subprocess.Popen` offers."""
+    """A process of the fork server, with the methods of `subprocess.Popen` that are used here."""
 
     def __init__(self, process: BaseProcess) -> None:
         self._process = process
@@ -67,17 +68,17 @@ _Process: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> Events:
-    """Have a worker do a job, yielding what it tells, and Tick while it is silent. Closed early, ends the worker.
+    """Let a worker do a job. Yield its events, and Tick while it is silent. Closing the generator ends the worker.
 
     Args:
         job: what to do.
-        python: path of an interpreter, which needs the dependencies of this package, not those of any approach; "" for
-            a process of this one's fork server.
+        python: path of an interpreter with the dependencies of this package; "" for a process of this interpreter's
+            fork server.
         time_limit_s: most seconds, the start included.
 
     Raises:
-        WorkerCrashed: the worker does not start, refuses the job, cannot write to the store, or ends without a word.
-        OutOfTime: it took longer than the limit.
+        WorkerCrashed: the worker does not start, refuses the job, or ends without an event that says so.
+        OutOfTime: the job took longer than the limit.
     """
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     with tempfile.NamedTemporaryFile(prefix="bnn-bench-") as said:
@@ -102,7 +103,7 @@ def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> 
 
 
 def process_context() -> ForkServerContext | SpawnContext:
-    """Return what starts fresh processes quickly, with torch imported and never used."""
+    """Return the context that starts processes from a fork server, which has imported torch but never used it."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -111,7 +112,7 @@ def process_context() -> ForkServerContext | SpawnContext:
 
 
 def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
-    """Start a worker of the fork server; return it and the end of the pipe that brings its events."""
+    """Start a worker of the fork server; return it and the pipe from which to read its events."""
     context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     with receiver, sender:
@@ -134,31 +135,31 @@ def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended already, and what it said tells why
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended already; its output says why
             process.stdin.write(msgspec.json.encode(job) + b"\n")
         return process, os.dup(process.stdout.fileno())
 
 
 def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's variables: ours, without those that lead another interpreter to our packages."""
+    """Return the worker's environment: this one, without variables that point another interpreter to our packages."""
     same = python == sys.executable
     found = {name: value for name, value in os.environ.items() if same or name not in NOT_HANDED_ON}
     root = Path(__file__).resolve().parents[2]
-    if root.name not in INSTALLED:  # a checkout: the worker shall import the same one, installed there or not
+    if root.name not in INSTALLED:  # a clone: the worker must import this one
         found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), found.get("PYTHONPATH", "")]))
     return {**found, **more}
 
 
 def _listen(process: _Process, pipe: int, deadline: float | None) -> Iterator[Event]:
-    """Yield events until the pipe or the process ends, whoever else holds the pipe.
+    """Yield events until the pipe is closed or the process ends, even if another process still holds the pipe.
 
-    Raises TimeoutError at the deadline if the process still runs then.
+    Raises TimeoutError at the deadline if the process still runs.
     """
     kept = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            has_ended = process.poll() is not None  # asked first: what it wrote before its end is in the pipe
+            has_ended = process.poll() is not None  # before reading: then all that it wrote is in the pipe
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
             if left < 0 and not has_ended:
                 raise TimeoutError
@@ -177,7 +178,7 @@ def _parsed(line: bytes) -> Event:
     try:
         return decode(line)
     except msgspec.DecodeError:
-        raise WorkerCrashed(f"its process said what is no event: {line[:80]!r}") from None
+        raise WorkerCrashed(f"its process wrote a line that is not an event: {line[:80]!r}") from None
 
 
 def _how_it_ended(process: _Process, said: IO[bytes]) -> str:
@@ -201,7 +202,7 @@ def _signal_name(number: int) -> str:
 
 
 def _end(process: _Process) -> None:
-    """End a process, and those that it has started if it does not end by itself."""
+    """End a process that does not end by itself, and all processes that it has started."""
     _wait(process, 1.0)
     if process.poll() is not None:
         return

@@ -45,7 +45,7 @@ def test_a_worker_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
         ("kill -SEGV $$", "ended by SIGSEGV", ""),
         ("kill -KILL $$", "SIGKILL; the system does so when memory runs out", ""),
         ("echo 'no module named bench' >&2; exit 3", "exit code 3: no module named bench", "no module named bench"),
-        ("echo hello", "what is no event: b'hello'", ""),
+        ("echo hello", "a line that is not an event: b'hello'", ""),
         ('echo why >&2; echo \'{"kind":"refused","reason":"other code"}\'', "other code", "why"),
         ("echo noise >&2; exec >&-; sleep 600", "closed its output and went on", "noise"),
     ],

@@ -1,6 +1,6 @@
-"""`python -m bench.run.remote [OWNER]`: do the one job of standard input and report it as JSON lines.
+"""`python -m bench.run.remote [OWNER]`: read one job from standard input, do it, and write events as lines of JSON.
 
-It ends with the process of the number OWNER (default: its parent). `bench.run.supervisor` starts it.
+It ends when the process with the number OWNER ends (default: its parent). `bench.run.supervisor` starts it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bench.run.remote.jobs import decode_job
 
 
 def main() -> None:
-    """Say where the job runs, before anything is imported that takes long, and do it."""
+    """Say where the job runs, before slow imports, and do it."""
     lines = os.dup(output.STDOUT)
-    output.keep(output.STDERR)  # what frameworks print must get between no lines
+    output.keep(output.STDERR)  # the output of frameworks must not mix with the events
     owner = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
     end_with(owner, os.getppid())
     job = sys.stdin.buffer.readline()

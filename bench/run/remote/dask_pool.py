@@ -1,7 +1,7 @@
-"""Workers of Dask distributed: a cluster that is there, or one of this machine's cores or GPUs for the time of a run.
+"""Workers of Dask distributed: an existing cluster, or one on this machine's cores or GPUs that ends with the run.
 
-Dask's own processes exchange pickles, so that whoever reaches the scheduler can run code on the workers and here:
-trusted networks or TLS only. Nothing pickled reaches the store.
+Dask's processes exchange pickles. Whoever reaches the scheduler can run code on the workers and here, so use trusted
+networks or TLS only. Nothing pickled is written to the store.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ try:
 except ImportError as error:
     raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
 
-DEATHS = 3  # of workers on one task, after which a cluster of ours gives the task up
+DEATHS = 3  # deaths of workers after which a task is given up, on a cluster that a run starts
 CONNECT_S = 15
-EVENT_EVERY_S = 0.5  # epochs shorter than this are not all told of
+EVENT_EVERY_S = 0.5  # of shorter epochs, only some are reported
 AT_WORK = ("executing", "long-running")
 RESOURCE = "GPU"
 TLS = "tls://"
@@ -37,10 +37,10 @@ LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio"
 
 
 class _Connecting(Client):  # type: ignore[misc]  # untyped
-    """A client that may fail to connect. The pool closes one that is connected."""
+    """A client that may fail to connect. Once it is connected, the pool closes it."""
 
     def __del__(self) -> None:
-        """Do nothing: Dask's own would wait for half a minute and print a traceback where there is no connection."""
+        """Do nothing: without a connection, Dask's own method waits half a minute and prints a traceback."""
 
 
 class DaskPool:
@@ -60,7 +60,7 @@ class DaskPool:
             client: closed with the pool.
             gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
             workers: fits at a time; None for as many as the workers have threads (or GPUs).
-            ask_for: told now and then how many fits there were at most at a time, so that a cluster can grow.
+            ask_for: called now and then with the largest number of fits at a time so far, so that a cluster can grow.
             on_close: called last.
         """
         self.client, self._gpu, self._workers = client, gpu, workers
@@ -86,7 +86,7 @@ class DaskPool:
             return self._workers
         try:
             workers = self.client.scheduler_info()["workers"].values()
-        except (OSError, KeyError) as error:  # a client that has given up knows of no workers
+        except (OSError, KeyError) as error:  # a client that has given up lists no workers
             raise self._gone() from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
@@ -122,7 +122,7 @@ class DaskPool:
             raise WorkerCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
         except CancelledError as error:
             raise self._gone() from error
-        except Exception as error:  # whatever a worker raised; the cell's record says it
+        except Exception as error:  # any error of a worker; the cell's record has it
             raise WorkerCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
         return answer
 
@@ -142,7 +142,7 @@ class DaskPool:
 
 
 def connect(address: str, gpu: bool = False, workers: int | None = None) -> DaskPool:
-    """Use the scheduler at an address, tcp://HOST:PORT or tls://HOST:PORT; keys are those of Dask's configuration.
+    """Use the scheduler at an address, tcp://HOST:PORT or tls://HOST:PORT; Dask's configuration names the TLS keys.
 
     Raises:
         ConfigError: it does not answer, refuses this client, or a worker has other code than this machine.
@@ -172,7 +172,7 @@ def _why_no_answer(address: str, error: Exception) -> str:
         )
     why = type(error).__name__
     cause: BaseException | None = error
-    while cause is not None:  # the first cause says most, if it has words: a cancelled connection has none
+    while cause is not None:  # the first cause says most; a cancelled connection has no text
         why = (str(cause).splitlines() or [why])[0]
         cause = cause.__cause__
     hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
@@ -184,7 +184,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
 
     Args:
         workers: how many, unless devices are given.
-        devices: identifiers of GPUs; one worker for each, that sees no other.
+        devices: identifiers of GPUs; each gets one worker, which sees no other GPU.
     """
     configure()
     shared = {"host": "127.0.0.1", "dashboard": False}
@@ -192,7 +192,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
     options = [{**common, **own} for own in one_each or [{}] * workers]
     cluster = SpecCluster(
-        # any free port for its pages too, which it starts in any case: two clusters on one machine are no error
+        # Dask always serves its web pages. Any free port will do, so that two clusters on a machine do not collide.
         scheduler={"cls": Scheduler, "options": {**shared, "port": 0, "dashboard_address": "127.0.0.1:0"}},
         workers={place: {"cls": Nanny, "options": own} for place, own in enumerate(options)},
         silence_logs=logging.CRITICAL,
@@ -202,7 +202,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
 
 
 def configure() -> None:
-    """Prepare Dask for fits; the run itself tells of workers that die and of a scheduler that is gone."""
+    """Configure Dask, and silence its logs: the run itself reports dead workers and a scheduler that is gone."""
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     dask.config.set(
@@ -214,7 +214,7 @@ def configure() -> None:
 
 
 def _on_worker(task: FitTask, topic: str) -> FitAnswer:
-    """Do a task in a worker's thread; the child is ended when nobody holds the task's future any more."""
+    """Do a task in a worker's thread; end the child process when the task's future was released."""
     worker = get_worker()
     key = worker.get_current_task()
     last = 0.0

@@ -1,4 +1,4 @@
-"""Approaches with a Python of their own: `--interpreter NAME=PATH`, or several in a variable, and their cells."""
+"""Approaches with their own Python interpreter (`--interpreter NAME=PATH`, or a variable), and their cells."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PLAN_S = 120.0
 
 
 def interpreters(given: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the interpreter of every approach that has one of its own; what is given goes before the variable.
+    """Return the interpreter of every approach that has its own; `given` overrides the variable.
 
     Raises:
-        ConfigError: not of the form NAME=PATH, an unknown approach, or a path that is no program.
+        ConfigError: a text that is not NAME=PATH, an unknown approach, or a path that is not a program.
     """
     found: dict[str, str] = {}
     for text in (*filter(None, environ.get(VARIABLE, "").split(os.pathsep)), *given):
@@ -33,14 +33,16 @@ def interpreters(given: Iterable[str], environ: Mapping[str, str] = os.environ) 
         program = shutil.which(os.path.expanduser(path))
         if program is None:
             raise ConfigError(f"interpreter '{path}' of {name} is no program; give the path of a Python")
-        found[manifest(name).name] = os.path.abspath(program)  # its links unresolved: they make a virtual environment
+        found[manifest(name).name] = os.path.abspath(
+            program
+        )  # do not resolve links: they lead to the virtual environment
     return found
 
 
 def with_their_cells(chosen: Sequence[Cell], selection: Selection, own: Mapping[str, str]) -> list[Cell]:
-    """Return the cells, those of approaches with an interpreter of their own as that interpreter plans them.
+    """Return the cells; an approach's own interpreter plans the approach's cells.
 
-    It alone knows the fields of an approach, which are part of a cell's key, and whether the framework is there.
+    Only that interpreter knows whether the framework is installed, and the approach's fields, which the key contains.
     """
     found: list[Cell] = []
     for name, members in groupby(chosen, lambda cell: cell.approach):

@@ -1,7 +1,7 @@
-"""Workers as jobs of Slurm, PBS, SGE, LSF or HTCondor: dask-jobqueue submits them for the time of a run.
+"""Workers as jobs of Slurm, PBS, SGE, LSF or HTCondor. dask-jobqueue submits the jobs; they end with the run.
 
-Where jobs run and what they may use is said in Dask's own configuration (jobqueue.yaml); a few options of it can be
-given with a command. One job does one fit at a time.
+Dask's configuration (jobqueue.yaml) says where jobs run and what they may use. A command can override some options. One
+job does one fit at a time.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ CLUSTERS = {
     "htcondor": "HTCondorCluster",
 }
 OPTIONS = ("account", "disk", "interface", "log_directory", "memory", "project", "queue", "walltime")
-WIDTH = 64  # jobs at a time, unless asked for otherwise
-MEMORY = "4GiB"  # of a job, where Dask's configuration says nothing
-GPU_DIRECTIVES = {"slurm": ["--gpus-per-node=1"]}  # the other systems' differ from site to site
+WIDTH = 64  # default number of jobs at a time
+MEMORY = "4GiB"  # of a job, if Dask's configuration says nothing
+GPU_DIRECTIVES = {"slurm": ["--gpus-per-node=1"]}  # of the other queues, they differ from site to site
 
 
 def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options: Iterable[str]) -> DaskPool:
-    """Start a scheduler here that submits a job for each fit, `workers` or WIDTH at a time at most.
+    """Start a scheduler here that submits a job for each fit, at most `workers` or WIDTH at a time.
 
     Args:
         name: one of CLUSTERS.
-        gpu: a job has a GPU of its own.
+        gpu: whether each job has its own GPU.
         threads: cores of a job.
         workers: jobs at a time.
-        options: of the jobs, NAME=VALUE, before those of Dask's configuration.
+        options: of the jobs, NAME=VALUE; they override Dask's configuration.
 
     Raises:
-        ConfigError: there is no such queue on this machine, or it takes no such options.
+        ConfigError: this machine does not have the queue, or the queue does not take the options.
     """
     configure()
     cluster_class = getattr(dask_jobqueue, CLUSTERS[name])
@@ -114,7 +114,7 @@ def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str,
 
 
 def _noting(job_class: type[Job], program: str, failures: list[str]) -> type[Job]:
-    """Return a class of jobs that notes why one could not be submitted, which Dask only logs."""
+    """Return a class of jobs that notes why a job could not be submitted; Dask only logs it."""
 
     class NotingJob(job_class):  # type: ignore[misc]  # untyped
         async def _submit_job(self, script: str) -> str:

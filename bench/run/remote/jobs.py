@@ -1,4 +1,4 @@
-"""A job as JSON: which cells, how, and with which code and data, so that the numbers are the same."""
+"""A job as JSON: its cells, its options, and the code and data that it needs to give the same numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bench.run.options import Options
 
 
 class CodeAndData(msgspec.Struct, frozen=True):
-    """What decides an approach's numbers, as a machine has it."""
+    """Code and data of a machine that affect an approach's numbers."""
 
-    harness: str
-    approach: str
+    harness: str  # hash
+    approach: str  # hash
     protocols: dict[str, int]  # versions, with that of the metrics
     data: dict[str, str]  # hashes by file
-    there: list[str]  # data sets
+    there: list[str]  # data sets that are present
 
 
 class WorkJob(msgspec.Struct, frozen=True, tag_field="kind", tag="work"):
@@ -39,7 +39,7 @@ class WorkJob(msgspec.Struct, frozen=True, tag_field="kind", tag="work"):
 
 
 class PlanJob(msgspec.Struct, frozen=True, tag_field="kind", tag="plan"):
-    """Plan cells: another interpreter knows the fields of an approach that cannot be imported here."""
+    """Plan the cells of an approach in its own interpreter, because it cannot be imported in this one."""
 
     selection: Selection
     harness: str
@@ -59,7 +59,7 @@ def plan_job(selection: Selection) -> PlanJob:
 
 
 def decode_job(line: bytes) -> Job:
-    """Return the job of a line of JSON; a data folder that this machine lacks is left to the places known here."""
+    """Return the job of a line of JSON; drop its data folder if this machine does not have that folder."""
     job: Job = msgspec.json.decode(line, type=Job)
     if isinstance(job, PlanJob) or data_folder(job.options):
         return job
@@ -72,7 +72,7 @@ def data_folder(options: Options) -> Path | None:
 
 
 def here(approach: str, data_dir: Path | None) -> CodeAndData:
-    """Return what decides an approach's numbers, as it is on this machine."""
+    """Return code and data of this machine."""
     return CodeAndData(
         harness=harness_hash(),
         approach=source_hash(source_files(approach)),
@@ -83,16 +83,16 @@ def here(approach: str, data_dir: Path | None) -> CodeAndData:
 
 
 def check(expected: CodeAndData, found: CodeAndData) -> None:
-    """Raise ConfigError where this machine would give other numbers than the one that asks.
+    """Raise ConfigError if this machine would give other numbers than the machine that asks.
 
     The bytes of a data set are compared with the known hashes when it is read.
     """
     host = socket.gethostname()
     for name in ("harness", "approach", "protocols"):
         if getattr(expected, name) != getattr(found, name):
-            raise ConfigError(f"the code of the {name} on {host} is another; install the same version there")
+            raise ConfigError(f"the code of the {name} on {host} differs from this one; install the same version there")
     if expected.data != found.data:
-        raise ConfigError(f"the manifests of the data sets on {host} are others; install the same version there")
+        raise ConfigError(f"the manifests of the data sets on {host} differ; install the same version there")
     absent = [name for name in expected.there if name not in found.there]
     if absent:
         raise ConfigError(

@@ -17,7 +17,7 @@ _SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names
 
 
 def is_pool(name: str) -> bool:
-    """Return whether an executor's name is that of a pool, known or not, whose devices are not this machine's."""
+    """Return whether a name is that of a pool; true for every name that is not in EXECUTORS."""
     return name not in EXECUTORS
 
 
@@ -28,24 +28,24 @@ def open_executor(
     workers: int | None = None,
     job_options: Sequence[str] = (),
 ) -> str | Processes | Pool:
-    """Return what `bench.run.runner.run` takes; what is no name is the caller's to close.
+    """Return the executor for `bench.run.runner.run`. The caller must close it, unless it is a name.
 
     Args:
         name: one of NAMES.
-        device: of the cells; other than cpu, each fit of a pool has a GPU of its own.
+        device: of the cells. If it is not cpu, each fit of a pool has its own GPU.
         threads: of a fit.
-        workers: fits at a time; None for one in a process, and for as many as a pool has room for.
+        workers: fits at a time. None: one child process, or as many as a pool has room for.
         job_options: of a queue's jobs, NAME=VALUE.
 
     Raises:
-        ConfigError: the name is unknown, what it needs is not installed, or it cannot be reached.
+        ConfigError: the name is unknown, a package is not installed, or the cluster cannot be reached.
     """
     gpu = device != "cpu"
     if job_options and name not in QUEUES:
         raise ConfigError(f"--job is for the executors {', '.join(QUEUES)}, not for '{name}'")
     if name in EXECUTORS:
         return _open_here(name, device, workers)
-    # Dask is imported where it is asked for: it is an extra.
+    # Dask is an optional extra, so it is imported only here.
     if name == "dask":
         from bench.run.remote.dask_pool import start_local
 
@@ -75,9 +75,9 @@ def _open_here(name: str, device: str, workers: int | None) -> str | Processes:
 
 
 def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
-    """Return the threads that a fit gets: those asked for, else its share of what one fit has alone; None for all."""
+    """Return the threads of a fit: `threads` if given, else an equal share of PyTorch's threads; None for all."""
     if threads is None and name == "process" and (workers or 1) > 1:
-        import torch  # takes seconds, and most calls need no number
+        import torch  # here: it takes seconds, and most calls do not need it
 
         return max(1, torch.get_num_threads() // (workers or 1))
     return threads
@@ -89,8 +89,8 @@ def cores() -> int:
 
 
 def gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the identifiers of this machine's GPUs, as CUDA_VISIBLE_DEVICES has them; raises ConfigError if none."""
-    import torch  # takes seconds, and runs on the CPU do without here
+    """Return the identifiers of this machine's GPUs, for CUDA_VISIBLE_DEVICES; raises ConfigError if there is none."""
+    import torch  # here: it takes seconds, and runs on the CPU do not need it
 
     given = environ.get("CUDA_VISIBLE_DEVICES")
     names = given.split(",") if given is not None else map(str, range(torch.cuda.device_count()))

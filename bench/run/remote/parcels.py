@@ -1,4 +1,4 @@
-"""A fit's files between the caller's store and a worker: only names that the caller expects, checked by hash."""
+"""Move a fit's files between the caller's store and a worker: only expected names, and only with a fitting hash."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bench.plan.cells import Cell
 
 
 def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
-    """Return what the store has of the cells' fit, by path below its root: posteriors, or where to go on.
+    """Return the stored posteriors and the checkpoint of the cells' fit, by path below the store's root.
 
-    What cannot be trusted is set aside here: on the worker it would be gone with its folder.
+    A file that cannot be trusted is set aside here, because a worker's folder is deleted after the fit.
     """
     by_seed = {str(cell.seed): cell.fit_key for cell in cells}
     checks = [partial(is_posterior_of, fit_key=key) for key in fit_keys(cells)]
@@ -30,9 +30,10 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
 
 
 def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, Record]:
-    """Write what came back to the store, each file whole or not at all, and return the records by the cells' keys.
+    """Write the files of a worker to the store, and return the records by the cells' keys.
 
-    Names that do not belong to these cells are never looked at, and a file whose hash does not fit counts as absent.
+    Files with names of other cells are ignored. A file whose hash does not fit counts as absent. No file is written in
+    part.
 
     Raises:
         StoreError: the store cannot be written.

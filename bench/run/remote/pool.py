@@ -1,4 +1,4 @@
-"""One fit on a pool of workers, handled as if its worker were a process of this machine."""
+"""Do one fit on a pool of workers, with the same events as in a process of this machine."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from bench.run.remote.jobs import work_job
 from bench.run.remote.parcels import deliver, outgoing
 from bench.run.remote.task import FitAnswer, FitTask
 
-THREADS = 1  # of a fit, unless asked for otherwise: the same numbers whatever machine a worker has
+THREADS = 1  # default of a fit, so that its numbers do not depend on the worker's number of cores
 
 AnsweringEvents: TypeAlias = Generator[Event, None, FitAnswer]
 
 
 class Room(Protocol):
-    """Where several fits can be worked on at a time."""
+    """A place that can do several fits at a time."""
 
     def width(self) -> int:
-        """Return how many fits it can be given at a time, now: at least 1, so that one waits for the first worker."""
+        """Return how many fits may be given to it now: at least 1, so that a fit can wait for the first worker."""
 
     def close(self) -> None:
-        """End what runs and let the workers go."""
+        """End the running fits and release the workers."""
 
 
 class Pool(Room, Protocol):
     """Workers elsewhere."""
 
     def do(self, task: FitTask) -> AnsweringEvents:
-        """Have `do_task` done by a worker, yielding events and ticks; return its answer.
+        """Let a worker call `do_task`. Yield events and ticks; return the answer.
 
-        Called from many threads. A worker that dies is replaced a few times; a task that saw all of them die ends in
-        WorkerCrashed. After `close`, raises KeyboardInterrupt.
+        It is called from many threads. If a worker dies, another one takes the task, a few times; then WorkerCrashed is
+        raised. After `close`, it raises KeyboardInterrupt.
         """
 
 
 def run_on(
     pool: Pool, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
 ) -> Iterator[Event]:
-    """Fit and measure cells of one fit on a pool, yielding events as `bench.run.executors.run_group` does.
+    """Fit and measure cells of one fit on a pool; yield events as `bench.run.executors.run_group` does.
 
-    A cell's record is told of when it lies in the caller's store.
+    The event of a record comes once the record is in the caller's store.
     """
     store = Store(Path(options.root))
     there = [replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # a worker sees one GPU
@@ -64,7 +64,7 @@ def run_on(
 
 
 def _while_it_works(events: AnsweringEvents) -> AnsweringEvents:
-    """Pass events on, but not that of a record, and tell of a second worker that begins anew."""
+    """Pass events on, except those of records, and add an event when another worker restarts the fit."""
     places = 0
     while True:
         try:

@@ -1,6 +1,6 @@
-"""What a worker of a cluster does for one fit: files in, a child process, files out.
+"""Do one fit on a worker of a cluster: unpack files, start a child process, pack its files.
 
-Imports no framework, so that a worker is small and a framework that crashes ends the child, not the worker.
+This module imports no framework. So a worker stays small, and a crash of a framework ends the child, not the worker.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ FOLDERS = ("records", "fits")
 
 
 class FitTask(msgspec.Struct, frozen=True):
-    """What `do_task` needs."""
+    """The input of `do_task`."""
 
     job: WorkJob
-    files: dict[str, bytes]  # what the caller's store has of the fit already, by path below its root
+    files: dict[str, bytes]  # posteriors and checkpoint in the caller's store, by path below its root
     python: str = ""  # another interpreter on the worker; "": the worker's own
     limit_s: float | None = None  # most seconds for the child
 
 
 class FitAnswer(msgspec.Struct, frozen=True):
-    """What came of a task, also where only some cells were done before the rest failed."""
+    """The result of a task, also if some of its cells failed."""
 
-    files: dict[str, bytes]  # by path below a store's root
-    failure: str = ""  # why the rest has no record
-    out_of_time: bool = False  # whether the limit was the reason
+    files: dict[str, bytes]  # new files, by path below a store's root
+    failure: str = ""  # why some cells have no record
+    out_of_time: bool = False  # whether the time limit is the reason
     printed: str = ""  # the end of what the child printed, if it failed
 
 
 def do_task(
     task: FitTask, send: Send, scratch: str | None = None, wanted: Callable[[], bool] = lambda: True
 ) -> FitAnswer:
-    """Do a job in a folder of its own, which is gone afterwards.
+    """Do a job in a temporary folder.
 
     Args:
         task: what to do.
-        send: takes the child's events while it works.
-        scratch: where the folder is made; None for the system's place.
-        wanted: asked now and then; on False the child is ended.
+        send: takes the child's events.
+        scratch: the parent of the folder; None for the system's default.
+        wanted: called now and then; if it returns False, the child is ended.
     """
     failure, out_of_time, printed = "", False, ""
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
@@ -74,7 +74,7 @@ def _unpack(root: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _pack(root: Path, known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of the folder that the caller does not have; half-written ones are hidden and stay."""
+    """Return the files that the caller does not have; skip half-written files, whose names start with a dot."""
     found = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
