@@ -1,1 +1,1 @@
-"""One approach = NAME.py + NAME.toml; nothing here imports a framework until an approach is used."""
+"""One approach is NAME.py and NAME.toml. A framework is imported only when an approach is used."""

@@ -1,4 +1,4 @@
-"""What the plain fully connected networks share: initial weights, the loss gradient, and the deterministic posterior.
+"""Shared by the plain fully connected networks: initial weights, the loss gradient, and the deterministic posterior.
 
 Shapes: B rows, K classes, P scalar weights. All weights of a network are one flat vector (`_kernels.layout`).
 """
@@ -35,7 +35,7 @@ def linear_init(layout: Layout, generator: torch.Generator, half_width: float | 
     Args:
         layout: the network.
         generator: where the numbers come from.
-        half_width: h; None for that of `torch.nn.Linear`, 1/sqrt(n_in) of each layer.
+        half_width: h; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
     """
     flat = torch.empty(layout.n_weights)
     for matrix, bias in layout.layers(flat):
@@ -59,12 +59,12 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def named_copy(layout: Layout, flat: Tensor) -> dict[str, Tensor]:
-    """Return every matrix [out, in] and bias [out] by name as CPU tensors with memory of their own."""
+    """Return a copy of every matrix [out, in] and bias [out] by name, as CPU tensors."""
     return {name: view.detach().to("cpu", copy=True) for name, view in layout.named(flat).items()}
 
 
 def from_named(arrays: Mapping[str, Tensor]) -> tuple[Layout, Tensor]:
-    """Return the layout and the flat vector of what `named_copy` gave."""
+    """Return the layout and the flat vector of the arrays that `named_copy` returned."""
     matrices = [value for value in arrays.values() if value.dim() == 2]
     layout = Layout((matrices[0].shape[1], *(matrix.shape[0] for matrix in matrices)))
     flat = matrices[0].new_empty(layout.n_weights)
@@ -74,7 +74,7 @@ def from_named(arrays: Mapping[str, Tensor]) -> tuple[Layout, Tensor]:
 
 
 def marginals(layout: Layout, flat: Tensor) -> dict[str, Marginal]:
-    """Return the weights of a network without sigma; every one is used."""
+    """Return the marginals of a network without sigma; it uses every weight."""
     named = named_copy(layout, flat)
     return {name: Marginal(value, None, torch.ones_like(value, dtype=torch.bool)) for name, value in named.items()}
 

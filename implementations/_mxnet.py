@@ -35,14 +35,14 @@ def import_mxnet() -> ModuleType:
     """
     if importlib.util.find_spec("mxnet") is None:
         raise MissingFramework(f"MXNet is not installed: {_INSTALL}")
-    # MXNet 1.9.1 names numpy.bool, which NumPy 1.24 took away: it gets the name for the time of the import only.
+    # MXNet 1.9.1 uses numpy.bool, which NumPy 1.24 removed. The name exists during the import only.
     lacks_bool = "bool" not in vars(np)
     threads = torch.get_num_threads()
     if lacks_bool:
         setattr(np, "bool", bool)  # noqa: B010 - mypy knows that NumPy has no such name
     try:
         with warnings.catch_warnings():
-            # what MXNet uses of NumPy, SciPy and distutils was deprecated after its last release
+            # MXNet uses functions of NumPy, SciPy and distutils that were deprecated after its last release.
             warnings.simplefilter("ignore", DeprecationWarning)
             return importlib.import_module("mxnet")
     except (ImportError, AttributeError, TypeError, OSError) as error:
@@ -62,7 +62,7 @@ nd = mx.nd
 def to_ndarray(tensor: Tensor) -> Any:
     """Return an NDArray on the memory of a contiguous CPU tensor.
 
-    MXNet runs behind Python's back: do not write to the tensor while an operation that reads it may be pending.
+    MXNet runs asynchronously: do not write to the tensor while an operation that reads it may be pending.
     """
     return mx.nd.from_numpy(tensor.detach().numpy(), zero_copy=True)
 
@@ -128,7 +128,7 @@ class Prior:
 
 
 class TrainingStep:
-    """SGD steps on mu and rho, executed by MXNet; in the type of the parameters it is given.
+    """SGD steps on mu and rho, executed by MXNet in the type of the given parameters.
 
     Calls queue work and return at once; `losses` and `parameters` wait for it.
     """

@@ -1,8 +1,7 @@
-"""What the Pyro approaches share: keeping Pyro's global state inside one fit, optimisers, resuming, minibatches.
+"""Shared by the Pyro approaches: isolation of Pyro's global state, optimisers, resuming, minibatches.
 
-Pyro keeps parameters in one global store, draws from PyTorch's global generator and has a global validation
-switch. `isolated` gives a fit its own and gives the caller's back unchanged. So no fit disturbs another fit or a
-measurement.
+Pyro has one global store of parameters, draws from PyTorch's global generator, and has a global validation switch.
+`isolated` gives a fit its own state and then restores the caller's. So no fit disturbs another fit or a measurement.
 """
 
 # mypy: allow-subclassing-any
@@ -30,8 +29,8 @@ from bench.interface import Split
 def isolated(device: torch.device) -> Iterator[None]:
     """Give the body an empty parameter store, its own global generators and no validation.
 
-    Validation is off because both documents' code stops at a check of today's Pyro (shape of a scalar log_prob, event
-    dimensions of model and guide) that their Pyro did not make, and because it costs time.
+    Validation is off, because today's Pyro checks the shape of a scalar log_prob and the event dimensions of model and
+    guide. The documents' code fails these checks, which their Pyro did not have. Validation also costs time.
     """
     _keep_freed_memory()
     cuda = [device] if device.type == "cuda" else []

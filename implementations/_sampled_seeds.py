@@ -12,7 +12,7 @@ from implementations._kernels.sampled_mlp import SampledMlp, sigma_of
 
 
 class SampledSeeds(_seeds.Seeds):
-    """What these seeds do alike; a subclass says which rows they see, and in which order."""
+    """Seeds that train one sampled network. A subclass says which rows they see, and in which order."""
 
     def __init__(self, network: SampledMlp, learning_rate: float, families: Sequence[Family]) -> None:
         """Train `network` as it stands with Adam; `families` are those of the posteriors, one a seed."""

@@ -1,10 +1,10 @@
-"""Fits of several seeds in one computation: which rows each sees, and what each reports.
+"""Fits of several seeds in one computation: the rows of each seed, and its reports.
 
-Shapes: E seeds, N training rows, B rows of a batch, P scalar weights. Seeds that learn together are one network with E
-in front of every shape; one seed alone has no such dimension, so that a single fit is the plain code.
+Shapes: E seeds, N training rows, B rows of a batch, P scalar weights. Seeds that train together are one network with E
+in front of every shape. One seed alone does not have this dimension, so that a single fit runs the plain code.
 
-Together they are faster: a batch of products occupies the cores better than one product after the other, and the toys
-share their overhead (results/tables/many_seeds.md).
+Several seeds in one computation are faster than one after the other: batched products use the cores better, and the
+toys share their overhead (results/tables/many_seeds.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ State = Mapping[str, Tensor]
 
 
 class Seeds(ABC):
-    """Some seeds of one approach that take every step together; index 0 <= i < E is the place of a seed in them."""
+    """Seeds of one approach that make every step together; an index 0 <= i < E names a seed."""
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> None:
@@ -42,7 +42,7 @@ class Seeds(ABC):
 
 
 def fit_seeds(seeds: Seeds, contexts: Sequence[Context], epochs: int) -> list[Posterior]:
-    """Train the seeds up to `epochs`, telling each its context after every one."""
+    """Train the seeds up to `epochs`; after each epoch, call `epoch_end` of every context."""
     found = [restored for context in contexts if (restored := context.restore()) is not None]
     done = 0
     if found:

@@ -276,7 +276,7 @@ class Training:
         """Take one step of SGD; x [B, n_inputs], y int64 [B], words int64 [B, n_words].
 
         Returns:
-            The loss and the number of correct predictions, both of before the step, as tensors [].
+            The loss and the number of correct predictions, both before the step, as tensors [].
         """
         masks = self.masks.layers(words.to(x.device).flatten(0, -2))
         if x.dim() > 2:

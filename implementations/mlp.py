@@ -115,7 +115,7 @@ class Training:
         self._backward = BACKWARD[recipe.activation]
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
-        """Take one step of Adam on x [B, n_inputs], y int64 [B]; return the loss of before it, nats."""
+        """Make one step of Adam on x [B, n_inputs], y int64 [B]; return the loss before the step, nats."""
         loss = self.differentiate(x, y)
         self.adam.step()
         return loss

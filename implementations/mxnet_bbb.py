@@ -9,7 +9,7 @@ Objective (sum over a batch of B rows, nats; M = number of batches, ceil(N / 128
 Target
     the mean-field posterior at temperature 1 under the prior N(0, 1) (or a scale mixture of two Gaussians) on all
     weights and biases. As published it is not reached: plain SGD hardly moves rho, so that sigma stays where it starts,
-    and the forward pass leaves out the middle one of three layers, which is sampled and has its share of the KL term.
+    and the forward pass skips the middle one of three layers. That layer is sampled and counts in the KL term.
 Departures from the document are the corrections listed in mxnet_bbb.toml. MXNet runs every operation of a step and
 derives the network's gradient; what remains (w's own dependence on mu and rho, and the densities) is written out. The
 noise comes from the suite's named streams, so that MXNet's global generator is never used. The density of the scale

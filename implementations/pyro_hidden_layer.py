@@ -67,7 +67,7 @@ class PyroHiddenLayer(Approach):
     momentum: float = 0.9  # Nesterov
     mean_scale: float = 0.01  # the means start as N(0, mean_scale^2)
     initial_scale: float = 0.1  # of every weight, before dropout
-    scale_floor: float = 0.01  # bound of the scale
+    scale_floor: float = 0.01  # lower bound of the scale, before dropout
     dropout_floor: float = 0.1  # dropout lies in (dropout_floor, 1)
     initial_dropout: tuple[float, float, float] = (0.25, 1.0, 1.0)  # factors on the scales of a1, a2, a3; a4 has none
     kl_sign: Literal[-1, 1] = -1  # sign of kappa KL(q || N(0, 1)) in the minimised loss
@@ -196,7 +196,7 @@ def _draw(mean: Tensor, std: Tensor | None, noise: Tensor | None) -> Tensor:
 
 
 def _affine(x: Tensor, weights: Tensor) -> Tensor:
-    """Return x @ weights, with the last row of weights as bias where there is one more of them than columns of x."""
+    """Return x @ weights; if `weights` has one row more than x has columns, the last row is the bias."""
     n_inputs = x.shape[1]
     return x @ weights if len(weights) == n_inputs else torch.addmm(weights[n_inputs], x, weights[:n_inputs])
 
@@ -264,7 +264,7 @@ class _Network:
         return value
 
     def forget(self) -> None:
-        """Recompute `weights` when they are next needed: the parameters have changed."""
+        """Drop `weights`, because the parameters have changed; the next draw computes them again."""
         self.weights.clear()
 
     def posterior(self, seed: int) -> HiddenLayerPosterior:

@@ -141,7 +141,7 @@ class _Network:
 
 
 class _Net(nn.Module):
-    """The network's shape: its weights hold no numbers, `pyro.random_module` puts drawn ones in a copy of it."""
+    """The network without numbers in its weights; `pyro.random_module` puts drawn weights into a copy of it."""
 
     def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int) -> None:
         super().__init__()
@@ -152,8 +152,8 @@ class _Net(nn.Module):
         return self.out(torch.relu(self.fc1(x)))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Net:
-        # `pyro.random_module` copies the network in the guide and in the model of every step, to put drawn weights in
-        # the copy: new layers are enough, and take a tenth of the time.
+        # `pyro.random_module` copies the network in the guide and in the model of every step, and puts drawn weights
+        # into the copy. To copy only the layers is enough, and takes a tenth of the time.
         twin = copy.copy(self)
         layers = {name: copy.copy(layer) for name, layer in self.named_children()}
         for layer in layers.values():
@@ -164,7 +164,7 @@ class _Net(nn.Module):
 
 @contextmanager
 def _deprecation_is_known() -> Iterator[None]:
-    """Silence the one warning that `pyro.random_module` gives at each call: it is the document's subject."""
+    """Silence the warning of `pyro.random_module` that it is deprecated: the document is about this function."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The `random_module` primitive is deprecated", category=FutureWarning)
         yield

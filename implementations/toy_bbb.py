@@ -10,7 +10,7 @@ Target
     the mean-field posterior under the prior N(0, prior_std^2) and a known observation noise, at temperature 1. As
     published log q takes the means as constants. The loss is one noisy draw: it stays far above its best value.
 
-Cost: about forty small operations a step, which are all overhead.  Fails when: one looks at a single loss.
+Cost: about forty small operations a step, mostly overhead.  Fails when: a single loss is taken as the result.
 """
 
 from __future__ import annotations

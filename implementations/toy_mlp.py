@@ -95,7 +95,7 @@ def _posterior(layout: Layout, flat: Tensor) -> Posterior:
 
 
 def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, learning_rate: float) -> Array:
-    """Take steps of full-batch gradient descent in place; return the mean squared error [] of before the first.
+    """Make steps of full-batch gradient descent in place; return the mean squared error [] before the first step.
 
     With weights [E, P] it is E networks, and E is in front of every shape.
 

@@ -248,8 +248,8 @@ def _bars(console: Console) -> bars.Progress:
 class _TimeLeft:
     """The seconds that the open cells of a run are expected to take.
 
-    The epochs of a fit at work say so. The others have their estimates, times what the finished fits of this run took
-    in units of theirs.
+    A running fit is judged by its epochs. Every other fit has its estimate, multiplied by the ratio of measured to
+    estimated time of this run's finished fits.
     """
 
     def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:

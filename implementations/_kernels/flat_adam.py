@@ -1,4 +1,4 @@
-"""Adam on one flat vector: PyTorch's own, fused where that pays, with a state that can be stored and restored."""
+"""PyTorch's Adam on one flat vector, fused if that is faster, with a state that can be stored and restored."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-FUSE_FROM = 2**15  # numbers; below, waking the fused kernel's threads costs more than the whole step
+FUSE_FROM = 2**15  # numbers; for fewer, waking the fused kernel's threads costs more than the whole step
 
 Part = Callable[[Tensor, int], Tensor]
 """(the vector of all seeds, index of a seed) -> view of that seed's numbers."""
 
 
 def whole(vector: Tensor, index: int) -> Tensor:
-    """Return the vector itself: it has one seed."""
+    """Return the vector itself, for a vector of one seed."""
     del index
     return vector
 
 
 class FlatAdam:
-    """Adam with PyTorch's defaults (Kingma & Ba 2015), in place; for a long vector one pass a step."""
+    """Adam with PyTorch's defaults (Kingma & Ba 2015), in place; a step on a long vector is one pass."""
 
     def __init__(self, parameters: Tensor, gradient: Tensor, learning_rate: float, part: Part = whole) -> None:
         """Optimise `parameters` [n] with the gradient that the caller leaves in `gradient` [n] before each step.
 
-        Where the vector holds several seeds, `part` says which numbers are whose.
+        If the vector holds several seeds, `part` returns the numbers of one seed.
         """
         self._parameters = parameters
         self._part = part
@@ -39,7 +39,7 @@ class FlatAdam:
         self._adam.step()
 
     def advance(self) -> tuple[Tensor, Tensor, float, float]:
-        """Count a step that the caller takes itself, and return what it needs for it.
+        """Count a step that the caller makes itself, and return the moments and factors for it.
 
         Returns:
             Both moments [n], which the caller updates with the decays 0.9 and 0.999; lr / (1 - 0.9^t) and
@@ -51,7 +51,7 @@ class FlatAdam:
         return state["exp_avg"], state["exp_avg_sq"], rate / (1 - 0.9**step), (1 - 0.999**step) ** -0.5
 
     def for_graphs(self) -> list[Tensor]:
-        """Let a CUDA graph capture `step`; return all the tensors that it changes, where a graph will change them."""
+        """Let a CUDA graph capture `step`; return all tensors that `step` changes."""
         self._adam.param_groups[0]["capturable"] = True
         return [self._parameters, *self._adam.state[self._parameters].values()]
 
@@ -68,7 +68,7 @@ class FlatAdam:
         }
 
     def restore(self, *states: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned, one a seed."""
+        """Resume from the states that `state` returned for each seed."""
         moments = {name: torch.zeros_like(self._parameters) for name in ("exp_avg", "exp_avg_sq")}
         for name, values in {"parameters": self._parameters.detach(), **moments}.items():
             for index, state in enumerate(states):

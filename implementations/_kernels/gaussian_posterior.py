@@ -1,6 +1,6 @@
 """The posterior of a fully connected network whose weights are independent Gaussians.
 
-A draw is one network for all rows or, from `per_row`, exact for each row alone: see `network_draws`.
+A draw is one network for all rows. A draw of `per_row` shares noise between rows instead: see `network_draws`.
 
 Cost of S draws of B rows: 2 S B Q operations and S Q normals. `per_row` draws only H normals for the first layer, and
 computes that layer's mean and variance once for all draws. Memory above the answer [S, B, K]: GROUP_NUMBERS numbers of
@@ -35,7 +35,7 @@ from implementations._kernels.network_draws import (
 from implementations._kernels.sums import sum_of_squares
 
 ReadOut = Callable[[Tensor], Categorical | Gaussian]
-"""Network outputs [S, B, K], which it may overwrite -> predictions."""
+"""Network outputs [S, B, K], which the function may overwrite -> predictions."""
 LogDensity = Callable[[Tensor], Tensor]
 """Weights [n] -> sum of their log prior densities without the factor (2 pi)^(-1/2), nats, float64 []."""
 
@@ -45,7 +45,7 @@ READ_OUT_NUMBERS = 1_000_000
 
 @dataclass(frozen=True)
 class Family:
-    """What the posteriors of one fit have in common."""
+    """The properties that all posteriors of one fit share."""
 
     layout: Layout
     activation: Activation  # after each layer but the last
@@ -53,8 +53,8 @@ class Family:
     read_out: ReadOut
     seed: int  # run seed, which names the noise of the draws
     input_scale: float = 1.0  # factor of the inputs
-    used: tuple[bool, ...] = ()  # of each layer: does the forward pass go through it? Empty: through all
-    names: tuple[str, ...] = ()  # of the layers; empty: those of the layout
+    used: tuple[bool, ...] = ()  # for each layer, whether the forward pass uses it; empty: uses all
+    names: tuple[str, ...] = ()  # names of the layers; empty: those of the layout
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """Return views of every matrix and bias in `flat` [P] by name, in the order of the layers."""
@@ -77,10 +77,10 @@ class Family:
 
 
 class GaussianPosterior(Posterior):
-    """Means and standard deviations of all weights; without the latter one deterministic network."""
+    """Means and standard deviations of all weights; without standard deviations, one deterministic network."""
 
     def __init__(self, family: Family, mu: Tensor, sigma: Tensor | None, noise: Noise = "weights") -> None:
-        """Keep mu and sigma, float [P] each, on the CPU; they must not change any more. `per_row` asks for "shared"."""
+        """Keep mu and sigma, float [P] each, on the CPU; the caller must not change them. `per_row` gives "shared"."""
         self._family, self._mu, self._sigma = family, mu, sigma
         self.n_draws: int | None = 1 if sigma is None else None
         self.noise: Noise = "none" if sigma is None else noise
@@ -89,7 +89,7 @@ class GaussianPosterior(Posterior):
     @torch.no_grad()
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
         """Predict x [B, in] with each draw, on the device of x."""
-        del rows  # no noise is that of one row
+        del rows  # the noise does not depend on the row
         network = self._network(x.device)
         begun = [network.begin(block) for block in row_blocks(x)]
         distinct = draws if self._sigma is not None else range(1)
@@ -109,7 +109,7 @@ class GaussianPosterior(Posterior):
         return {name: value.clone() for name, value in arrays.items()}
 
     def weights(self) -> Mapping[str, Marginal]:
-        """Return the marginals of every matrix and bias; those of layers left out are marked as not used."""
+        """Return the marginals of every matrix and bias; weights of unused layers are marked as not used."""
         family = self._family
         means = family.named(self._mu)
         stds = {} if self._sigma is None else family.named(self._sigma)
@@ -150,9 +150,9 @@ class GaussianPosterior(Posterior):
         return GaussianPosterior(self._family, self._mu, self._sigma, "shared")
 
     def log_density_ratio(self, draws: range) -> Tensor:
-        """Return log q(w) - log p(w) of each draw, nats, float64 [S]; layers left out have their part in it.
+        """Return log q(w) - log p(w) of each draw, nats, float64 [S]; the weights of unused layers count too.
 
-        Each is the sum of -log sigma - ((w - mu) / sigma)^2 / 2 minus the log prior of the very weights that predict.
+        It is the sum of -log sigma - ((w - mu) / sigma)^2 / 2, minus the log prior of the same weights as in `predict`.
 
         Raises:
             Unsupported: a draw is not one network (`per_row`), or a weight has no density, because it was pruned or
@@ -178,7 +178,7 @@ class GaussianPosterior(Posterior):
         return math.nan if self._sigma is None else self._sigma.double().log().sum().item()
 
     def _log_ratio(self, weights: Tensor, *, used: bool) -> Tensor:
-        """Return log q(w) - log p(w) of the weights of used or of unused layers, but for the sum of log sigma."""
+        """Return log q(w) - log p(w) of the weights of used or of unused layers, without the sum of log sigma."""
         assert self._sigma is not None
         mu, sigma = (self._family.select(flat, used=used) for flat in (self._mu, self._sigma))
         return -sum_of_squares(torch.sub(weights, mu).div_(sigma)) / 2 - self._family.log_prior(weights)
@@ -190,7 +190,7 @@ class GaussianPosterior(Posterior):
         return torch.addcmul(mu, sigma, normals_(torch.empty_like(mu), self._family.seed, "draw", draw, 1))
 
     def _network(self, device: torch.device) -> NetworkDraws:
-        """Return what turns a draw's numbers into outputs."""
+        """Return the object that turns a draw's numbers into outputs."""
         family = self._family
         mu = family.select(self._mu, used=True).to(device)
         sigma = None if self._sigma is None else family.select(self._sigma, used=True).to(device)
@@ -206,7 +206,7 @@ class GaussianPosterior(Posterior):
             yield slice(start, start + size), self._numbers(network, draws[start : start + size])
 
     def _numbers(self, network: NetworkDraws, draws: range) -> Tensor:
-        """Return the draws' numbers; the last ones are kept, since the next block of rows asks for the same draws."""
+        """Return the draws' numbers; keep the last ones, because the next call often asks for the same draws."""
         if self._drawn is not None and self._drawn[:2] == (draws, network.device):
             return self._drawn[2]
         numbers = None if self._drawn is None else self._drawn[2]

@@ -4,9 +4,9 @@
 
     log q(w) = sum[ -eps^2 / 2 - log sigma - log(2 pi) / 2 ]
 
-is a function of the noise, so that d log q / d mu = 0 and d log q / d sigma = -1/sigma: `Normal` reaches the same
-gradients as a difference of terms that cancel. On a CPU in float32 the draw and its gradient are one compiled pass
-each.  Fails when: rho exceeds 88 in the plain form, where exp(rho) overflows in float32.
+is a function of the noise and sigma, so that d log q / d mu = 0 and d log q / d sigma = -1/sigma. `Normal` computes the
+same gradients from terms that cancel. On a CPU in float32 the draw and its gradient are one compiled pass each.
+Fails when: rho exceeds 88 in the plain form, where exp(rho) overflows in float32.
 """
 
 # mypy: allow-subclassing-any, allow-untyped-calls, no-warn-return-any
@@ -36,7 +36,7 @@ class GaussianWeights(TorchDistribution):
     arg_constraints: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, mu: Tensor, rho: Tensor, normals: Callable[[Tensor], Tensor] = torch.Tensor.normal_) -> None:
-        """Take two parameters of one shape, and what fills a tensor with standard normals and returns it."""
+        """Take two parameters of one shape; `normals` fills a tensor with standard normals and returns it."""
         super().__init__(event_shape=mu.shape)
         self.mu, self.rho, self.normals = mu, rho, normals
         self.drawn: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Pyro's `HiddenLayer` without its [B, D, H] tensor, and one with a hand-written gradient for training.
+"""Pyro's `HiddenLayer` without its [B, D, H] tensor, and a version with a hand-written gradient for training.
 
 The pre-activations of a fully connected layer with independent Gaussian weights A ~ N(mean, std^2) are, for one row x,
 Gaussian with mean x mean and variance x^2 std^2 (Kingma et al. 2015). Pyro's layer forms all B D H products of that
@@ -46,9 +46,9 @@ class MatmulHiddenLayer(HiddenLayer):
 
 @dataclass(frozen=True)
 class Weights:
-    """What follows from one layer's parameters alone, computed once for every forward pass until they change.
+    """Numbers that depend only on one layer's parameters, computed once and used until the parameters change.
 
-    With std = dropout (floor + exp(log_excess)). No gradients flow through them, `FusedHiddenLayer` has its own.
+    std = dropout (floor + exp(log_excess)). Autograd does not see them; `FusedHiddenLayer` has its own gradient.
     """
 
     std: Tensor  # [D, H]
@@ -60,7 +60,7 @@ class Weights:
     @classmethod
     @torch.no_grad()
     def of(cls, mean: Tensor, log_excess: Tensor, floor: float, dropout: Tensor) -> Weights:
-        """Compute them from parameters [D, H], [D, H], a number and a 0-dim tensor; on a CPU in one compiled pass."""
+        """Compute the numbers from mean and log_excess [D, H] and dropout (0-dim); on a CPU in one compiled pass."""
         flat_mean = mean.flatten()
         loops = loops_for(log_excess)
         if loops is not None:

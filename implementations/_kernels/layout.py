@@ -1,7 +1,7 @@
 """All weights of a fully connected network in one flat vector, and the forward pass through it.
 
-Shapes: B rows, P scalar weights, L layers. A flat vector lets one in-place operation serve all layers. Everything here
-and the products below also take E networks at once: every shape then has E in front.
+Shapes: B rows, P scalar weights. In a flat vector, one in-place operation updates all layers. All functions also take E
+networks at once: every shape then has E in front.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Seq
     Args:
         x: inputs.
         layers: (matrix, bias) of each layer.
-        activations: one buffer [B, width] a layer, filled here: what a backward pass needs.
+        activations: one buffer [B, width] for each layer. They are filled here; a backward pass needs them.
 
     Returns:
         The last buffer, [B, outputs].

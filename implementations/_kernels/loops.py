@@ -1,4 +1,4 @@
-"""Where the compiled loops of `bench.core.compiled` serve, and how tensors are handed to them."""
+"""Choose the compiled loops of `bench.core.compiled` where they apply, and convert tensors for them."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def flat_arrays(*values: Tensor, n_networks: int = 1) -> list[npt.NDArray[Any]]:
 
 
 def block_sums(n_weights: int, n_sums: int, loops: ModuleType, n_networks: int = 1) -> Tensor:
-    """Return room for the sums of each block of a pass, float64 [E, blocks, n_sums]."""
+    """Return an empty tensor for the sums of each block of a pass, float64 [E, blocks, n_sums]."""
     return torch.empty(n_networks, math.ceil(n_weights / loops.STRIDE), n_sums, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Forward passes of drawn networks, in blocks of rows that the processor's cache holds.
+"""Forward passes of drawn networks, in blocks of rows that fit into the processor's cache.
 
 Two kinds of draws of a network whose weights are independent Gaussians N(mu, sigma^2):
 
@@ -7,8 +7,8 @@ Two kinds of draws of a network whose weights are independent Gaussians N(mu, si
                          m = mu x + mu_b,    v = sigma^2 x^2 + sigma_b^2    (Kingma et al. 2015, arXiv 1506.02557),
                      independent of the later layers. m and sqrt(v) are computed once for all draws; draw s is
                      m + sqrt(v) z_s, with one vector z_s of standard normals for all rows, and sampled later layers.
-                     For each row alone that is the distribution of whole networks; two rows of one draw are not
-                     answered by the same network.
+                     Each row's outputs are distributed as those of whole networks. But one draw does not predict two
+                     rows with the same network.
 
 Shapes: B rows, S draws, H units of the first layer, P scalar weights.
 """
@@ -26,23 +26,23 @@ from implementations._kernels.layout import Layout
 
 Activation = Callable[[Tensor], Tensor]  # in place, returns its argument
 
-ROWS_AT_A_TIME = 512  # of a forward pass: its activations stay in the processor's cache
-# Logits can reach thousands, so their rounding shows. MKL sums in another order below 12 rows and, with two threads,
-# where rows are no multiple of 4; with multiples of 16 a row's numbers are the same to the bit in every block.
+ROWS_AT_A_TIME = 512  # rows of a forward pass, so that its activations stay in the processor's cache
+# Logits can reach thousands, so that rounding matters. MKL changes the order of a sum for fewer than 12 rows and, with
+# two threads, if the number of rows is no multiple of 4. With multiples of 16, each row has the same bits in any block.
 ROW_MULTIPLE = 16
 
 
 def row_blocks(x: Tensor) -> list[Tensor]:
-    """Return x [B, in] in blocks of ROWS_AT_A_TIME rows, zeros after the last row up to a multiple of ROW_MULTIPLE."""
+    """Return x [B, in] in blocks of ROWS_AT_A_TIME rows; zeros fill the last up to a multiple of ROW_MULTIPLE."""
     *whole, last = torch.split(x, ROWS_AT_A_TIME)
     missing = -len(last) % ROW_MULTIPLE
     return [*whole, pad(last, (0, 0, 0, missing)) if missing else last]
 
 
 class NetworkDraws(ABC):
-    """How the numbers of a draw become a network, in the type and on the device of its means."""
+    """Turns the numbers of a draw into a network, in the type and on the device of its means."""
 
-    n_numbers: int  # of a draw: what `place_` fills and `forward` reads
+    n_numbers: int  # of a draw
 
     def __init__(self, layout: Layout, activation: Activation, input_scale: float, mu: Tensor) -> None:
         """Take means [P]; `input_scale` multiplies x, `activation` follows each layer but the last."""
@@ -52,7 +52,7 @@ class NetworkDraws(ABC):
 
     @property
     def device(self) -> torch.device:
-        """Return where the numbers of a draw must be."""
+        """Return the device on which the numbers of a draw must be."""
         return self._mu.device
 
     @abstractmethod
@@ -61,7 +61,7 @@ class NetworkDraws(ABC):
 
     @abstractmethod
     def begin(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return what all draws have in common for a block of rows x [B, in]."""
+        """Return the tensors of a block of rows x [B, in] that are the same for all draws."""
 
     @abstractmethod
     def forward(self, begun: tuple[Tensor, ...], numbers: Tensor, out: Tensor) -> None:

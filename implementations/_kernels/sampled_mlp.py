@@ -6,7 +6,7 @@ N(0, s^2) (Blundell et al. 2015, arXiv 1505.05424). The objective of one batch, 
     L = (log q(w) - log p(w)) / M + NLL(w)          NLL summed over the batch, M the number of batches in an epoch
     log q - log p = sum[ log s - log sigma - eps^2 / 2 + w^2 / (2 s^2) ]        (the normalising constants cancel)
 
-Gradient. Let G = dNLL/dw from the backward pass, and g = G + w / (s^2 M): all that acts through w, but for log q.
+Gradient. Let G = dNLL/dw from the backward pass, and g = G + w / (s^2 M): the gradient through w without log q.
 log q = -log sigma - (w - mu)^2 / (2 sigma^2) reaches a parameter through w, d/dw = -eps/sigma, and directly,
 d/dmu = eps/sigma and d/dsigma = -1/sigma + eps^2/sigma. With dw/dmu = 1, dw/dsigma = eps, dsigma/drho = 1/(1 + e^-rho):
 
@@ -21,8 +21,8 @@ noise of mean zero:
 Cost: one batch is three matrix products a layer (two for the first) and three compiled passes over the weights: the
 noise, the draw, and the gradient with Adam; memory 7 P numbers, and 4 P for the moments of Adam.
 
-Several seeds at once: every vector holds the E seeds one after the other. Work element by element does not see the
-seeds; only sums over the weights, and matrix products, have E in front.
+Several seeds at once: every vector holds the E seeds one after the other. Element-wise work treats them as one vector;
+only sums over the weights, and matrix products, have E in front.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NegativeLogLikelihood = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised, see the module's equations."""
+    """The minimised function; see the module's equations."""
 
     prior_std: float  # s
     n_batches: float  # M, which divides log q - log p
@@ -68,7 +68,7 @@ class SampledMlp:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Allocate all buffers; the parameters and the noise are for the caller to fill.
+        """Allocate all buffers; the caller must fill the parameters and the noise.
 
         Args:
             layout: sizes of the layers.
@@ -105,7 +105,7 @@ class SampledMlp:
         On a CPU in float32 the passes over the weights are compiled; elsewhere they are `loss_and_gradient`'s.
 
         Returns:
-            L of before the step, float64 [].
+            L before the step, float64 [].
         """
         for index, source in enumerate(noise):
             source.normals_(self.of_seed(self.epsilon, index))
@@ -151,7 +151,7 @@ class SampledMlp:
         slope.div_(weights)  # e^rho / (1 + e^rho)
         torch.addcmul(self.mu, sigma, self.epsilon, out=weights)
         prior_std = self.objective.prior_std
-        # Added up in double precision: the terms are of order 1e6, where single precision keeps one decimal.
+        # Sums are in double precision: they are of order 1e6, where single precision keeps one decimal.
         sigma, weights, epsilon = (vector.view(self._shape) for vector in (sigma, weights, self.epsilon))
         squares = row_sums_of_squares(weights) / prior_std**2 - row_sums_of_squares(epsilon)
         return self._shape[-1] * math.log(prior_std) - row_sums_of_logs(sigma).double() + squares / 2
@@ -173,7 +173,7 @@ class SampledMlp:
         return nll
 
     def _add_complexity(self) -> None:
-        """Turn G and dsigma/drho into the gradient of L; spends sigma and w."""
+        """Turn G and dsigma/drho into the gradient of L; overwrite sigma and w."""
         mu_gradient, rho_gradient = self.gradient.chunk(2)
         mu_gradient.add_(self._weights, alpha=1 / (self.objective.prior_std**2 * self.objective.n_batches))
         entropy_gradient = torch.div(self._minus_one_over_batches, self._sigma, out=self._sigma)

@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep PyTorch to one thread inside, then give back as many as there were.
+    """Limit PyTorch to one thread inside the `with`, and restore the number of threads after it.
 
-    For vectors of a few hundred numbers waking a second thread costs more than the operation, and on a machine with
-    other work to do a hundred times more (`sqrt` of 194 numbers already wakes one).
+    For vectors of a few hundred numbers, waking a second thread costs more than the operation; on a busy machine it
+    costs a hundred times more. `sqrt` of 194 numbers already wakes one.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
