@@ -23,6 +23,7 @@ from bench.judge.audit.probe import FULL_ROWS, Probe
 from bench.judge.contract import ROWS, SAME, STEPS
 
 PULLED = 0.2  # a weaker correlation of a weight's step with the weight is lost in noise
+SURE = 3.0  # standard errors
 STILL = 0.05  # a smaller relative change over the planned training leaves sigma where it started
 
 
@@ -167,11 +168,17 @@ def _kl_scale(probe: Probe) -> Seen:
 
 @_needs_sigma
 def _sigma_moves(probe: Probe) -> Seen:
+    stds = [[m.std.double().flatten() for m in w.values() if m.std is not None] for w in probe.longer.weights[-3:]]
+    one, two, three = (torch.cat(parts).log() for parts in stds)
+    product = (two - one) * (three - two)  # unsigned, and without the noise of either epoch
+    drift = float(product.mean())
+    sure = drift > SURE * float(product.std()) / math.sqrt(product.numel())
     steps = probe.planned_steps
-    before, after = probe.large.weights[-2:]
-    pairs = [(marginal.std, after[name].std) for name, marginal in before.items()]
-    drifts = [(end / start).log().double() for start, end in pairs if start is not None and end is not None]
-    reach = abs(float(torch.cat([drift.flatten() for drift in drifts]).mean())) / STEPS * steps
+    if steps is None:
+        return Seen("not measured", "how many steps are planned is unknown: give the approach a field batch_size")
+    epochs = steps / STEPS  # short ones, of which the probe made two
+    walk = float((two - one).abs().mean()) * math.sqrt(epochs)  # as far as noise alone gets
+    reach = max(walk, math.sqrt(drift) * epochs if sure else 0.0)
     far = f"{reach:.2g}" if reach < 1 else "more than 1"  # the pace of the first steps says nothing beyond 1
     detail = f"at the pace of its first steps log sigma changes by {far} in the planned {steps:,}"
     return Seen("fails" if reach < STILL else "passes", detail, {"relative change": reach})

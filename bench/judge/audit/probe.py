@@ -41,10 +41,11 @@ class Probe:
         return self.subject.fit()
 
     @property
-    def planned_steps(self) -> int:
-        """Return the number of steps of the planned training."""
+    def planned_steps(self) -> int | None:
+        """Return the number of steps of the planned training; None if the approach has no field `batch_size`."""
         whole = self.subject.approach(1_000_000)
-        return whole.epochs * math.ceil(FULL_ROWS / getattr(whole, "batch_size", 128))
+        rows = getattr(whole, "batch_size", None)
+        return whole.epochs * math.ceil(FULL_ROWS / rows) if isinstance(rows, int) and rows > 0 else None
 
     @cached_property
     def has_sigma(self) -> bool:
@@ -64,14 +65,19 @@ class Probe:
         """Return a fit with the same rows and noise and N = `FULL_ROWS`."""
         return self._trail(FULL_ROWS)
 
-    def _trail(self, n_train: int) -> Trail:
+    @cached_property
+    def longer(self) -> Trail:
+        """Return the fit of `large` with one more epoch: two epochs' moves tell a drift from noise."""
+        return self._trail(FULL_ROWS, EPOCHS + 1)
+
+    def _trail(self, n_train: int, epochs: int = EPOCHS) -> Trail:
         train = self.subject.train
         x = train.x.clone()
         x[:, self.blank] = 0
         context, found = CheckContext(3), []
         context.on_epoch = lambda posterior: found.append(_copied(posterior.weights()))
         task = dataclasses.replace(self.subject.task, n_train=n_train)
-        posterior = self.subject.approach(EPOCHS).fit(Split(train.name, x, train.y, train.rows), task, context)
+        posterior = self.subject.approach(epochs).fit(Split(train.name, x, train.y, train.rows), task, context)
         return Trail(found, posterior.arrays())
 
 

@@ -165,6 +165,14 @@ _RULES = (
         ("documents", "objective", "approach"),
     ),
     AuditRule(
+        "decayed-posterior",
+        "wrong",
+        "weight decay on a posterior's parameters",
+        "an optimiser with weight_decay on means or scales of the weights' distributions",
+        "weight_decay=0 for means and scales: the prior is in the KL; decay other parameters in a group of their own",
+        ("documents", "objective"),
+    ),
+    AuditRule(
         "stale-result",
         "misleading",
         "a result from another run",

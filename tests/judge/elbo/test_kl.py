@@ -191,5 +191,6 @@ def test_a_prior_that_pulls_nothing_is_named(model):
     model.double()
     three = [(x.double(), y.double()) for x, y in batches()]
     report = elbo.audit_torch(loss, model.named_parameters(), three, N_TRAIN, nll=model.nll)
-    assert "to no prior" in report.of("variance-as-std").detail
+    assert report.of("detached-gradient").outcome == "fails"  # in float64 the slope tells, and stands alone
+    assert report.of("variance-as-std").outcome == "not measured"
     assert not report.ok

@@ -8,10 +8,10 @@
 file answers one question:
 
     likelihood   how often does the loss count the data, and what other terms does it have?
-    kl           how often does an epoch count the KL, and with which sign?
+    kl           how often does an epoch count the KL of each tensor, and with which sign?
     prior        how wide is the prior?
     gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
-    sigma        can training change sigma, and is sigma zero where the mean was pruned?
+    sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
 The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
@@ -61,6 +61,12 @@ class ElboReport:
         """Return what was measured: kl_per_epoch (1 for an ELBO), data_weight, prior_std."""
         measured = {finding.rule: finding.measured for finding in self.findings}
         return {name: measured[rule][key] for name, (rule, key) in _NUMBERS.items() if key in measured[rule]}
+
+    @property
+    def kl_weights(self) -> dict[str, float]:
+        """Return how often an epoch counts the KL of each group of weights, by the group's name."""
+        found = {finding.rule: finding.measured for finding in self.findings}.get("kl-scale", {})
+        return {key.removeprefix("of "): value for key, value in found.items() if key.startswith("of ")}
 
     def of(self, rule: str) -> Finding:
         """Return the finding of a rule; raises ConfigError for one that this audit did not apply."""
@@ -118,6 +124,8 @@ def audit_torch(
     lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
     case = Case(objective, groups, kl, n_train, prior_std, draws, lone)
     seen = _apply_rules(case, optimizer, epochs * math.ceil(n_train / objective.batch_size))
+    if optimizer is not None:
+        seen["decayed-posterior"] = sigma.decayed(case, optimizer)
     if predict is not None:
         seen["dropout-at-test"] = repeats(predict, not groups if deterministic is None else deterministic)
     return _report(seen, subject)
@@ -161,20 +169,32 @@ def audit_pyro(
     objective = AuditedObjective(sites.loss, sites.parameters(), batches, sites.nll)
     groups = list(factors) if factors is not None else factors_by_name(sites.values)
     unscaled = None if groups else sites.kl_of(objective.batches[0], draws)
-    return _report(_apply_rules(Case(objective, groups, unscaled, n_train, prior_std, draws), None, 0), subject)
+    case = Case(objective, groups, unscaled, n_train, prior_std, draws, kl_is_drawn=True)
+    return _report(_apply_rules(case, None, 0), subject)
 
 
 def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> dict[str, Seen]:
     """Return what each rule over objectives sees, in the order of the report."""
-    data = likelihood.data_weight(case.objective, case.draws) if case.objective.has_nll else None
-    return {
+    objective = case.objective
+    before = objective.value()
+    data = likelihood.data_weight(objective, case.draws) if objective.has_nll else None
+    slope = gradients.detached(objective, data)
+    seen = {
         "wrong-likelihood": likelihood.judge(data),
-        **kl.judge(case, data),
-        "detached-gradient": gradients.detached(case.objective, data),
-        "unused-layer": gradients.unused(case.objective, case.groups),
-        "sigma-frozen": sigma.frozen(case, optimizer, steps),
-        "pruned-noise": sigma.noisy_where_pruned(case.groups),
+        **(kl.judge(case, data) if slope.outcome != "fails" else kl.unseen_without_slopes(case)),
+        "detached-gradient": slope,
+        "unused-layer": gradients.unused(objective, case.groups),
     }
+    drift = objective.drift(before)
+    if drift:  # the differences that these rules looked at are those of the state too
+        detail = (
+            f"calls with the same batch and noise differ by {drift:.2g}: the loss keeps a state, such as a warm-up's "
+            "counter, or draws from a generator of its own; hold that still, such as at the warm-up's end"
+        )
+        seen = dict.fromkeys(seen, Seen("not measured", detail))
+    seen["sigma-frozen"] = sigma.frozen(case, optimizer, steps)
+    seen["pruned-noise"] = sigma.noisy_where_pruned(case.groups)
+    return seen
 
 
 def _report(seen: Mapping[str, Seen], subject: str) -> ElboReport:

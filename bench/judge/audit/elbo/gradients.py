@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bench.judge.audit.elbo.likelihood import DataWeight
-from bench.judge.audit.elbo.objective import AuditedObjective, Factor, Gradient
+from bench.judge.audit.elbo.objective import AuditedObjective, Factor, Gradient, NotFinite
 from bench.judge.audit.findings import Seen
 
 MOVES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # length of a step, relative to the parameter's own size
@@ -28,13 +29,13 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     if data is not None and data.usable:  # the data part may drown the KL part: look at its slope alone
         bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
     if bad:
-        shown = ", ".join(f"{s.name} (autograd {s.autograd:.3g}, loss {s.loss:.3g})" for s in bad.values())
+        shown = ", ".join(slope.shown() for slope in bad.values())
         return Seen("fails", f"the slope is not autograd's along {shown}", {"tensors": len(bad)})
     if len(unresolved) == len(found):
         return Seen("not measured", "no slope stands out from rounding; audit in float64")
     detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
     if unresolved:
-        detail += f" (lost in rounding: {', '.join(unresolved)})"
+        detail += f" (no step length resolves it along {', '.join(unresolved)})"
     return Seen("passes", detail, {"tensors": 0})
 
 
@@ -42,7 +43,10 @@ def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
     """Look for parameters that no data reach, apart from those of the prior."""
     gradients = [objective.gradient(objective.loss(batch, 0)) for batch in objective.batches]
     unreached = [name for name in objective.parameters if _same(name, gradients)]
-    prior = [name for name in unreached if _moves_with_others(objective, name, unreached, factors)]
+    try:
+        prior = [name for name in unreached if _moves_with_others(objective, name, unreached, factors)]
+    except NotFinite as error:
+        return Seen("not measured", f"{', '.join(unreached)}: {error}")
     names = [name for name in unreached if name not in prior]
     if names:
         detail = f"the gradient is the same whatever the batch for {', '.join(names)}"
@@ -60,6 +64,7 @@ class Slope:
     name: str
     autograd: float
     loss: float | None  # None where steps of no length resolve it
+    step: float = 0.0  # length of the central difference that gave `loss`
 
     @property
     def differs(self) -> bool:
@@ -67,6 +72,11 @@ class Slope:
         return self.loss is not None and abs(self.loss - self.autograd) > 3 * RESOLVED * max(
             abs(self.loss), abs(self.autograd)
         )
+
+    def shown(self) -> str:
+        """Return both slopes, and the step that shows the difference."""
+        step = f" by steps of {self.step:.2g}" if self.step else ""
+        return f"{self.name} (autograd {self.autograd:.3g}, loss {self.loss:.3g}{step})"
 
 
 def slopes(objective: AuditedObjective, without_data: float | None = None, draw: int = 0) -> list[Slope]:
@@ -99,13 +109,15 @@ def _slope(
     direction = direction / direction.norm()
     expected = float((gradient[name] * direction).sum())
     size = float(objective.parameters[name].detach().double().norm()) or float(direction.numel()) ** 0.5 * 0.1
-    found = [(_difference(objective, value, name, direction, size * m), rounding / (size * m)) for m in MOVES]
+    tried = [(_difference(objective, value, name, direction, size * m), rounding / (size * m)) for m in MOVES]
+    lengths = [size * m for m, (slope, _) in zip(MOVES, tried, strict=True) if math.isfinite(slope)]
+    found = [(slope, noise) for slope, noise in tried if math.isfinite(slope)]
     for index, ((one, noise), (two, more_noise)) in enumerate(pairwise(found)):
         largest = max(abs(one), abs(two), abs(expected))
         straight = abs(one - two) <= RESOLVED * largest and max(noise, more_noise) <= RESOLVED * largest
         if straight and not _nears(expected, two, found[index + 2 :]):
-            return Slope(name, expected, two)
-    flat = all(abs(slope) <= noise for slope, noise in found) and expected == 0
+            return Slope(name, expected, two, lengths[index + 1])
+    flat = bool(found) and all(abs(slope) <= noise for slope, noise in found) and expected == 0
     return Slope(name, expected, 0.0 if flat else None)
 
 
@@ -118,11 +130,14 @@ def _nears(expected: float, slope: float, shorter: Sequence[tuple[float, float]]
 def _difference(
     objective: AuditedObjective, value: Callable[[], Tensor], name: str, direction: Tensor, length: float
 ) -> float:
-    """Return the central difference over a step of this length to either side."""
+    """Return the central difference over a step of this length to either side; NaN where the loss is not finite."""
     ends = []
     for sign in (1, -1):
-        with objective.moved({name: sign * length * direction}):
-            ends.append(float(value().detach()))
+        try:
+            with objective.moved({name: sign * length * direction}):
+                ends.append(float(value().detach()))
+        except NotFinite:
+            return math.nan
     return (ends[0] - ends[1]) / (2 * length)
 
 
@@ -150,8 +165,8 @@ def _before_and_after(objective: AuditedObjective, moved: Sequence[str]) -> list
         size = value if bool(value.any()) else torch.ones_like(value)
         shifts[name] = NUDGE * size * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
     before = objective.gradient(objective.loss(objective.batches[0], 0))
-    with objective.moved(shifts):
-        return [before, objective.gradient(objective.loss(objective.batches[0], 0))]
+    after = objective.seen_near(shifts, lambda: objective.gradient(objective.loss(objective.batches[0], 0)))
+    return [before, after]
 
 
 def _same(name: str, gradients: Sequence[Gradient]) -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy import special
 from torch import Tensor
 
 from bench.judge.audit.elbo.objective import Gradient
 
-REWEIGHTED = 4  # rounds of least squares
-EXACT = 0.1  # residuals below this share of the fit weigh alike
+EXACT = 0.1  # noise below this share of the fit weighs alike
 UNEXPLAINED = 0.05  # of a tensor's gradient: where the directions miss more, it holds something else
 SURE = 3.0
 """Jackknife standard errors: at 8 draws fewer than one in 1,000 vectors that have nothing in common is longer."""
@@ -21,10 +21,11 @@ SURE = 3.0
 
 @dataclass(frozen=True)
 class MeanOfDraws:
-    """A mean over draws and its standard error."""
+    """A mean over draws, its standard error, and the degrees of freedom that the error comes from."""
 
     value: float
     error: float
+    freedom: float = math.inf
 
     @classmethod
     def of(cls, values: Sequence[float]) -> MeanOfDraws:
@@ -32,15 +33,23 @@ class MeanOfDraws:
         if not all(map(math.isfinite, values)):
             return cls(math.nan, math.inf)
         spread = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-        return cls(statistics.fmean(values), spread)
+        return cls(statistics.fmean(values), spread, max(len(values) - 1, 1))
+
+    def half_width(self, level: float = 0.95) -> float:
+        """Return the half-width of the interval of this level, from Student's t."""
+        probability = 0.5 + level / 2
+        quantile = (
+            special.ndtri(probability) if math.isinf(self.freedom) else special.stdtrit(self.freedom, probability)
+        )
+        return float(quantile) * self.error
 
     def times(self, factor: float) -> MeanOfDraws:
         """Return a multiple."""
-        return MeanOfDraws(factor * self.value, abs(factor) * self.error)
+        return MeanOfDraws(factor * self.value, abs(factor) * self.error, self.freedom)
 
     def plus_error(self, shared: Tensor) -> MeanOfDraws:
         """Return the same value with one more, independent error."""
-        return MeanOfDraws(self.value, math.hypot(self.error, float(shared)))
+        return MeanOfDraws(self.value, math.hypot(self.error, float(shared)), self.freedom)
 
     def sure(self, relative: float = 0.1) -> bool:
         """Return whether the error is small beside the value."""
@@ -79,8 +88,9 @@ class GradientFit:
         """Return one coefficient divided by the other. The standard error accounts for their shared noise."""
         one, other = self.draws[:, above], self.draws[:, below]
         value = float(one.mean() / other.mean())
-        error = MeanOfDraws.of(((one - value * other) / other.mean()).tolist()).error
-        return MeanOfDraws(value, error).plus_error((self.doubt[above] - value * self.doubt[below]) / other.mean())
+        spread = MeanOfDraws.of(((one - value * other) / other.mean()).tolist())
+        shared = (self.doubt[above] - value * self.doubt[below]) / other.mean()
+        return MeanOfDraws(value, spread.error, spread.freedom).plus_error(shared)
 
     def missed(self, name: str, rounding: float) -> float:
         """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
@@ -100,9 +110,10 @@ class GradientFit:
 
 
 def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradient | None = None) -> GradientFit:
-    """Return the coefficients of `columns` in the draws' gradients. A tensor weighs by the inverse of its residual.
+    """Return the coefficients of `columns` in the draws' gradients. A tensor weighs by the inverse of its noise.
 
-    All draws use the weights of the mean over draws: weights of its own would tie a draw's coefficients to its noise.
+    The noise is the spread of the draws, not the residual of their mean. Weights from the residual follow the error of
+    the mean, and the standard errors are then wrong. All draws use the same weights, for the same reason.
 
     Args:
         targets: the gradient in each draw.
@@ -113,14 +124,14 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     if not names:
         unknown = torch.full((len(targets), len(columns)), math.nan, dtype=torch.float64)
         return GradientFit(unknown, unknown[0], targets, columns)
-    mean = {name: torch.stack([target[name] for target in targets]).mean(0) for name in names}
-    scale = {name: sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
+    drawn = {name: torch.stack([target[name] for target in targets]) for name in names}
+    mean = {name: draws.mean(0) for name, draws in drawn.items()}
+    noise = {name: _rms(draws - mean[name]) / math.sqrt(max(len(targets) - 1, 1)) for name, draws in drawn.items()}
+    least = {name: 1e-9 * sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
+    scale = {name: noise[name] + EXACT * _rms(mean[name]) + least[name] for name in names}
     solution = _solve([mean], columns, scale)[0]
-    # A tensor that fits exactly must not outweigh all others: one whose KL is left out fits 0 exactly.
-    floor = {name: EXACT * _rms(_combined(columns, solution, name)) + 1e-9 * scale[name] for name in names}
-    for _ in range(REWEIGHTED):
-        scale = {n: _rms(mean[n] - _combined(columns, solution, n)) + floor[n] for n in names}
-        solution = _solve([mean], columns, scale)[0]
+    # A tensor without noise must not outweigh all others: one whose KL is left out fits 0 exactly.
+    scale = {name: noise[name] + EXACT * _rms(_combined(columns, solution, name)) + least[name] for name in names}
     shared = torch.zeros(len(columns)) if doubt is None else _solve([doubt], columns, scale)[0]
     return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 

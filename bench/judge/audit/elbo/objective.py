@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,7 +24,16 @@ from bench.core.streams import stream_seed
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
 Loss = Callable[..., Tensor]  # called with a batch
 Program = Callable[..., object]  # a model or guide of Pyro, likewise
+Look = TypeVar("Look")
 Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
+
+
+PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest where the loss is finite
+ROUNDINGS = 16  # of a loss's last digit: how far two equal calls may differ
+
+
+class NotFinite(ConfigError):
+    """The loss, or its gradient, is not finite where the audit moved the parameters."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +77,10 @@ class AuditedObjective:
         nll: Loss | None = None,
     ) -> None:
         """Keep what is audited; raises ConfigError where it cannot be audited."""
-        given = _named(parameters)
-        self.parameters = {name: value for name, value in given.items() if value.requires_grad}
-        self.named = self.parameters | given  # with what cannot be trained
+        self._leaves = _by_storage(_named(parameters))
+        self.named = {name: leaves[0] for name, leaves in self._leaves.items()}  # with what cannot be trained
+        self.parameters = {name: value for name, value in self.named.items() if value.requires_grad}
+        self._is_moved = False
         self.batches = [arguments(batch) for batch in batches]
         self._loss, self._nll = loss, nll
         if not self.parameters:
@@ -91,15 +102,22 @@ class AuditedObjective:
         return self._call(self._nll, "nll", batch, draw)
 
     def _call(self, function: Loss, name: str, batch: Batch, draw: int) -> Tensor:
-        with own_noise(), torch.enable_grad():
-            torch.manual_seed(stream_seed(draw, "audit"))
-            value = function(*batch)
+        try:
+            with own_noise(), torch.enable_grad():
+                torch.manual_seed(stream_seed(draw, "audit"))
+                value = function(*batch)
+        except ValueError as error:  # such as a distribution's check of its standard deviation
+            if not self._is_moved:
+                raise
+            raise NotFinite(f"{name} of a batch ends in an error near the given parameters: {error}") from error
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise ConfigError(f"{name}(*batch) returned {type(value).__name__}; it must return a tensor of one number")
         if not value.is_floating_point():
             raise ConfigError(f"{name}(*batch) returned a tensor of {value.dtype}; it must return one of floats")
         if not bool(value.isfinite().all()):
             given = float(value.detach())
+            if self._is_moved:
+                raise NotFinite(f"{name} of a batch is {given} near the given parameters")
             raise ConfigError(f"{name} of a batch is {given}; audit where training works, or give other batches")
         return value.reshape(())
 
@@ -107,11 +125,27 @@ class AuditedObjective:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
         if not value.requires_grad:
             return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
-        found = torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True)
-        return {
-            name: torch.zeros(p.shape, dtype=torch.float64) if g is None else g.detach().cpu().double()
-            for (name, p), g in zip(self.parameters.items(), found, strict=True)
-        }
+        leaves = [(name, leaf) for name in self.parameters for leaf in self._leaves[name] if leaf.requires_grad]
+        slopes = torch.autograd.grad(value, [leaf for _, leaf in leaves], allow_unused=True)
+        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
+        for (name, _), slope in zip(leaves, slopes, strict=True):
+            if slope is not None:  # a step moves a storage by the gradients of all its names
+                found[name] = found[name] + slope.detach().cpu().double().reshape(found[name].shape)
+        return found
+
+    def holds(self, name: str, tensor: Tensor) -> bool:
+        """Return whether a tensor is the parameter of this name, or another name of its storage."""
+        return any(tensor is leaf or _storage(tensor) == _storage(leaf) for leaf in self._leaves[name])
+
+    def value(self) -> float:
+        """Return the loss of the first batch with the first noise."""
+        return float(self.loss(self.batches[0], 0).detach())
+
+    def drift(self, before: float) -> float:
+        """Return how far `value` has moved; 0 where rounding explains it."""
+        digit = torch.finfo(self.loss(self.batches[0], 0).dtype).eps
+        gap = abs(self.value() - before)
+        return gap if gap > ROUNDINGS * digit * abs(before) else 0.0
 
     def paths(self, value: Tensor) -> set[str]:
         """Return the names of the parameters that move a scalar."""
@@ -121,13 +155,25 @@ class AuditedObjective:
     def moved(self, shifts: Mapping[str, Tensor]) -> Iterator[None]:
         """Add to the parameters, and put them back at the end."""
         kept = {name: self.parameters[name].detach().clone() for name in shifts}
+        outer, self._is_moved = self._is_moved, True
         try:
             for name, shift in shifts.items():
                 self.parameters[name].data.add_(shift.to(kept[name]))
             yield
         finally:
+            self._is_moved = outer
             for name, value in kept.items():
                 self.parameters[name].data.copy_(value)
+
+    def seen_near(self, shifts: Mapping[str, Tensor], look: Callable[[], Look]) -> Look:
+        """Return what `look` sees under the shifts, or under a part of them where the loss is not finite."""
+        for part in PARTS:
+            try:
+                with self.moved({name: part * shift for name, shift in shifts.items()}):
+                    return look()
+            except NotFinite as error:
+                last = error
+        raise last
 
 
 @dataclass(frozen=True)
@@ -141,6 +187,7 @@ class Case:
     prior_std: float | None  # as the user means it to be
     draws: int  # number of seeds to average over
     lone_means: Sequence[str] = ()  # parameters named as means that have no scale
+    kl_is_drawn: bool = False  # `kl` has the noise of draws, which it does not show
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size
@@ -169,6 +216,24 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
             raise ConfigError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
         found[pair[0]] = pair[1]
     return found
+
+
+def _storage(tensor: Tensor) -> tuple[object, ...]:
+    """Return what two names of the same numbers have in common."""
+    if not tensor.numel():
+        return (id(tensor),)
+    return tensor.device, tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
+
+
+def _by_storage(named: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
+    """Return the tensors of each storage under its first name; one that can be trained comes first."""
+    names: dict[tuple[object, ...], str] = {}
+    found: dict[str, list[Tensor]] = {}
+    for name, tensor in named.items():
+        leaves = found.setdefault(names.setdefault(_storage(tensor), name), [])
+        if not any(tensor is leaf for leaf in leaves):
+            leaves.append(tensor)
+    return {name: sorted(leaves, key=lambda leaf: not leaf.requires_grad) for name, leaves in found.items()}
 
 
 def _rows(batches: Sequence[Batch]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.findings import Seen
@@ -32,6 +33,20 @@ def judge(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
     return Seen("fails", f"{detail}; {more}", measured)
 
 
+def judge_each(precisions: Mapping[str, MeanOfDraws], meant: float | None) -> Seen:
+    """Return what the rule sees where the prior differs from tensor to tensor."""
+    stds = {name: _root(precision) for name, precision in precisions.items()}
+    least, most = (pick(stds, key=lambda name: stds[name].value) for pick in (min, max))
+    measured = {"least": stds[least].value, "most": stds[most].value}
+    detail = (
+        f"the prior's standard deviation differs from tensor to tensor, from {measured['least']:.4g} ({least}) to "
+        f"{measured['most']:.4g} ({most})"
+    )
+    if meant is None:
+        return Seen("not measured", detail, measured)
+    return Seen("fails", f"{detail}; meant is {meant:.4g}", measured)
+
+
 def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
     """Judge a prior whose pull is lost in noise: it may still be wider than what is meant, or wider than any prior."""
     at_least = (max(precision.value, 0.0) + 3 * precision.error + 1e-300) ** -0.5
@@ -56,4 +71,4 @@ def _root(precision: MeanOfDraws) -> MeanOfDraws:
     if not precision.value > 0:
         return MeanOfDraws(math.nan, math.inf)
     std = precision.value**-0.5
-    return MeanOfDraws(std, std * precision.error / precision.value / 2)
+    return MeanOfDraws(std, std * precision.error / precision.value / 2, precision.freedom)

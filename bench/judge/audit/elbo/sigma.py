@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
 from bench.core.errors import ConfigError
+from bench.judge.audit.elbo.least_squares import common
 from bench.judge.audit.elbo.objective import AuditedObjective, Case, Factor, Gradient
 from bench.judge.audit.findings import Seen
 
@@ -18,7 +20,8 @@ SIGN_LIKE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", 
 def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
-    For SGD the drift is rate / (1 - momentum) x mean gradient x steps. Optimisers that scale the gradient move each
+    For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of what the gradients of
+    several draws have in common. Optimisers that scale the gradient move each
     number by up to their rate in a step, whatever the gradient is.
     """
     objective = case.objective
@@ -63,14 +66,38 @@ def _reach(
     steps: int,
 ) -> float:
     """Return how far the numbers of a parameter can get, on average."""
-    group = next((g for g in optimizer.param_groups if any(p is objective.parameters[name] for p in g["params"])), None)
+    group = next((g for g in optimizer.param_groups if any(objective.holds(name, p) for p in g["params"])), None)
     if group is None:  # the optimiser was not given it
         return 0.0
     rate = float(group["lr"])
     if type(optimizer).__name__ in SIGN_LIKE:
         return rate * steps
-    drift = abs(float(torch.stack([gradient[name] for gradient in gradients]).mean()))
+    found = common(torch.stack([gradient[name].flatten() for gradient in gradients]))
+    drift = math.sqrt(max(found.value, 0.0) / gradients[0][name].numel())  # unsigned: opposite moves do not cancel
     return rate / (1 - float(group.get("momentum", 0.0))) * drift * steps
+
+
+def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
+    """Say whether the optimiser decays means or scales of a posterior: its prior is in the KL already."""
+    objective = case.objective
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim.Optimizer that trains")
+    scales = {name for factor in case.groups for name in objective.paths(factor.std().sum())}
+    means = {name for factor in case.groups for name in objective.paths(factor.mean().sum())} | set(case.lone_means)
+    if not scales | means:
+        return Seen("not applicable", "no parameters named as mean and scale; give factors=")
+    hit: dict[str, float] = {}
+    for group in optimizer.param_groups:
+        decay = float(group.get("weight_decay", 0.0))
+        held = [name for name in sorted(scales | means) if any(objective.holds(name, p) for p in group["params"])]
+        hit |= dict.fromkeys(held, decay) if decay else {}
+    if not hit:
+        return Seen("passes", "the optimiser decays no mean and no scale", {"tensors": 0})
+    kind = type(optimizer).__name__
+    shown = ", ".join(f"{name} ({decay:.3g})" for name, decay in hit.items())
+    effects = ["a decayed mean has a second prior"] if means & hit.keys() else []
+    effects += ["a decayed scale is pulled to raw value 0, whatever sigma that is"] if scales & hit.keys() else []
+    return Seen("fails", f"{kind}'s weight_decay pulls {shown}: {'; '.join(effects)}", {"tensors": len(hit)})
 
 
 def noisy_where_pruned(factors: Sequence[Factor]) -> Seen:

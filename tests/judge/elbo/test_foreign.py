@@ -1,0 +1,166 @@
+"""Objectives as other people write them: unlike weights of tensors, aliases, overwritten noise, weight decay."""
+
+import pytest
+import torch
+from torch import nn
+
+from bench.judge.audit import elbo
+from bench.judge.audit.elbo.patterns import Setting, advice
+from tests.judge.elbo.models import BATCH, N_TRAIN, STEPS, Single, audit, batches
+
+
+def weighed(model, first, second):
+    """Return a loss that counts the KL of the first layer (35 weights) and of the second (5) unlike."""
+    return lambda x, y: model.nll(x, y) + (first * model.first.kl() + second * model.second.kl()) / STEPS
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 5), (1, 1.9), (1, 0.55), (0.19, 15)])
+def test_each_tensor_has_a_weight_of_its_own(model, first, second):
+    report = audit(model, weighed(model, first, second))
+    finding = report.of("kl-scale")
+    assert finding.outcome == "fails"
+    assert "kl_per_epoch" not in report.numbers  # no one number stands for them
+    assert report.kl_weights == pytest.approx(
+        {"first.weight_mu, first.weight_rho": first, "second.weight_mu, second.weight_rho": second}, rel=0.01
+    )
+    assert finding.measured["most"] / finding.measured["least"] == pytest.approx(
+        max(first, second) / min(first, second), rel=0.02
+    )
+
+
+def test_a_mean_over_each_tensor_is_named(model):
+    # KL / n of each tensor in each batch: N / (B n) = 468.75 / 35 and 468.75 / 5
+    detail = audit(model, weighed(model, STEPS / 35, STEPS / 5)).of("kl-scale").detail
+    assert "a mean over each tensor; sum it" in detail
+    assert "every batch pays the whole KL" in detail  # what is left when it is summed
+
+
+@pytest.mark.parametrize(
+    ("mean", "weight", "words"),
+    [
+        (False, STEPS, "every batch pays the whole KL"),
+        (False, 1 / BATCH, "divided by N, but the loss is a sum"),
+        (True, N_TRAIN, "N is forgotten"),
+        (True, STEPS, "divided by the batch size"),
+        (True, BATCH, "divided by the number of batches"),
+        (False, 1 / 40, "divided by the 40 weights"),
+        (False, 0.3, "multiply the KL by 3.33"),
+    ],
+)
+def test_the_advice_fits_the_weight_that_all_tensors_have(model, mean, weight, words):
+    rows = BATCH if mean else 1
+
+    def loss(x, y):
+        return (model.nll(x, y) + weight * model.kl() / STEPS) / rows
+
+    assert words in audit(model, loss).of("kl-scale").detail
+
+
+def test_unlike_weights_without_a_pattern_get_advice_that_is_true_for_them(model):
+    detail = audit(model, weighed(model, 0.5, 3)).of("kl-scale").detail
+    assert detail.endswith("multiply each by one number, the same for all")
+    assert advice([], 2.0, Setting(1000, 10, 1.0)).startswith("multiply the KL by 0.5")
+
+
+def test_a_warm_up_that_counts_calls_is_not_measured(model):
+    calls = []
+
+    def loss(x, y):
+        calls.append(0)
+        return model.nll(x, y) + min(1.0, len(calls) / 10_000) * model.kl() / STEPS
+
+    report = audit(model, loss)
+    assert report.ok
+    assert "warm-up" in report.of("kl-scale").detail
+    assert report.of("kl-scale").outcome == "not measured"
+
+
+def test_two_names_of_one_storage_are_one_parameter():
+    net = Single()
+    again = nn.Parameter(net.weight_mu.data)  # as a sampler keeps it: the forward pass sees only this one
+    assert again.data_ptr() == net.weight_mu.data_ptr()
+    own, net.weight_mu = net.weight_mu, again
+    named = [("weight_mu", own), *net.named_parameters(prefix="sampler")]
+    named += [("weight_rho", net.weight_rho), ("tied.weight_rho", net.weight_rho)]
+    report = elbo.audit_torch(
+        lambda x, y: net.nll(x, y) + net.analytic() / STEPS, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0
+    )
+    assert report.ok, str(report)
+    named = [("weight_mu", own), ("weight_rho", net.weight_rho), *net.named_parameters(prefix="sampler")]
+    report = elbo.audit_torch(
+        lambda x, y: net.nll(x, y) + net.analytic() / STEPS, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0
+    )
+    assert report.ok, str(report)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
+
+
+def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
+    # The product rule keeps the buffer, not its values: backward of the first pass sees the second pass's noise.
+    net = Single()
+    noise = torch.zeros(5, 7)
+
+    def nll(x, y):
+        values = []
+        for _ in range(2):
+            noise.data.normal_()
+            w = net.weight_mu + nn.functional.softplus(net.weight_rho) * noise
+            values.append(net._nll(x, y, w))
+        return torch.stack(values).mean()
+
+    report = audit(net, lambda x, y: nll(x, y) + net.analytic() / STEPS, nll=nll, prior_std=1.0)
+    finding = report.of("detached-gradient")
+    assert finding.outcome == "fails"
+    assert "weight_rho (autograd" in finding.detail
+    assert "by steps of" in finding.detail
+    assert [f.rule for f in report.findings if f.outcome == "fails"] == ["detached-gradient"]
+    assert not report.numbers.keys() & {"kl_per_epoch", "prior_std"}
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
+def test_decay_of_means_and_scales_fails(model, kind):
+    def report(**options):
+        optimizer = kind(model.parameters(), lr=0.1, **options)
+        return audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS, optimizer=optimizer, epochs=10)
+
+    finding = report(weight_decay=0.01).of("decayed-posterior")
+    assert finding.outcome == "fails"
+    assert finding.measured["tensors"] == 4
+    assert "first.weight_rho (0.01)" in finding.detail
+    assert report(weight_decay=0.0).of("decayed-posterior").outcome == "passes"
+
+
+def test_decay_of_what_has_no_distribution_is_no_mistake(model):
+    model.head = nn.Linear(1, 1)
+    groups = [{"params": model.head.parameters(), "weight_decay": 0.1}, {"params": model.first.parameters()}]
+    loss = weighed(model, 1, 1)
+    report = audit(model, loss, optimizer=torch.optim.SGD(groups, lr=0.1), epochs=10)
+    assert report.of("decayed-posterior").outcome == "passes"
+
+
+def test_steps_stay_where_the_loss_is_finite():
+    net = Single()
+    start = net.weight_mu.detach().clone()
+
+    def wall():  # infinite at a distance of .05 from the given means, whose length is 1.8
+        near = (net.weight_mu - start).norm() < 0.05
+        return torch.where(near, torch.zeros(()), torch.tensor(torch.inf))
+
+    report = audit(net, lambda x, y: net.nll(x, y) + net.analytic() / STEPS + wall(), nll=net.nll, prior_std=1.0)
+    assert report.ok, str(report)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.02)
+
+
+def test_opposite_moves_of_sigma_do_not_cancel():
+    # The loss is linear in rho with slopes of +-1: the mean gradient is 0, each number moves by rate x steps = .469.
+    mu, rho = torch.zeros(6, requires_grad=True), torch.full((6,), -2.0, requires_grad=True)
+    signs = torch.tensor([1.0, -1.0] * 3)
+
+    def loss(x, y):
+        return x.sum() * mu.sum() + (signs * rho).sum()
+
+    named = [("w_mu", mu), ("w_rho", rho)]
+    optimizer = torch.optim.SGD([mu, rho], lr=1e-3)
+    finding = elbo.audit_torch(loss, named, batches(), N_TRAIN, optimizer=optimizer).of("sigma-frozen")
+    # d log sigma / d rho = sigmoid(-2) / softplus(-2) = .939
+    assert finding.measured["relative change"] == pytest.approx(469 * 1e-3 * 0.939, rel=1e-3)
+    assert finding.outcome == "passes"
