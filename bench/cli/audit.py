@@ -107,7 +107,7 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         for finding in found:
             print(shown(*finding_lines(finding)))
         print(_summary(found))
-    # What fails in a document is what was found there; the exit code is about what is ours.
+    # A rule that fails in a document is a finding about the document. The exit code is about our own subjects.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
     return FAILED if any(finding.outcome == "fails" for finding in ours) else 0
 

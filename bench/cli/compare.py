@@ -26,14 +26,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compares two results folders, paired by cell and seed: B minus A, with intervals."
     parser.epilog = (
         "Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be used, "
-        "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or are none."
+        "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
     )
     parser.add_argument("a", type=Path, metavar="A", help="a results folder")
     parser.add_argument(
         "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: what comes with the suite)"
     )
     for name in PLACES:
-        parser.add_argument(f"--{name}", metavar="NAME", help="which records, where there are several; A's,B's differ")
+        parser.add_argument(
+            f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
+        )
     parser.add_argument(
         "--metric", action="append", metavar="PATTERN", help="such as 'mnist/*' (default: the main ones)"
     )

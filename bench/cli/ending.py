@@ -33,7 +33,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
 
     Args:
         results: how its cells ended.
-        seconds: that it took.
+        seconds: how long the run took.
         arguments: what was asked for.
         width: columns that a reason is cut to; None: not cut.
     """

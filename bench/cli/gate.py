@@ -41,7 +41,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
     parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or a worker's share)")
-    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, but for the repeats (default: 1)")
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help="fits at a time; repeats run one by one (default: 1)"
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
     add_wide(parser)
@@ -74,7 +76,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Raise before the fresh run, not after it, where what it finds cannot be written."""
+    """Raise if the report's files cannot be written: before the fresh run, not after it."""
     path: Path | None = arguments.junit
     if path is not None:
         if path.is_dir():

@@ -84,7 +84,7 @@ def fit(
 def evaluate(
     answers: Posterior | Answers, labels: Labels | None = None, *, draws: int = 100, rows: int | None = None
 ) -> dict[str, float]:
-    """Return accuracy, NLL, Brier score, calibration, refusal and more; docs/report.md names the units.
+    """Return accuracy, NLL, Brier score, calibration, refusal and more; `python -m bench table definitions` has units.
 
     Args:
         answers: a posterior, which is asked for MNIST's official test images; or probabilities [N, K]; or the
@@ -144,7 +144,7 @@ def predict(
 
 
 class _Told(Context):
-    """The context of a fit that nothing resumes and nothing measures."""
+    """The context of a fit that is neither resumed nor measured."""
 
     def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
         self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell

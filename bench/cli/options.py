@@ -16,6 +16,7 @@ from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.recipes import PROFILES
 from bench.run.remote.interpreters import interpreters, with_their_cells
+from bench.run.remote.opening import is_pool
 
 UNFOLDED = 10_000  # columns with --wide
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
@@ -24,7 +25,7 @@ MOST_THREADS = 1024
 
 
 def seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that an option names: a count, or a list, which may end with a comma so that one can be one."""
+    """Return the seeds that an option names: a count (3) or a list (0,4,7). A list of one ends with a comma (4,)."""
     try:
         numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
@@ -120,7 +121,7 @@ def positive(text: str) -> float:
 
 
 class _ApproachPath(argparse.Action):
-    """Register a folder of approaches before anything asks what there is."""
+    """Register a folder of approaches before anything reads the registry."""
 
     def __call__(
         self,
@@ -147,7 +148,7 @@ def add_approach_path(parser: argparse.ArgumentParser) -> None:
 
 
 OWN = Path("results")
-"""The results folder of a command that is not told which."""
+"""The user's results folder, unless an option names another."""
 
 
 def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
@@ -155,8 +156,8 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
 
     Args:
         parser: gets the option.
-        reads: the command reads records that are there, so that without a folder of the user's it reads those that
-            come with the suite. Otherwise it is about records that are to be made, in a folder of the user's.
+        reads: the command reads records. If the user has none, it reads those that come with the suite. A command that
+            makes records uses the user's folder alone.
     """
     default = usual_results() if reads else OWN
     text = f"default: ./{OWN}" + (", or where it has no records, those that come with the suite" if reads else "")
@@ -174,11 +175,11 @@ def usual_results(*kinds: str) -> Path:
 
 def is_shipped(arguments: argparse.Namespace) -> bool:
     """Return whether a command was not told which results folder to read, and falls back on the shipped records."""
-    return arguments.results is RESULTS  # a folder that was given is another object, also where it is the same folder
+    return arguments.results is RESULTS  # a path that the user gives is another object, even if it is the same folder
 
 
 def tell_place(arguments: argparse.Namespace) -> None:
-    """Say on the error output that the shipped records are read, where nobody asked for them."""
+    """Say on the error output that the shipped records are read, if the user named no folder."""
     if is_shipped(arguments):
         print(f"reading what comes with the suite, in {RESULTS}", file=sys.stderr)
 
@@ -226,7 +227,7 @@ def _unless(usual: str, given: object, option: str) -> list[str]:
 
 
 def folder(arguments: argparse.Namespace, kind: str) -> Path:
-    """Return where what is made from the chosen records goes: each set of conditions has a folder of its own."""
+    """Return the folder for what is made from the chosen records. Each set of conditions has a folder of its own."""
     parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
     usual = ["full", "cpu", "float32"]
     name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
@@ -277,8 +278,6 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
 
 def _is_elsewhere(arguments: argparse.Namespace) -> bool:
     """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
-    from bench.run.remote.opening import is_pool  # imports PyTorch, which a command that only reads does not need
-
     _check_device_name(arguments.device)
     return is_pool(getattr(arguments, "executor", "process"))
 

@@ -77,7 +77,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 
 def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
-    """Return who answers; of all that are there, those that cannot are left out with a warning."""
+    """Return the predictors. If no approach is named, a fit that cannot be loaded is left out with a warning."""
     store = Store(arguments.results)
     recipes = tuple(dict.fromkeys(arguments.recipe)) or ("published",)
     names = tuple(dict.fromkeys(arguments.approach))

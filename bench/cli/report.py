@@ -17,8 +17,8 @@ from bench.show.page.content import collect
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Writes one HTML file that needs no other and asks nobody for anything, and beside it the tables as Markdown, "
-        "CSV and LaTeX. Nothing is trained or measured; equal records give equal files."
+        "Writes one HTML file that needs no other file and no network, and beside it the tables as Markdown, CSV and "
+        "LaTeX. Nothing is trained or measured; equal records give equal files."
     )
     add_place(parser)
     add_baseline(parser)

@@ -28,7 +28,7 @@ from bench.run.remote.opening import threads_of_a_fit
 from bench.show.tables.cells import Table, make_table
 from bench.show.terminal import shown
 
-MINUTES = len("2026-01-31T12:00")  # of a time that is written to the second
+MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
-    """Return by identity the cells to be done, as they will be keyed, each with the cells of the same computation."""
+    """Return the cells to do by identity, each with the key that its record will have and the cells fitted with it."""
     from bench.plan.batches import arrange
     from bench.run.runner import existing, is_final
 
@@ -92,7 +92,7 @@ PlanLine = TypedDict(
         "basis": str,
     },
 )
-"""A line of `plan`; seconds are None where nothing tells them."""
+"""A line of `plan`; seconds are None if there is no estimate yet."""
 
 
 def _plan(arguments: argparse.Namespace) -> int:

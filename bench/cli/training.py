@@ -50,14 +50,14 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=count,
         metavar="N",
-        help="fits at a time, sooner done, but their times do not count (default: 1; of a pool, as many as have room)",
+        help="fits at a time: done sooner, but the times do not count (default: 1; in a pool: as many as have room)",
     )
     parser.add_argument(
         "--job",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="option of a queue's jobs, before those of Dask's configuration: walltime=04:00:00, queue=gpu, memory=8GB",
+        help="option of a queue's jobs, overrides Dask's configuration: walltime=04:00:00, queue=gpu, memory=8GB",
     )
     parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
@@ -93,7 +93,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
     Args:
         chosen: the cells.
         arguments: how, as `add_training` declares it.
-        as_json: tell of it in lines of JSON on standard output.
+        as_json: print events as lines of JSON on standard output.
     """
     from bench.run.runner import run  # imports torch, which takes seconds that a wrong option shall not cost
 

@@ -1,4 +1,4 @@
-"""What an audit found, as lines for the terminal: what, and below it the details."""
+"""What an audit found, as lines for the terminal: a heading, and the details below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's records beside those of a baseline: which of them count, and how a reader tells them apart.
+"""A user's records beside those of a baseline: which records count, and how a reader tells them apart.
 
 A cell that both have is the user's. An approach that only the user has is shown as `mine: NAME`.
 """
@@ -23,7 +23,7 @@ MARK = Gap("mine", "measured from your records; what is not marked comes with th
 
 @dataclass(frozen=True)
 class Beside:
-    """Records of a user, and of a baseline those of other cells."""
+    """A user's records, and a baseline's records of other cells."""
 
     own: Sequence[Record]
     others: Sequence[Record] = ()
@@ -31,7 +31,7 @@ class Beside:
 
     @property
     def plain(self) -> list[Record]:
-        """Return all records, each of the approach that its file names."""
+        """Return all records, with the names of approaches that their files have."""
         return [*self.own, *self.others]
 
     @cached_property
@@ -41,7 +41,7 @@ class Beside:
 
     @cached_property
     def new(self) -> frozenset[str]:
-        """Return the approaches that only the user has; none where nothing is beside them."""
+        """Return the approaches that only the user has; none without a baseline."""
         return frozenset({record.approach for record in self.own} - self.known if self.others else ())
 
     @cached_property
@@ -54,12 +54,12 @@ class Beside:
         return {MINE + name if name in self.new else name: entry for name, entry in known.items()}
 
     def _named(self, record: Record) -> Record:
-        if record.approach not in self.new or is_stale(record):  # the stale are told by their own name, and left out
+        if record.approach not in self.new or is_stale(record):  # stale records keep their name and are left out
             return record
         return structs.replace(record, approach=MINE + record.approach)
 
     def marked(self, table: Table) -> Table:
-        """Return a table in which a reader sees what is the user's, where anything else is beside it."""
+        """Return a table that marks the numbers of the user, if it also shows those of the baseline."""
         if not self.others:
             return table
         return replace(table, rows=tuple(tuple(map(self._marked, row)) for row in table.rows))
@@ -70,11 +70,11 @@ class Beside:
 
     @cached_property
     def new_keys(self) -> frozenset[str]:
-        """Return the keys of the records whose approach says that they are the user's."""
+        """Return the keys of the records whose shown approach says that they are the user's."""
         return frozenset(record.key for record in self.own if record.approach in self.new)
 
     def said(self) -> str:
-        """Return the sentence that tells which cells of both are the user's, for where no mark can be; '' if none."""
+        """Return a sentence that names the user's cells that a baseline has too, for captions; '' if there are none."""
         both = {
             f"{record.approach} {record.recipe} x {record.protocol}" for record in self.own if self._is_of_both(record)
         }
@@ -92,9 +92,9 @@ class Beside:
 
 
 def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:
-    """Return a user's records beside those of a baseline; alone, if it has none of other cells under the conditions.
+    """Return a user's records beside a baseline's records of other cells, or alone if the baseline has none.
 
-    A cell is the user's if any of its records is finished.
+    Only the baseline's records of the conditions count. A cell is the user's if the user has a finished record of it.
     """
     taken = {_cell(record) for record in own if record.outcome == "done" and not is_stale(record)}
     others = [record for record in baseline if _cell(record) not in taken]

@@ -18,7 +18,7 @@ ROW_COLUMNS = ("cell", "seed", "rows", "only A right", "only B right", "B - A", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that is said of two folders."""
+    """The results of comparing two folders."""
 
     made: Sequence[str]  # what made A, and what B
     conditions: Sequence[str]  # what differs between them
@@ -72,7 +72,7 @@ def differences_table(found: Comparison) -> Table:
 
 def rows_table(found: Comparison) -> Table:
     """Return a row for each cell of which both folders have one seed, with the test over rows."""
-    note = "One seed each: the rows speak of these two networks, not of their recipes."
+    note = "One seed each: the test compares these two networks, not their recipes."
     return make_table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
 
 

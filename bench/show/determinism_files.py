@@ -1,4 +1,4 @@
-"""What was found repeatable, on disk: one sealed JSON file for each approach."""
+"""Which computations repeat bit for bit, on disk: one sealed JSON file for each approach."""
 
 from __future__ import annotations
 

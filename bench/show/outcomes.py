@@ -40,7 +40,9 @@ LOOKS = {
         "it looks like one of our runs, but our runs differ so much that a shift that matters could have gone unseen",
     ),
     DIFFERS: Look("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
-    NOT_EXACT: Look("bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come"),
+    NOT_EXACT: Look(
+        "bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come out"
+    ),
     TOO_FEW: Look("open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"),
     NOT_RUN: Look("open", "#9AA1A7", "#4F585F", ".", "none", "nothing was measured"),
 }

@@ -7,6 +7,7 @@ import textwrap
 
 from bench.judge.alternatives.own import Judged
 from bench.judge.claims import print_interval
+from bench.show.reasoning import in_words
 from bench.show.tables.alternatives import against_json, against_lines
 
 LABEL = 14  # characters
@@ -25,9 +26,8 @@ def _parts(judged: Judged) -> list[tuple[str, str]]:
     brought, verdict, claim = judged.brought, judged.verdict, judged.verdict.claim
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
     where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
-    is_said = verdict.reason.startswith(verdict.outcome)
     parts = [
-        ("verdict", verdict.reason if is_said else f"{verdict.outcome}: {verdict.reason}"),
+        ("verdict", in_words(verdict.outcome, verdict.reason)),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
         ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
     ]

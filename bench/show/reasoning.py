@@ -52,7 +52,7 @@ def in_words(outcome: str, reason: str) -> str:
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
-    """Return how one claim came to its verdict; `with_curve`: and how the curve of a point did."""
+    """Return how one claim came to its verdict; with `with_curve`, also how a point's curve came to its verdict."""
     claim = verdict.claim
     interval = print_interval(claim)
     lines = [

@@ -119,14 +119,14 @@ def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:
 
 def _words(outcome: str, reason: str, width: int) -> str:
     if outcome == AGREES:
-        return outcome  # what it means stands below
+        return outcome  # its meaning is printed below
     if width >= WIDE:
         return f"agrees; {reason}" if outcome == COARSE else in_words(outcome, reason)
     return reason.partition(",")[0] if outcome == DIFFERS else outcome
 
 
 def folded(text: str, width: int) -> str:
-    """Return lines that fit a terminal; what goes on stands below what a step says."""
+    """Return lines that fit a terminal; a line that goes on is indented to the text of its step."""
     lines = (
         textwrap.wrap(line, width, subsequent_indent=" " * STEP, break_on_hyphens=False) for line in text.split("\n")
     )

@@ -54,10 +54,10 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         return
     bars = "; lines: range of the seeds" if len({record.seed for record in records}) > 1 else ""
     caption = (
-        "Grey: the reported accuracy, as wide as the numbers that print so (chopra2018 truncates). Circle: the "
-        "published recipe measured as the document did; square: the same fit on the official test set with the mean "
-        f"probability of 100 draws; triangle: the corrected recipe, measured so{bars}. 10,000 images each. "
-        f"{material.conditions(records)}"
+        "Grey: the reported accuracy; the bar spans the numbers that print alike (chopra2018 truncates). Circle: the "
+        "published recipe, measured as the document did; square: the same fit on the official test set, mean "
+        f"probability of 100 draws; triangle: the corrected recipe, measured like the square{bars}. 10,000 images "
+        f"each. {material.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
     wide, narrow = (_Draw(lines, known, material.approaches, width) for width in (WIDTH, NARROW))

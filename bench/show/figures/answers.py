@@ -23,11 +23,11 @@ SETS = (
     ("fashion_mnist", "clothes", 2),
     ("noise_gaussian", "Gaussian noise", 2),
 )
+"""Data set, what it shows, and how many images of it."""
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-"""Data set, what it shows, and how many images of it."""
 
 
 class DrawnImage(NamedTuple):
@@ -68,8 +68,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     caption = (
         "The first images of each set that the records keep. Bars: mean probability of a class over draws "
         f"({', '.join(f'{name}: {n}' for name, n in zip(PAIR, n_draws, strict=True))}); lines: the middle 95 % of the "
-        "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost; "
-        f"noise is drawn as it draws it. {material.conditions(kept)}"
+        "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost. "
+        f"Noise is drawn as the document draws it. {material.conditions(kept)}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
 

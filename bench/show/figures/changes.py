@@ -16,7 +16,7 @@ LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, t
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
 REACH = 12.0  # points, of the axis
 EXPLAINED = (
-    "Mean difference of the same n seeds with its 95 % t interval, percentage points; grey where the interval reaches "
+    "Mean difference of the same n seeds with its 95 % t interval, percentage points. Grey: the interval includes "
     f"zero, so that no effect is shown. The axis is linear within {LINEAR:g} point and logarithmic beyond."
 )
 
@@ -65,5 +65,5 @@ class DrawChanges:
 
     @property
     def narrow(self) -> DrawChanges:
-        """Return the same for a page as narrow as a telephone."""
+        """Return the same drawing for a page as narrow as a telephone."""
         return DrawChanges(self.changes, NARROW)

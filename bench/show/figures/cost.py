@@ -48,8 +48,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     caption = (
         "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
         f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
-        "published recipe; hollow: corrected, joined to it. A cross on a mark: other load on the machine, or "
-        "seeds trained together, spoilt the times; they then show the order of magnitude alone. "
+        "published recipe; hollow: corrected, joined to it. A cross on a mark: the times show the order of magnitude "
+        "alone, because the machine had other work or several seeds trained together. "
         f"{material.conditions(records)}"
     )
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, material.approaches))

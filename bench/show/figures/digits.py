@@ -1,4 +1,4 @@
-"""alsibahi2019's pictures: 64 digits with their labels, and the first 64 of which 30 draws are not of one mind."""
+"""alsibahi2019's pictures: 64 digits with their labels, and the first 64 on which 30 draws disagree."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 
 
 def _title(approach: str) -> str:
-    return f"Digits of which {VOTE_DRAWS} draws of {approach} are not of one mind"
+    return f"Digits on which {VOTE_DRAWS} draws of {approach} disagree"
 
 
 def _uncertain(material: Material, approach: str) -> Figure | Absent:

@@ -48,11 +48,11 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         return
     first = next(iter(found.values()))
     caption = (
-        f"Mean over {first.shape[1]} images (the first 24 at most of each out-of-distribution set), averaged over as "
-        f"many blocks of so many draws as the {len(first)} that the records keep of these rows hold. Few draws miss "
-        "the disagreement between networks: one has none. The median rule is chopra2018's, which refuses where no "
-        f"class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of the other rows, so "
-        f"that accuracy against draws is not to be had from them. Published recipes. {material.conditions(records)}"
+        f"Mean over {first.shape[1]} images (at most the first 24 of each out-of-distribution set). The records keep "
+        f"{len(first)} draws of each image, cut into blocks of so many draws, and the blocks are averaged. Few "
+        "draws miss the disagreement between networks; one draw has none. The median rule is chopra2018's: it refuses "
+        f"an image if no class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of other "
+        f"images, so that accuracy against draws cannot be shown. Published recipes. {material.conditions(records)}"
     )
     yield Figure(
         NAME,

@@ -77,10 +77,10 @@ def _end_results(material: Material) -> Figure | Absent:
     approaches = dict.fromkeys(verdict.claim.approach for verdict in seen)
     records = [record for name in approaches for record in material.finished(name, "published", "published")]
     caption = (
-        "Our mean minus the reported value, in units of the difference that would matter, which was declared before "
-        "(grey band); bars: the 95 % interval for one more run of ours. A bar inside the band agrees even so; a bar "
-        "beyond it says how much single runs scatter, and so how little one reported run tells. Linear within the "
-        f"band, logarithmic beyond. {material.conditions(records)}"
+        "Our mean minus the reported value, in units of the difference that would matter (grey band); bars: the 95 % "
+        "interval for one more run of ours. If the bar lies inside the band, even one more run of ours agrees. If it "
+        "leaves the band, single runs scatter by more than what matters, so that one reported run tells little. Linear "
+        f"within the band, logarithmic beyond. {material.conditions(records)}"
     )
     return Figure(NAME, TITLE, caption, FIELD, _Draw(lines), narrow=_Draw(lines, NARROW))
 
@@ -98,9 +98,9 @@ def _caption(
     without = f" {unseen} were not measured and have no mark." if unseen else ""
     return (
         f"{counted}{without} Our mean minus the reported value, divided by the "
-        "margin declared with the number (for computed numbers by half of the interval that prints alike); the grey "
-        "band is the margin; bars are 95 % prediction intervals for one more run of ours, where there are seeds enough "
-        "for a spread. Curves have one mark for each epoch, the first on top, with the verdict of the whole curve. "
+        "margin declared with the number (for computed numbers by half of the print interval); the grey "
+        "band is the margin; bars are 95 % prediction intervals for one more run of ours, if there are two seeds or "
+        "more. Curves have one mark for each epoch, the first on top, with the verdict of the whole curve. "
         f"Linear within the margin, logarithmic beyond. {material.conditions(records)}"
     )
 

@@ -42,7 +42,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "Networks of posterior means after the weights with the lowest score are set to zero (|mu|/sigma where there "
         f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: published recipe, mean "
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
-        f".098, where all are at 0 %, the share of zeros among the test images. {material.conditions(records)}"
+        f".098, the accuracy without any weight: the share of zeros among the images. {material.conditions(records)}"
     )
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, material.approaches))
 

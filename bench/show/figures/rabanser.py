@@ -83,16 +83,16 @@ def _density(material: Material) -> Figure | Absent:
         if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
-                "is blank in every image: no data ever reach this weight, whose density is the one it started with but "
-                "for the pull of the prior. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
+                "is blank in every image: no data ever reach this weight, and only the pull of the prior changes its "
+                "density. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
                 f"{material.conditions([record])}"
             )
             return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
     reason = (
-        "no record holds a weight, only the fitted posterior does, and none is under fits/ of this results folder "
-        "(git keeps no fits), nor a reading of it under readings/; python -m bench ladder "
-        f"{APPROACH} --run --results DIR makes both in another folder"
+        "records hold no weights, and this results folder has neither the fitted posterior (fits/, which git does not "
+        f"keep) nor a reading of it (readings/); python -m bench ladder {APPROACH} --run --results DIR makes both in "
+        "another folder"
     )
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 

@@ -47,7 +47,7 @@ class Look(NamedTuple):
 
 
 def look(approach: str, others: tuple[str, ...] = ()) -> Look:
-    """Return an approach's look; `others` are all approaches, so that new ones by name get what is left, in turn."""
+    """Return an approach's look. Those of `others` without a fixed look take the remaining looks by alphabet."""
     number = _FIXED.get(approach)
     if number is None:
         new = sorted(name for name in others if name not in _FIXED)
@@ -77,7 +77,7 @@ def style() -> Iterator[None]:
         "axes.spines.top": False,
         "axes.titlelocation": "left",
         "axes.titlesize": 8.5,
-        "axes.titley": 1.0,  # where it is anyway: no ticks are above, which would be looked for in every panel
+        "axes.titley": 1.0,  # its usual place; if it were not given, matplotlib would look for ticks above every panel
         "figure.constrained_layout.w_pad": 0.12,  # inches: in SVG the viewer's font may be wider than the one measured
         "figure.dpi": 100,
         "figure.facecolor": "white",
@@ -131,7 +131,7 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
 
 
 def place_empty_labels(drawing: Drawing) -> None:
-    """Put the label of an axis that has none inside it: its place would be measured from all ticks, again and again."""
+    """Fix the place of empty axis labels, which matplotlib would otherwise compute from all ticks again and again."""
     for axes in drawing.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if not axis.get_label_text():

@@ -35,8 +35,7 @@ class Curve:
     def label(self) -> str:
         """Return the name of the axis, with its unit."""
         first = self.claims[0]
-        unit = "fraction" if first.unit == "fraction" else first.unit
-        return f"{quantity(first)}\n[{unit}]"
+        return f"{quantity(first)}\n[{first.unit}]"
 
     @property
     def sources(self) -> list[str]:
@@ -162,9 +161,8 @@ class _Draw:
         ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
         axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
         axes.axhline(0, color=REPORTED, linewidth=0.8)
-        is_every = (
-            len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
-        )  # lines between epochs that are far apart would be made up
+        # A line between epochs that are far apart would show numbers that nobody measured.
+        is_every = len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
         line = "-" if is_every else "none"
         axes.plot(
             epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle=line, linewidth=0.8

@@ -70,9 +70,9 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
         "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
-        f"Accepted and undecided: the first such of the first {record_rows(material, record)} test images, label in "
-        "bold; noise and letters: the first two of each set that the record keeps; letters of not-MNIST, as in the "
-        "document, or where they are not there of free fonts. One axis for all images. "
+        f"Accepted and undecided: the first images of each kind among the first {record_rows(material, record)} test "
+        "images, label in bold; noise and letters: the first two images of each set that the record keeps. The letters "
+        "are those of not-MNIST, as in the document, or else of free fonts. One axis for all images. "
         f"{material.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))

@@ -1,7 +1,7 @@
-"""The trained posteriors of a results folder, and back to something that predicts.
+"""Finds the trained posteriors of a results folder and loads them.
 
-Those of a run are in `fits`, as they were trained. A few come with the suite, in `shipped-fits`: their weights are
-rounded to float16, so that they are small, and the scores that rules of entropies need are in the same file.
+A run keeps its posteriors in `fits`. A few posteriors come with the suite, in `shipped-fits`: to keep them small, their
+weights are rounded to float16. The same file holds the scores from which the rules of entropies take their thresholds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, manifests
 
-PRECISION = "float32"  # pictures are predicted in it; what was trained in another one stays out
+PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
 SCORES = "scores/"  # start of the names of a shipped fit's scores; all other names are of its weights
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
@@ -103,7 +103,7 @@ def choose(
 
     Args:
         store: the results folder.
-        approaches: their names; none for all that are there. One that is named must be there with every recipe.
+        approaches: their names; none for all that are there. A named approach must be there with every recipe.
         recipes: names of recipes.
         budget: name of the profile that they were trained with.
         seed: run seed; None for the lowest that is there.
@@ -171,7 +171,7 @@ def _not_there(
             "" if seed is None else f" --seeds {seed},",
         ]
     )
-    # Where a record is there without its fit, as in the repository, `run` finds nothing to do: elsewhere it does.
+    # If the record is there without its fit, `run` has nothing to do in this folder. It trains in another one.
     asked = (recipe, budget, seed or 0)
     is_done = any(
         name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
@@ -220,7 +220,7 @@ def rebuilt(store: Store, fit: Fitted) -> Posterior:
 
 
 def load(store: Store, fit: Fitted) -> Posterior:
-    """Return the posterior of a fit, after a trial, as one that predicts each row by itself: no answer needs more.
+    """Return the posterior of a fit after a trial prediction. It predicts each row by itself: answers need no more.
 
     Raises:
         StoreError: its file cannot be trusted (it is then set aside), or does not fit today's code.

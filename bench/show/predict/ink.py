@@ -92,7 +92,7 @@ def _level(above: Floats) -> float:
 
 
 def _without_background(colours: Floats) -> tuple[Floats, Floats]:
-    """Return what is left of [H, W, 3] colours without a smooth background, and the background's brightness [H, W].
+    """Return [H, W, 3] colours minus a smooth background, and the background's brightness [H, W].
 
     The background is a surface of second degree in each channel that goes through most of the pixels: the least sum
     of absolute residuals, by iteratively reweighted least squares (Schlossmacher 1973). What is drawn, being less
@@ -135,16 +135,16 @@ def _along_ink(difference: Floats) -> tuple[Floats, bool]:
     else:
         flat = difference.reshape(-1, 3)
         strength = (flat**2).sum(axis=1)
-        # The axis along which pixels that differ much differ: each counts with the square of how much it does.
+        # The main direction of the differences; each pixel weighs as the square of its difference.
         direction = np.linalg.eigh((flat * strength[:, None]).T.astype(np.float64) @ flat)[1][:, -1].astype(np.float32)
         along = difference @ direction
-    if float((along.astype(np.float64) ** 3).sum()) < 0:  # ink is the smaller part, and so the further one
+    if float((along.astype(np.float64) ** 3).sum()) < 0:  # ink covers fewer pixels than paper, so it differs more
         along, direction = -along, -direction
     return along, float(direction.sum()) < 0
 
 
 def _pieces(amount: Floats, floor: float) -> Floats:
-    """Return the amount of what hangs together (above `floor`, also by corners), without specks."""
+    """Return the amounts of connected pieces (above `floor`; corners connect), without specks."""
     labels, count = ndimage.label(amount > floor, structure=np.ones((3, 3)))
     if count <= 1:
         return np.where(labels > 0, amount, 0)

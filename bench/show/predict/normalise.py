@@ -18,10 +18,10 @@ from bench.show.predict.ink import Ink, find_ink
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
-EDGE = 0.4  # of full ink: what is fainter does not widen the box; of 0.15 to 0.5, it brings enlarged digits back best
+EDGE = 0.4  # of full ink; fainter pixels do not widen the box. Of 0.15 to 0.5, it restores enlarged digits best
 BOX = 20  # pixels, the longer side of what is drawn
-CENTRE = 14.0  # place, counted from 0, of the pixel that has the centre of mass: see tests/test_predict_mnist.py
-SMALLEST = 5  # pixels: what is smaller on its longer side has no shape to be told by
+CENTRE = 14.0  # place, counted from 0, of the pixel that has the centre of mass
+SMALLEST = 5  # pixels; a drawing whose longer side is shorter has no shape
 SHOWN = 240  # pixels, the longer side of the copy that figures show
 
 
@@ -102,7 +102,7 @@ def _areas(first: int, side: int, pixels: int, reach: int) -> Floats:
 def centred(ink: Floats) -> Floats:
     """Place ink [h, w] from `fit_box` so that its centre of mass is in pixel (14, 14).
 
-    Where that would cut off what is inside of its border, it is moved by so much less.
+    It moves less far if ink inside the border would be cut off.
     """
     page = np.zeros((SIDE + 2, SIDE + 2), np.float32)  # the border may be cut off
     corner = []

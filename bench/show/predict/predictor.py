@@ -112,11 +112,11 @@ class Predictor:
         self._draws = draws_of(self._posterior, n_draws)
 
     def __call__(self, image: str | Path) -> PictureAnswer:
-        """PictureAnswer a PNG or JPEG; raises UnusableImage."""
+        """Answer a PNG or JPEG; raises UnusableImage."""
         return self.answers([normalise(image)])[0]
 
     def answers(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
-        """PictureAnswer pictures; each as if it were alone."""
+        """Answer pictures, each as if it were alone."""
         found: list[PictureAnswer] = []
         for start in range(0, len(images), BLOCK_IMAGES):
             found += self._block(images[start : start + BLOCK_IMAGES])

@@ -15,7 +15,7 @@ from bench.core.errors import UnusableImage
 Floats = npt.NDArray[np.float32]
 
 MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transparency, 200 MB
-WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, which no digit suffers from
+WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
 FORMATS = ("PNG", "JPEG")
 DEEP = 65535.0  # largest value of a sample of 16 bits
 SEEN_THROUGH = 0.5  # opacity below which a pixel is not part of what is drawn
@@ -40,7 +40,7 @@ def read(path: Path) -> Picture:
     if not path.is_file():
         raise UnusableImage(f"{path}: {'is no file' if path.exists() else 'there is no such file'}; give a PNG or JPEG")
     try:
-        # Metadata that a decoder finds odd are no reason to bother anyone; a bomb is refused by its size below.
+        # Hide a decoder's warnings, such as of odd metadata. `_decode` refuses pictures that are too large.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _decode(path)
@@ -83,9 +83,9 @@ def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
     if image.mode.startswith("I"):  # grey of 16 bits
         grey = np.asarray(image.convert("F").reduce(factor), np.float32) / DEEP
         return np.repeat(grey.clip(0, 1)[..., None], 3, axis=2), None
-    # One colour that stands for nothing (grey, RGB) is that of the page: what is nearly it belongs to the ink's edge.
+    # In grey and RGB files, the one transparent colour is the page's: nearly that colour is the edge of the ink.
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or (image.mode == "P" and "transparency" in image.info):
-        # RGBa is multiplied by the opacity, so that the colours of what cannot be seen do not bleed into averages.
+        # RGBa is multiplied by the opacity, so that invisible colours do not change the averages.
         samples = np.asarray(image.convert("RGBA").convert("RGBa").reduce(factor), np.float32) / 255
         opacity = samples[..., 3]
         return samples[..., :3], None if opacity.min() >= 1 else opacity
@@ -93,10 +93,10 @@ def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
 
 
 def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
-    """Put what is behind transparent pixels: paper of the colour that most of the picture has, or that contrasts.
+    """Put paper behind transparent pixels.
 
-    A drawing in one colour on nothing is told by its transparency alone, so that it stands on whatever contrasts with
-    it; a drawing on a page that only leaves parts out stands on that page.
+    If all that is drawn has one brightness, the transparency alone gives its shape, and the paper contrasts with it.
+    Otherwise the picture shows a page, and the paper has the page's colour, the median.
     """
     if opacity is None:
         return colours

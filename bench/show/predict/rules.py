@@ -1,7 +1,7 @@
 """When to say "I don't know": the rules by name, each with its threshold in words.
 
-The two rules of quantiles have the thresholds of their document. The two of entropies have none of their own: theirs
-is what REFUSED_DIGITS of the test digits exceed, by the record of the very fit that answers.
+The two rules of quantiles have the thresholds of their document. The two rules of entropies take theirs from the fit
+that answers: the value that REFUSED_DIGITS of the test digits exceed.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tupl
             found[known] = _score_rule(known, float(np.quantile(values.clip(0), 1 - REFUSED_DIGITS)))
     if name not in found:
         raise ConfigError(
-            f"rule '{name}' takes its threshold from the per-row scores beside the record of protocol common, which "
-            "are not there; measure it (`python -m bench run`), or take --rule median"
+            f"rule '{name}' takes its threshold from the per-row scores beside the record of protocol common, and "
+            "there are none; measure it (`python -m bench run`), or take --rule median"
         )
     return found[name], list(found.values())
 

@@ -118,7 +118,7 @@ def text(image: PictureFields, console: Console | None = None) -> str:
 
 
 def rules(answers: Sequence[AnswerFields], console: Console | None = None) -> str:
-    """Return the rule of answers in words, with the threshold of each where it is not the same for all."""
+    """Return the rule in words, with the threshold of each approach if they differ."""
     first = answers[0]
     line = f"rule {first['rule']}: {first['rule_words']}"
     if first["rule"] not in ("median", "strict"):
@@ -128,7 +128,7 @@ def rules(answers: Sequence[AnswerFields], console: Console | None = None) -> st
 
 def likely(probabilities: Sequence[float]) -> str:
     """Return the likeliest digits with their probabilities."""
-    # as shown: of digits that print alike the lower comes first, whatever their last bits say
+    # Sort by what is shown: of digits whose probabilities print alike, the lower one comes first.
     order = sorted(range(len(probabilities)), key=lambda digit: -round(probabilities[digit], 2))[:MOST_SHOWN]
     shown = [digit for digit in order if probabilities[digit] >= LEAST_SHOWN]
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)

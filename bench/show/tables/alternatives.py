@@ -21,8 +21,8 @@ from bench.judge.alternatives.weighing import (
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import Gap
-from bench.judge.stats.rule import ENOUGH, Verdict, is_exact
-from bench.judge.stats.verdicts import Judgement
+from bench.judge.stats.rule import ENOUGH, Verdict
+from bench.judge.stats.verdicts import Judgement, is_end
 from bench.show.reasoning import explain
 from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, of_claim, results_table
 from bench.show.tables.headline import load_quoted
@@ -43,7 +43,7 @@ LONGEST_PRINT = 8  # characters of a reported number
 def end_results(claims: Iterable[Claim]) -> list[Claim]:
     """Return the claims that are measured after training, and those that are quoted."""
     quoted = {one.claim for one in load_quoted()}
-    return [claim for claim in claims if claim.id in quoted or (claim.stage == "final" and not is_exact(claim))]
+    return [claim for claim in claims if claim.id in quoted or is_end(claim)]
 
 
 def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Against]:

@@ -28,7 +28,7 @@ NO_DIGITS = {
 }
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
 RECIPES = ("published", "corrected")
-NO_SCORES = Gap("no scores", "the scores of each image lie beside the records of no seed; a full run makes them")
+
 NO_SUCH_SET = Gap("no data", "this data set was not there when the record was made")
 NEVER = Gap("never", "it is so sure of no digit")
 

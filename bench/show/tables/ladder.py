@@ -35,8 +35,8 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
     columns = ["rung", "kind", "data set", "n", *TITLES.values()]
     caption = (
         "First and last lines: mean over seeds, common protocol. Rungs: after minus "
-        "before, mean of the differences of the seeds that both fits have with its 95 % t interval, n of them; where n "
-        "is less than that of the first lines, levels and rungs are not of the same seeds. No "
+        "before, mean of the differences with its 95 % t interval, over the n seeds that both fits have; if n "
+        "is less than in the first lines, levels and rungs are not of the same seeds. No "
         "interval is adjusted for the number of lines. "
         f"{KINDS} Accuracy (of measuring the refusal rule: of the accepted images), ECE, AUROC by entropy and share "
         "refused by the median rule are fractions; NLL and entropy nats an image. The t rule is rough for fractions "
