@@ -35,8 +35,9 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     records = [record for one in found.values() for record in one.records]
     caption = (
         f"Share of images whose largest mean probability is at least {SURE:g}. Grey circles: the test digits, where "
-        "a network may be sure if its answer is right; coloured: letters A to J, clothes and Gaussian noise, where it "
-        f"should never be sure. Large: the corrected recipe; small and pale: as published. {material.conditions(records)}"
+        "a network may be sure if its answer is right. Coloured: letters A to J, clothes and Gaussian noise, where "
+        "it should never be sure. Large: the corrected recipe; small and pale: as published. "
+        f"{material.conditions(records)}"
     )
     narrow = _Draw(found, NARROW)
     yield Figure(NAME, TITLE, caption, FIELD, _Draw(found, WIDTH), narrow=narrow)

@@ -49,10 +49,11 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     first = next(iter(found.values()))
     caption = (
         f"Mean over {first.shape[1]} images (at most the first 24 of each out-of-distribution set). The records keep "
-        f"{len(first)} draws of each image, cut into blocks of so many draws, and the blocks are averaged. Few "
-        "draws miss the disagreement between networks; one draw has none. The median rule is chopra2018's: it refuses "
-        f"an image if no class has a median probability above {MEDIAN_RULE.threshold}. Records keep no draws of other "
-        f"images, so that accuracy against draws cannot be shown. Published recipes. {material.conditions(records)}"
+        f"{len(first)} draws of each image; for each number of draws, they are cut into blocks, and the blocks "
+        "are averaged. Few draws miss the disagreement between networks; one draw has none. The median rule is "
+        f"chopra2018's: it refuses an image if no class has a median probability above {MEDIAN_RULE.threshold}. "
+        "Records keep no draws of other images, so that accuracy against draws cannot be shown. Published recipes. "
+        f"{material.conditions(records)}"
     )
     yield Figure(
         NAME,
