@@ -130,7 +130,7 @@ def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
 def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root, tmp_path):
     fill(tmp_path)
     store, name = Store(tmp_path), "rabanser2017-weight-density"
-    assert "git keeps no fits" in missing(tmp_path)[name]
+    assert "which git does not keep" in missing(tmp_path)[name]
     cell = ("mxnet_bbb", "published", "common")
     record = next(one for one in store.all_records()[0] if (one.approach, one.recipe, one.protocol) == cell)
     metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
