@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 N_CLASSES = 10
-LARGEST = 1e100  # of any number: its square, and sums of such squares, are still finite
-ROUNDING = 1e-9  # of a share of rows, and of means of shares
-SLACK = 5e-3  # of what comes from probabilities: those of a row may sum to e^0.001 (`metrics.draws`), which moves an
-# entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001
+LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
+ROUNDING = 1e-9  # tolerance for a share of rows and for means of shares
+# Tolerance for numbers from probabilities. The probabilities of a row may sum to e^0.001 (`metrics.draws`). This
+# changes an entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001.
+SLACK = 5e-3
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,7 @@ UNITS: Mapping[str, Unit] = {
     **{name: spec.unit for name, spec in METRICS.items()},
     **{name: unit for unit, names in _OTHERS.items() for name in names},
 }
-"""The unit of every metric: of those above, and of the numbers that only a document's protocol, a regression or a
-reading of a fit has."""
+"""The unit of every metric: METRICS, and numbers that only a document's protocol, a regression or a reading has."""
 
 
 def unit_of(key: str) -> Unit | None:

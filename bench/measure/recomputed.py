@@ -1,7 +1,7 @@
-"""Metrics computed again from the scores beside a record: whoever changes a number must change thousands.
+"""Compute metrics again from a record's scores, to find numbers that were changed without the scores.
 
-The scores are rounded, most of them to half precision, so that a metric is known within bounds. A number outside its
-bounds contradicts the scores. No rounding can make a number that belongs to its scores fall outside.
+The scores are rounded, most of them to half precision, so that they give bounds of a metric. A number outside its
+bounds contradicts the scores. A true number is always inside, because the bounds include every rounding.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.disagreement import disagreement_rate
 from bench.measure.metrics.ood import auroc
 
-INSIDE = "mnist"  # the data set that the others are told from
-SUMMED = 1e-6  # relative; sums of 60,000 numbers in another order
-# Rounding to the nearest moves a number by at most half of its last digit: relative, and near zero absolute.
+INSIDE = "mnist"  # the in-distribution data set
+SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another order
+# Rounding changes a number by at most half of its last digit: (relative, absolute near zero).
 _ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
 
 Scores = Mapping[str, NDArray[np.generic]]
 
 
 class _Within(NamedTuple):
-    """Numbers that are known within bounds, or one of them."""
+    """Lower and upper bounds of numbers."""
 
     low: FloatArray
     high: FloatArray
@@ -37,7 +37,7 @@ class _Within(NamedTuple):
 
 
 def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
-    """Return in words every metric of a common record that its scores contradict, and scores that are no scores."""
+    """Return a text for every metric of a common record that its scores contradict, and for every invalid score."""
     try:
         bounds = dict(_bounds(scores))
     except (TypeError, ValueError, ConfigError) as error:
@@ -82,7 +82,7 @@ def _of_labels(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, fl
 
 
 def _spreads(name: str, scores: Scores) -> dict[str, _Within]:
-    """Return what tells unlike rows, higher where a row looks less like the training data."""
+    """Return the scores that tell unlike rows; a row has a higher score if it looks less like the training data."""
     keys = {kind: f"{name}/{kind}" for kind in ("predictive_entropy", "expected_entropy", "max_probability")}
     found = {kind: _rounded(scores, key) for kind, key in keys.items() if key in scores}
     if "max_probability" in found:

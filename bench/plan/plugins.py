@@ -27,6 +27,7 @@ from bench.core.errors import BrokenApproach
 
 VARIABLE = "BNN_BENCH_APPROACHES"
 GROUP = "bnn_bench.approaches"
+EMPTY = "it holds no NAME.py with NAME.toml beside it"
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,17 @@ def _in_place(place: Path) -> list[ApproachSource]:
     if place.suffix in (".py", ".toml"):
         return [_source(place.parent, place.stem, _package(place.parent), str(place))]
     try:
-        names = sorted(file.stem for file in place.glob("*.toml") if file.with_suffix(".py").is_file())
-        error = "" if names else "it holds no NAME.py with NAME.toml beside it" if place.is_dir() else "no such folder"
+        names = _names_in(place)
+        error = "" if names else EMPTY if place.is_dir() else "no such folder"
     except OSError as problem:
         names, error = [], problem.strerror or str(problem)
     if error:
         return [ApproachSource(place.name or str(place), place, "", str(place), error)]
     return [_source(place, name, _package(place), str(place)) for name in names]
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.toml") if file.with_suffix(".py").is_file())
 
 
 def _package(folder: Path) -> str:
@@ -121,9 +126,9 @@ def _announced() -> Iterator[ApproachSource]:
             yield ApproachSource(entry.name, Path(), "", where, f"{type(error).__name__}: {error}".splitlines()[0])
             continue
         for place in spec.submodule_search_locations:
-            names = sorted(file.stem for file in Path(place).glob("*.toml") if file.with_suffix(".py").is_file())
+            names = _names_in(Path(place))
             if not names:
-                yield ApproachSource(entry.name, Path(place), "", where, "it holds no NAME.py with NAME.toml beside it")
+                yield ApproachSource(entry.name, Path(place), "", where, EMPTY)
             for name in names:
                 yield _source(Path(place), name, entry.value, where)
 
