@@ -169,7 +169,7 @@ class TimedProduct:
 
 def timed_subject(n_rows: int = 1000) -> Subject:
     train = rows_of(n_rows, 4)
-    return Subject(TimedApproach(), Task("classification", 3, n_rows, 4), train, train, 0, CPU)
+    return Subject(TimedApproach(), Task("classification", 10, n_rows, 4), train, train, 0, CPU)
 
 
 def test_blocks_alternate_and_neither_set_up_nor_the_first_round_counts(time):
@@ -656,7 +656,7 @@ def test_load_of_others_is_marked(small, monkeypatch):
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
-    assert main(["table", "throughput", "--results", str(tmp_path)]) == USAGE
+    assert main(["table", "throughput", "--results", str(tmp_path), "--baseline", "none"]) == USAGE
     assert "python -m benchmarks.throughput measures speeds" in capsys.readouterr().err
 
 
