@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from bench.core.version import VERSION
+
 if TYPE_CHECKING:
     from bench.cli.notebook import evaluate, fit, predict, records
     from bench.judge.audit.elbo import audit_pyro, audit_torch
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records"]
 
 _MODULES = {

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from bench import __version__
 from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.core.text import one_line
+from bench.core.version import VERSION
 
 UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
 UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
@@ -159,5 +159,5 @@ def _top() -> Parser:
         epilog="\n".join(["commands:", *lines, "", f"`{PROG} COMMAND --help` explains one."]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--version", action="version", version=VERSION)
     return parser
