@@ -81,7 +81,7 @@ def test_a_sealed_record_with_what_cannot_be_is_not_read(tmp_path, changes):
     records, problems = store.all_records()
     assert records == []
     (problem,) = problems
-    assert "has not the form of this suite" in problem.reason
+    assert "does not have the fields of a record" in problem.reason
     assert "\n" not in problem.reason
 
 

@@ -1,0 +1,32 @@
+"""What the pretend device does; `test_on_device` runs this file in a process of its own."""
+
+import pytest
+import torch
+
+from tests.implementations import pretend_device
+
+
+def test_the_pretend_device_refuses_what_a_gpu_refuses():
+    with pretend_device.active() as device:
+        there = torch.ones(3, device=device)
+        assert (there + there.to(device)).tolist() == [2, 2, 2]
+        assert (there * torch.tensor(2.0)).tolist() == [2, 2, 2]  # a number of the CPU, as CUDA allows
+        assert there[torch.tensor([0, 2])].tolist() == [1, 1]  # an index of the CPU, likewise
+        with pytest.raises(pretend_device.WrongDevice, match="cpu and on pretend"):
+            there + torch.ones(3)
+        with pytest.raises(pretend_device.WrongDevice, match="cpu and on pretend"):
+            torch.add(there, there, out=torch.ones(3))
+        with pytest.raises(pretend_device.WrongDevice, match="generator on cpu"):
+            torch.randn(3, device=device, generator=torch.Generator())
+        with pytest.raises(TypeError, match="convert pretend"):
+            there.numpy()
+
+
+def test_changes_in_place_and_through_views_reach_the_tensor_on_the_pretend_device():
+    with pretend_device.active() as device:
+        there = torch.zeros(2, 3, device=device)
+        row = there[1]
+        row += 1
+        torch.add(there[0], 5, out=there[0])
+        assert there.cpu().tolist() == [[5, 5, 5], [1, 1, 1]]
+        assert there.mul_(2) is there
