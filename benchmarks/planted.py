@@ -60,7 +60,7 @@ def _main(given: argparse.Namespace) -> int:
         fault, approach = PLANTS[name]
         found = runs(fault, approach, range(FIRST_SEED, FIRST_SEED + given.seeds))
         for one in found:
-            print(f"{one.fault}, {one.approach}, seed {one.seed}: {one.key} {one.value:.6g}")  # noqa: T201
+            sys.stdout.write(f"{one.fault}, {one.approach}, seed {one.seed}: {one.key} {one.value:.6g}\n")
         if given.save:
             save(found)
     return 0

@@ -133,10 +133,9 @@ def guarded(action: Callable[[], int]) -> int:
 
 def _open_closed_streams() -> None:
     """Give the process an output where it was started without one; else the next file would take its number."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open as long as the process
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open as long as the process
 
 
 def _say(line: str) -> None:

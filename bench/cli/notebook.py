@@ -74,7 +74,7 @@ def fit(
     for name in changes:
         if name not in known:
             raise unknown_name(f"hyper-parameter of {approach}", name, known)
-    made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # the fields are those of a subclass
+    made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # names are checked above
     train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir))
     place = torch.device(device)
     train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 
@@ -95,7 +96,9 @@ def fused(plain: Fill, device: torch.device) -> Fill | None:
     kernel: Fill = torch.compile(plain, dynamic=True)
     try:
         kernel(*arguments(1, torch.arange(2, device=device), 8 * LANES))
-    except Exception:  # noqa: BLE001 - without Triton or a C compiler PyTorch raises errors of many types
+    except Exception as error:  # noqa: BLE001 - PyTorch's compilers raise errors of many types, and plain noise is right
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        warnings.warn(f"no kernel for noise on {device}, so that it takes longer: {why}", RuntimeWarning, stacklevel=2)
         return None
     return kernel
 

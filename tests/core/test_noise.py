@@ -228,3 +228,12 @@ def test_layer_scales_and_their_gradient_are_the_plain_ones():
     expected = plain.slope * (plain.variance * (product.double() - 0.3) + 0.3)
     compiled.layer_gradient(*flat_arrays(product, fast.variance, fast.slope), -0.3)
     torch.testing.assert_close(product.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_kernel_that_cannot_be_compiled_is_said_and_the_plain_noise_stays(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no compiler\nmore")
+
+    monkeypatch.setattr(torch, "compile", lambda plain, dynamic: refuse)
+    with pytest.warns(RuntimeWarning, match=r"no kernel for noise on cpu.*RuntimeError: no compiler$"):
+        assert noise.fused(noise.words_of_blocks, torch.device("cpu")) is None
