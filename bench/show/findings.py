@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
+from bench.judge.ladder.readings import SURE
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifest
@@ -15,7 +16,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures import mistakes as mistakes_figure
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.confidence import SURE, Place, Sureness, sureness
+from bench.show.tables.confidence import Place, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
 
@@ -93,10 +94,16 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
             spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of {words}")
             worst.add(max(shares, key=shares.__getitem__))
     highest = f" The surest is always {_described(*worst)}." if len(worst) == 1 and len(corrected) > 1 else ""
-    once = " One network of each kind was asked." if all(one.right.n == 1 for one in corrected.values()) else ""
+    counts = sorted({one.right.n for one in corrected.values()})
+    several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    asked = (
+        " One network of each kind was asked."
+        if counts == [1]
+        else f" These are means of {several} networks of each kind."
+    )
     return (
         "But networks are often as sure of pictures that show no digit: trained with all corrections, they are at "
-        f"least 99 % sure of {_listed(spans)}.{highest}{once}"
+        f"least 99 % sure of {_listed(spans)}.{highest}{asked}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers that a ladder needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Numbers that a ladder or a finding needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
 geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
 argmax of mean logits is that of mean log-probabilities)
@@ -9,6 +9,8 @@ weights that the prediction uses, lowest score first
 draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
 refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
 mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate
+sure@T                                             share of images whose largest mean probability is at least T
+right_when_sure@T                                  share of right answers among these
 weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
 
 When a definition changes, raise `bench.judge.ladder.readings.VERSION`.
@@ -28,7 +30,7 @@ from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
 from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics import classification, ood
-from bench.measure.metrics.arrays import FloatArray, IntArray
+from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.refusal import MEDIAN_RULE, RefusalRule
@@ -178,6 +180,21 @@ def _rule(threshold: float) -> RefusalRule:
     return RefusalRule(MEDIAN_RULE.quantile, threshold)
 
 
+def share_sure(summary: DrawSummary, threshold: float) -> float:
+    """Return the share of rows whose largest mean probability is at least a threshold."""
+    return float(_sure(summary, threshold).mean())
+
+
+def right_when_sure(summary: DrawSummary, labels: IntArray, threshold: float) -> float | None:
+    """Return the share of right answers among the rows of `share_sure`, None without such a row."""
+    sure = _sure(summary, threshold)
+    return float((summary.mean_probs[sure].argmax(axis=1) == labels[sure]).mean()) if sure.any() else None
+
+
+def _sure(summary: DrawSummary, threshold: float) -> BoolArray:
+    return np.asarray(summary.mean_probs.max(axis=1) >= threshold)
+
+
 READERS: Mapping[str, Reader] = {
     "geometric_accuracy": lambda summary, labels, _: classification.accuracy(geometric(summary), labels),
     "geometric_nll": lambda summary, labels, _: classification.nll(geometric(summary), labels),
@@ -185,6 +202,8 @@ READERS: Mapping[str, Reader] = {
     "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
     "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
     "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
+    "sure": lambda summary, _, threshold: share_sure(summary, threshold),
+    "right_when_sure": right_when_sure,
 }
 
 Single = Callable[[DrawSummary, DrawSummary, IntArray], float]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.judge.ladder.readings import SURE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, canvas
 from bench.show.material import Material
-from bench.show.tables.confidence import RECIPES, SURE, Place, Sureness, sureness
+from bench.show.tables.confidence import RECIPES, Place, Sureness, sureness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,13 +12,13 @@ import numpy as np
 
 from bench.core.records import Record
 from bench.core.text import Digits
+from bench.judge.ladder.readings import RIGHT_WHEN_SURE, SURE, sure_key
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.material import Material, Scores
 from bench.show.tables.cells import Entry, Measured, Table, make_table
 
-SURE = 0.99  # the largest mean probability from which on a network counts as sure
 NO_DIGITS = {
     "letters": "letters",
     "notmnist459": "not-MNIST",
@@ -47,30 +47,42 @@ class Sureness:
     digits: Sample
     right: Sample  # in percent of the digits that it is sure of
     no_digits: Mapping[str, Sample]  # by data set
-    records: Sequence[Record]  # those with scores
+    records: Sequence[Record]  # those that are counted
 
 
 def sureness(material: Material) -> dict[Place, Sureness]:
-    """Return the published and corrected classifiers that have scores of each image."""
+    """Return the published and corrected classifiers that have readings of this kind or scores of each image."""
     found = {}
     for approach in material.results.classifiers():
         for recipe in RECIPES:
-            records = [one for one in material.finished(approach, recipe) if material.scores(one)]
+            records = [
+                one for one in material.finished(approach, recipe) if _is_read(material, one) or material.scores(one)
+            ]
             if records:
                 found[Place(approach, recipe)] = _sureness(material, records)
     return found
 
 
 def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
-    def sample(read: Callable[[Scores], float | Gap]) -> Sample:
-        return gather(records, lambda record: read(material.scores(record)))
+    def sample(key: str, otherwise: Callable[[Scores], float | Gap], gap: Gap) -> Sample:
+        def read(record: Record) -> float | Gap:
+            if not _is_read(material, record):
+                return otherwise(material.scores(record))
+            share = material.reading_of[record.fit_key].metrics.get(key)
+            return gap if share is None else 100 * share
 
-    return Sureness(
-        sample(lambda scores: share_sure(scores, "mnist")),
-        sample(share_right),
-        {name: sample(partial(share_sure, dataset=name)) for name in NO_DIGITS},
-        records,
-    )
+        return gather(records, read)
+
+    def share(dataset: str) -> Sample:
+        return sample(sure_key(dataset), partial(share_sure, dataset=dataset), NO_SUCH_SET)
+
+    right = sample(RIGHT_WHEN_SURE, share_right, NEVER)
+    return Sureness(share("mnist"), right, {name: share(name) for name in NO_DIGITS}, records)
+
+
+def _is_read(material: Material, record: Record) -> bool:
+    reading = material.reading_of.get(record.fit_key)
+    return reading is not None and sure_key("mnist") in reading.metrics
 
 
 def share_sure(scores: Scores, dataset: str) -> float | Gap:
@@ -117,7 +129,7 @@ def confidence_table(material: Material) -> Table:
         "Percent of images of which a network says that it is at least 99 % sure: the largest probability, mean of "
         "100 draws (one of a deterministic network), is at least .99. Right: of the digits of which it is sure, those "
         f"that it names right; {100 * SURE:g} or more keep the promise. What is no digit has no right answer, so "
-        "that to be sure is a mistake. The seeds are those whose scores of each image are kept beside their records.",
+        "to be sure is a mistake.",
         ["approach", "recipe", "digits", "of these right", *NO_DIGITS.values()],
         rows,
         _precision(material, records),
