@@ -78,7 +78,8 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
 
 
 def _chosen(arguments: argparse.Namespace) -> list[str]:
-    words = ["--all"] if arguments.all else list(arguments.approaches)
+    group = ["--group", arguments.group] if arguments.group else []
+    words = ["--all"] if arguments.all else group or list(arguments.approaches)
     for option in ("recipe", "protocol"):
         for value in getattr(arguments, option):
             words += [f"--{option}", value]

@@ -24,7 +24,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 ListedApproach = TypedDict(
     "ListedApproach",
-    {"approach": str, "title": str, "document": str, "recipes": list[str], "changes": dict[str, str], "runs here": str},
+    {
+        "approach": str,
+        "title": str,
+        "document": str,
+        "group": str,
+        "recipes": list[str],
+        "changes": dict[str, str],
+        "runs here": str,
+    },
 )
 
 
@@ -34,6 +42,7 @@ def _list(arguments: argparse.Namespace) -> int:
             "approach": entry.name,
             "title": entry.title,
             "document": entry.document or "-",
+            "group": entry.group,
             "recipes": recipe_names(entry),
             "changes": {name: change.title for name, change in entry.changes.items()},
             "runs here": entry.missing_framework() or _why_broken(entry) or "yes",
@@ -45,6 +54,7 @@ def _list(arguments: argparse.Namespace) -> int:
             "approach": each.name,
             "title": each.where,
             "document": "-",
+            "group": "",
             "recipes": [],
             "changes": {},
             "runs here": f"no: {each.error}",

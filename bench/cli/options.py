@@ -14,6 +14,7 @@ from bench.core.project import RESULTS
 from bench.core.text import one_line, visible
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
+from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
@@ -238,7 +239,8 @@ def folder(arguments: argparse.Namespace, kind: str) -> Path:
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose cells."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
-    parser.add_argument("--all", action="store_true", help="every approach, also those from outside")
+    parser.add_argument("--all", action="store_true", help="every approach of the documents, and those from outside")
+    parser.add_argument("--group", choices=GROUPS, help="every approach of another group (`python -m bench list`)")
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument(
@@ -257,14 +259,18 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 def select(arguments: argparse.Namespace) -> list[Cell]:
     """Return the cells that the options of `add_selection` choose; raises ConfigError."""
-    if arguments.all and arguments.approaches:
-        raise ConfigError("give either --all or names of approaches, not both")
-    if not arguments.all and not arguments.approaches:
+    if (arguments.all or arguments.group) and arguments.approaches:
+        given = "--all" if arguments.all else "--group"
+        raise ConfigError(f"give either {given} or names of approaches, not both")
+    if arguments.all and arguments.group:
+        raise ConfigError("give either --all or --group, not both; --all is the group of the documents")
+    if not (arguments.all or arguments.group or arguments.approaches):
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
     if not _is_elsewhere(arguments):
         check_device(arguments.device)
     selection = Selection(
         approaches=tuple(arguments.approaches),
+        group=arguments.group or DOCUMENTS,
         recipes=tuple(arguments.recipe),
         protocols=tuple(arguments.protocol),
         seeds=arguments.seeds,

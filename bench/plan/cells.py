@@ -13,9 +13,9 @@ from bench.core.reasons import Reason, told
 from bench.core.records import Naming, RecipeValue, Versions
 from bench.data.manifest import data_hashes
 from bench.plan.freshness import versions_of
-from bench.plan.manifests import ApproachManifest
+from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import Profile, Recipe, build, profile, resolve
-from bench.plan.registry import manifest, manifests
+from bench.plan.registry import manifest, of_group
 
 PROTOCOLS = ("published", "common")
 CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
@@ -92,7 +92,8 @@ class Cell:
 class Selection:
     """What the user asked for."""
 
-    approaches: tuple[str, ...] = ()  # empty: all
+    approaches: tuple[str, ...] = ()  # empty: all of the group
+    group: str = DOCUMENTS  # whose approaches count where none are named
     recipes: tuple[str, ...] = ()  # empty: those of the three cells and the variants marked in_all
     protocols: tuple[str, ...] = ()  # empty: those of the three cells
     seeds: tuple[int, ...] = (0,)
@@ -111,7 +112,7 @@ def cells(selection: Selection) -> list[Cell]:
     check_precision(selection.precision, selection.device)
     if any(seed < 0 for seed in selection.seeds):
         raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")
-    names = selection.approaches or tuple(manifests())
+    names = selection.approaches or tuple(of_group(selection.group))
     chosen = [manifest(name) for name in dict.fromkeys(names)]
     found = [
         _cell(entry, recipe, protocol, seed, budget, selection)

@@ -15,6 +15,10 @@ REMEDY = "docs/your-approach.md shows the form"
 
 Capability = Literal["weights", "masked", "mean_network", "log_density_ratio", "fit_many"]
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
+Group = Literal["documents", "paper", "methods"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+DOCUMENTS: Group = "documents"
+"""The group of an approach that names none. The tables, figures and findings of the documents leave the others out."""
 Value = bool | int | float | str
 Version = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -44,6 +48,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     module: str = ""  # of the class; '' for implementations.NAME
     title: str
     document: str = ""  # '' for a baseline
+    group: Group = DOCUMENTS  # `--all` takes one group: that of the documents, or that of `--group`
     class_name: str = msgspec.field(name="class")
     task: Literal["mnist", "toy"]
     requires: tuple[str, ...] = ()  # packages

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
 from bench.plan import plugins
-from bench.plan.manifests import ApproachManifest, read_manifest
+from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachManifest, read_manifest
 from bench.plan.plugins import ApproachSource
 
 if TYPE_CHECKING:
@@ -99,6 +99,19 @@ def _origin(name: str, sources: Mapping[str, ApproachSource]) -> str:
 def manifests() -> dict[str, ApproachManifest]:
     """Return all manifests by name, in the order of the tables; approaches from outside are last."""
     return _found().manifests
+
+
+def of_group(group: str) -> dict[str, ApproachManifest]:
+    """Return the manifests of one group by name, in the order of the tables; raises ConfigError."""
+    if group not in GROUPS:
+        raise unknown_name("group", group, GROUPS)
+    return {name: entry for name, entry in manifests().items() if entry.group == group}
+
+
+def group_of(approach: str) -> str:
+    """Return the group of an approach; that of the documents for an unknown approach."""
+    entry = manifests().get(approach)
+    return DOCUMENTS if entry is None else entry.group
 
 
 def broken() -> tuple[Broken, ...]:

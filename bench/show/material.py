@@ -21,8 +21,8 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, judge
-from bench.plan.manifests import ApproachManifest
-from bench.plan.registry import manifests
+from bench.plan.manifests import DOCUMENTS, ApproachManifest
+from bench.plan.registry import group_of, of_group
 from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.beside import MINE, Beside, beside
 from bench.show.determinism_files import Repeatability
@@ -44,6 +44,7 @@ class Material:
         device: str = "cpu",
         precision: str = "float32",
         baseline: Path | None = None,
+        group: str = DOCUMENTS,
     ) -> None:
         """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
 
@@ -53,17 +54,20 @@ class Material:
             device: that they were made on.
             precision: of their matrix products.
             baseline: a results folder whose records are shown beside those of `root`.
+            group: of the approaches whose records count.
         """
         self.store = Store(root)
         has_baseline = baseline is not None and baseline.resolve() != root.resolve()
         self._baseline = Store(baseline) if baseline is not None and has_baseline else None
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
+        self.group = group
         self._scores: dict[str, Scores] = {}
         self._untrusted: dict[str, Sequence[str]] = {}  # of each part that was read
 
     @cached_property
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
-        return self.store.all_records()
+        found, problems = self.store.all_records()
+        return self._of_group(found), problems
 
     @cached_property
     def beside(self) -> Beside:
@@ -71,7 +75,10 @@ class Material:
         if self._baseline is None:
             return Beside(self._stored[0])
         conditions = (self.profile, self.device, self.precision)
-        return beside(self._stored[0], self._baseline.all_records()[0], conditions)
+        return beside(self._stored[0], self._of_group(self._baseline.all_records()[0]), conditions)
+
+    def _of_group(self, records: Sequence[Record]) -> Sequence[Record]:
+        return [record for record in records if group_of(record.approach) == self.group]
 
     @property
     def records(self) -> Sequence[Record]:
@@ -85,7 +92,7 @@ class Material:
 
     def of_profile(self, profile: str) -> Results:
         """Return the records of another profile under the same conditions otherwise."""
-        return self._results(self.records, self.beside.manifests(manifests()), profile)
+        return self._results(self.records, self.beside.manifests(of_group(self.group)), profile)
 
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
         return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
@@ -135,7 +142,9 @@ class Material:
     @cached_property
     def numbers(self) -> Numbers:
         """The numbers that ladders compare, from records and readings: approaches have the names of their manifests."""
-        results = self._results(self.beside.plain, manifests(), self.profile) if self.beside.new else self.results
+        results = (
+            self._results(self.beside.plain, of_group(self.group), self.profile) if self.beside.new else self.results
+        )
         return Numbers(results, self.readings)
 
     @cached_property

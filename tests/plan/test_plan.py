@@ -14,7 +14,7 @@ from bench.plan.recipes import PROFILES, build, recipe_names, resolve
 from bench.plan.registry import load_class, manifest, manifests
 from tests.synthetic import record
 
-DOCUMENTED = [name for name, entry in manifests().items() if entry.document]
+DOCUMENTED = [name for name, entry in manifests().items() if entry.document and entry.group == "documents"]
 
 
 def runnable(name):
@@ -39,6 +39,15 @@ def test_the_three_cells_and_the_variants_are_planned():
     assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
     assert ("uniform", "published", "common") in planned
     assert ("uniform", "published", "published") not in planned
+
+
+def test_all_is_the_group_of_the_documents_and_leaves_other_groups_out(monkeypatch):
+    monkeypatch.setitem(manifests(), "mlp", structs.replace(manifest("mlp"), group="paper"))
+    assert "mlp" not in {cell.approach for cell in cells(Selection())}
+    assert {cell.approach for cell in cells(Selection(group="paper"))} == {"mlp"}
+    assert {cell.approach for cell in cells(Selection(approaches=("mlp", "linear_bbb")))} == {"mlp", "linear_bbb"}
+    with pytest.raises(ConfigError, match=r"unknown group 'papers'; .*did you mean 'paper'"):
+        cells(Selection(group="papers"))
 
 
 def test_both_protocols_share_a_fit():

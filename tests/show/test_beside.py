@@ -6,6 +6,7 @@ from msgspec import structs
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.store import Store
+from bench.plan.registry import manifests
 from bench.show.beside import MARK, beside
 from bench.show.figures import catalogue
 from bench.show.material import Material
@@ -97,3 +98,11 @@ def test_figures_show_the_users_approach_under_its_name(folders):
     assert material.scored("mine: my_net") is None
     found, absent = catalogue.survey(material)
     assert not any("my_net" in item.name for item in [*found, *absent])  # names of files, in which a colon harms
+
+
+def test_records_of_another_group_are_seen_by_its_own_material_alone(folders, monkeypatch):
+    own, baseline = folders
+    monkeypatch.setitem(manifests(), "mlp", structs.replace(manifests()["mlp"], group="paper"))
+    assert {one.approach for one in Material(own, *FULL, baseline).results.records} == {"mine: my_net", "uniform"}
+    assert {one.approach for one in Material(own, *FULL, group="paper").results.records} == {"mlp"}
+    assert set(Material(own, *FULL, group="paper").manifests) == {"mlp"}

@@ -10,7 +10,7 @@ from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.file import LADDERS
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, VARIANT
 from bench.plan.manifests import ApproachManifest
-from bench.plan.registry import manifests
+from bench.plan.registry import of_group
 
 CORRECTED, CORRECTION = "corrected", "correction"
 KINDS = (CORRECTED, CORRECTION, VARIANT, CONTROL)
@@ -45,7 +45,7 @@ def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternat
         if (one.approach, one.recipe) != (entry.name, "published"):
             found.setdefault(one.name, one)
     if CONTROL not in {one.kind for one in found.values()} and entry.noise != WITHOUT_BAYES:
-        for other in manifests().values():
+        for other in of_group(entry.group).values():
             if other.document and other.task == entry.task and other.noise == WITHOUT_BAYES:
                 found[other.name] = Alternative(CONTROL, other.name, "published")
     return sorted(found.values(), key=lambda one: KINDS.index(one.kind))

@@ -9,13 +9,14 @@ from bench.core.errors import ConfigError
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.rungs import Ladder
 from bench.plan.cells import Cell, Selection, cells
-from bench.plan.registry import manifests
+from bench.plan.manifests import DOCUMENTS
+from bench.plan.registry import of_group
 
 
 def chosen(approaches: Sequence[str]) -> list[Ladder]:
-    """Return the ladders of these approaches, or all that have rungs; raises ConfigError for an unknown one."""
+    """Return the ladders of these approaches, or of all that are of the documents; raises ConfigError."""
     if not approaches:
-        found = [ladder(entry.name) for entry in manifests().values() if entry.task == "mnist"]
+        found = [ladder(entry.name) for entry in of_group(DOCUMENTS).values() if entry.task == "mnist"]
         return [one for one in found if one.rungs]
     found = [ladder(name) for name in dict.fromkeys(approaches)]
     for one in found:
