@@ -29,11 +29,8 @@ def import_datasets() -> ModuleType:
     Raises:
         MissingFramework: torchvision is not installed, or does not fit this torch.
     """
-    specification = importlib.util.find_spec("torchvision")
-    if specification is None:
+    if not make_importable():
         raise MissingFramework("torchvision is not installed; pip install 'bnn-uncertainty-bench[torchvision]'")
-    for folder in specification.submodule_search_locations or ():
-        _declare_missing_operators(Path(folder))
     try:
         return importlib.import_module("torchvision.datasets")
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
@@ -41,6 +38,22 @@ def import_datasets() -> ModuleType:
         raise MissingFramework(
             f"torchvision cannot be imported ({what}); install the version made for torch"
         ) from error
+
+
+def make_importable() -> bool:
+    """Declare the operators without which torchvision, and libraries that import it, cannot be imported.
+
+    Call it before the import of such a library: laplace-torch, torch-uncertainty, torchmetrics.
+
+    Returns:
+        Whether torchvision is installed.
+    """
+    specification = importlib.util.find_spec("torchvision")
+    if specification is None:
+        return False
+    for folder in specification.submodule_search_locations or ():
+        _declare_missing_operators(Path(folder))
+    return True
 
 
 @functools.cache  # an operator can be declared only once, and exists as long as the returned library

@@ -205,6 +205,7 @@ def test_what_cannot_be_written_is_one_line(folder, tmp_path):
 
 def test_without_torchvision_the_mirrors_are_unknown_and_all_else_works(folder, monkeypatch):
     monkeypatch.setattr(torchvision_shim.importlib.util, "find_spec", lambda name: None)
+    assert not torchvision_shim.make_importable()
     assert fashion().x.shape == (2, 784)
     shutil.rmtree(folder / "fashion_mnist")
     with pytest.raises(MissingFramework) as caught:

@@ -12,7 +12,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
-EXTRAS = ("all", "bench", "cluster", "dask", "lint", "mxnet", "pyro", "test", "torchvision")
+EXTRAS = ("all", "bench", "cluster", "dask", "libraries", "lint", "mxnet", "pyro", "test", "torchvision")
 AGAIN = "run tox -e lock"
 
 
