@@ -21,6 +21,7 @@ from bench.core.files import write_atomically
 from bench.show.predict import Predictor, show
 from bench.show.predict.drawing import draw, save
 from bench.show.predict.normalise import normalise
+from bench.show.predict.turned import with_remarks
 from tests import drawings
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
@@ -49,8 +50,9 @@ def main(results: str) -> None:
     """Make the files."""
     with tempfile.TemporaryDirectory() as folder:
         images = [normalise(path) for path in pictures(Path(folder))]
-    by_approach = [Predictor(results, name).answers(images) for name in APPROACHES]
-    answers = [list(told) for told in zip(*by_approach, strict=True)]
+    networks = [Predictor(results, name).answers for name in APPROACHES]
+    answers = [list(told) for told in zip(*(network(images) for network in networks), strict=True)]
+    images = with_remarks(images, answers, networks)
     shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     for image in shown:
         image["image"] = Path(image["image"]).name

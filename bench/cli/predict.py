@@ -17,6 +17,7 @@ from bench.show.predict import fits, show
 from bench.show.predict.drawing import check_figure, draw, save
 from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.predictor import Predictor
+from bench.show.predict.turned import with_remarks
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +61,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
     answers = [[told[place] for told in by_approach] for place in range(len(images))]
+    images = with_remarks(images, answers, [predictor.answers for predictor in predictors])
     shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     if arguments.json:
         errors = [{"image": str(path), "error": reason} for path, reason in unusable]

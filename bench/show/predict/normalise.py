@@ -33,6 +33,7 @@ class Normalised:
     size: tuple[int, int]  # width and height of the picture, pixels
     pixels: Floats  # [28, 28], bytes / 255, ink is bright
     dark_on_light: bool  # how it was drawn
+    is_clear: bool  # ink stands out of the noise of the background
     remarks: tuple[str, ...]  # why it may be no picture of one digit
     shown: Floats  # [h, w, 3], the picture made small for figures
 
@@ -60,6 +61,7 @@ def from_picture(picture: Picture) -> Normalised:
         picture.size,
         centred(fit_box(ink.amount)),
         ink.dark_on_light,
+        ink.is_clear,
         _remarks(ink),
         _small(picture.colours),
     )
