@@ -75,6 +75,35 @@ def test_a_warm_up_that_counts_calls_is_not_measured(model):
     assert report.of("kl-scale").outcome == "not measured"
 
 
+def re_weighed(model, n_batches, whole):
+    """Batch i of M pays whole 2^(M - i) / (2^M - 1) of the KL (Blundell et al. 2015, 3.4): over the epoch, `whole`."""
+    shares = [whole * 2.0 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
+    given = [(x, y, torch.tensor(share)) for (x, y), share in zip(batches(3), shares, strict=False)]
+    return elbo.audit_torch(
+        lambda x, y, share: model.nll(x, y) + share * model.kl(),
+        model.named_parameters(),
+        given,
+        n_batches * len(given[0][0]),
+        nll=lambda x, y, share: model.nll(x, y),
+        draws=9,
+    ).of("kl-scale")
+
+
+def test_a_re_weighting_over_batches_counts_by_its_sum_over_an_epoch(model):
+    finding = re_weighed(model, 3, 1.0)  # shares 4/7, 2/7, 1/7
+    assert finding.outcome == "passes"
+    assert finding.measured["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
+    finding = re_weighed(model, 3, 7.0)  # 2^(M - i), not divided by their sum
+    assert finding.outcome == "fails"
+    assert finding.measured["kl_per_epoch"] == pytest.approx(7, rel=1e-3)
+
+
+def test_a_part_of_a_re_weighted_epoch_is_not_measured(model):
+    finding = re_weighed(model, 4, 1.0)  # the first three of four batches hold 14/15 of the KL
+    assert finding.outcome == "not measured"
+    assert "batches of one whole epoch" in finding.detail
+
+
 def test_two_names_of_one_storage_are_one_parameter():
     net = Single()
     again = nn.Parameter(net.weight_mu.data)  # as a sampler keeps it: the forward pass sees only this one

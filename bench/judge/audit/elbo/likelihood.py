@@ -16,11 +16,15 @@ from bench.judge.audit.findings import Seen
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
 ALIKE = 0.9  # correlation over draws where both draw the same noise; a mean of two draws and one of the two have 0.7
+ALIKE_SHARES = 0.05  # of the gradients: how far they may be from the shares
+STEPS = 30  # between the weight and the shares of the batches
+MORE = 4  # times the draws, where noise may hide another likelihood
 ROUNDINGS = 16  # of a loss's last digit: how far two batches may differ through rounding alone
 
-Rest = Literal["proportional", "other noise", "other likelihood", "rounding"]
-"""What a loss holds beside a NLL + constant. `proportional`: nothing. `other noise`: nothing that remains in the
-average over draws. `rounding`: the batches differ too little to tell."""
+Rest = Literal["proportional", "shares", "other noise", "other likelihood", "rounding"]
+"""What a loss holds beside a NLL + constant. `proportional`: nothing. `shares`: one term, of which each batch has a
+share of its own, such as a KL that is re-weighted over batches. `other noise`: nothing that remains in the average over
+draws. `rounding`: the batches differ too little to tell."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ def judge(data: DataWeight | None) -> Seen:
     if data.rest == "other noise":
         advice = "give an nll= that draws like the loss: the same calls in the same order, as many draws a step"
         return Seen("not measured", f"{detail} and {rest}, which may be noise: {advice}; or raise draws=", measured)
+    if data.rest == "shares":
+        more = (
+            "each batch counts one further term in a share of its own: a KL re-weighted over batches, or another term"
+        )
+        return Seen("not measured", f"{detail}; {more}", measured)
     if data.rest == "rounding":
         detail = "rounding of the loss hides how the batches differ; audit in float64"
         return Seen("not measured", detail, measured)
@@ -62,7 +71,15 @@ def judge(data: DataWeight | None) -> Seen:
 
 
 def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
-    """Measure `a` from how the losses of batches differ; needs the NLL."""
+    """Measure `a` from how the losses of batches differ; needs the NLL.
+
+    If noise may explain what the NLL leaves, more draws are taken: noise averages out, another likelihood does not.
+    """
+    found = _by_losses(objective, draws)
+    return _by_losses(objective, MORE * draws) if found.rest == "other noise" else found
+
+
+def _by_losses(objective: AuditedObjective, draws: int) -> DataWeight:
     pairs = [
         [(float(objective.loss(b, draw).detach()), float(objective.nll(b, draw).detach())) for b in objective.batches]
         for draw in range(draws)
@@ -70,13 +87,46 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
     table = torch.tensor(pairs, dtype=torch.float64)  # [draws, batches, 2]
     digit = torch.finfo(objective.loss(objective.batches[0], 0).dtype).eps
     smallest = ROUNDINGS * digit * table.abs().amax((0, 1))  # of the loss, of the NLL
-    table = table - table.mean(dim=1, keepdim=True)
+    whole, table = table, table - table.mean(dim=1, keepdim=True)
     losses, nlls = table.unbind(-1)
     if float(losses.abs().max()) <= float(smallest[0]) / PROPORTIONAL:
         return _by_gradients(objective, draws)
     freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
     weight, misfit, error = _proportion(losses, nlls, freedom)
-    return DataWeight(weight, misfit, _rest(losses, nlls, misfit, smallest), error)
+    rest = _rest(losses, nlls, misfit, smallest)
+    shared = _beside_shares(objective, *whole.unbind(-1)) if rest.startswith("other") else None
+    return shared or DataWeight(weight, misfit, rest, error)
+
+
+def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) -> DataWeight | None:
+    """Return the weight `a` if losses - a nlls [draws, batches] has rank one: K(draw) times the batch's share of it.
+
+    The gradients without the data's part must have the same shares: a term of the inputs alone has no gradient.
+    Alternates between `a` and the shares, from the slope over draws, which a KL in closed form leaves alone. Without
+    noise every matrix has rank one, and tells nothing.
+    """
+    noise = nlls - nlls.mean(0)
+    if float(noise.norm()) <= PROPORTIONAL * float((nlls - nlls.mean(1, keepdim=True)).norm()):
+        return None
+    weight = float(((losses - losses.mean(0)) * noise).sum() / noise.square().sum())
+    for _ in range(STEPS):
+        shares = torch.linalg.svd(losses - weight * nlls, full_matrices=False).Vh[0]
+        one, other = (part - (part @ shares).outer(shares) for part in (losses, nlls))
+        weight, misfit, error = _proportion(one, other, max(one.numel() - len(losses) - len(shares), 1))
+    found = DataWeight(weight, misfit, "shares", error)
+    return found if misfit <= PROPORTIONAL and _shares_gradient(objective, weight, shares) else None
+
+
+def _shares_gradient(objective: AuditedObjective, weight: float, shares: Tensor) -> bool:
+    """Return whether the batches' gradients without the data's part are one vector times the batch's share."""
+    rows = torch.stack(
+        [
+            torch.cat([part.flatten() for part in objective.gradient(value).values()])
+            for value in (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
+        ]
+    )
+    left = rows - shares.outer(shares @ rows)  # the shares have length 1
+    return bool(rows.any()) and float(left.norm()) <= ALIKE_SHARES * float(rows.norm())
 
 
 def _proportion(losses: Tensor, nlls: Tensor, freedom: int) -> tuple[float, float, float]:

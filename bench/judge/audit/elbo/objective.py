@@ -61,6 +61,13 @@ def own_noise() -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
+def start_noise(seed: int) -> None:
+    """Put torch's generators at the start of a seed: torch.manual_seed alone took a quarter of an audit's time."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+
+
 def arguments(batch: object) -> tuple[object, ...]:
     """Return the arguments that a batch stands for: its parts, or itself where it is one object."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
@@ -104,7 +111,7 @@ class AuditedObjective:
     def _call(self, function: Loss, name: str, batch: Batch, draw: int) -> Tensor:
         try:
             with own_noise(), torch.enable_grad():
-                torch.manual_seed(stream_seed(draw, "audit"))
+                start_noise(stream_seed(draw, "audit"))
                 value = function(*batch)
         except ValueError as error:  # such as a distribution's check of its standard deviation
             if not self._is_moved:
