@@ -11,7 +11,6 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, compress
 from types import ModuleType
 from typing import Any
@@ -23,6 +22,7 @@ from torch.utils import dlpack
 
 from bench.core.errors import MissingFramework
 from implementations._kernels.layout import Layout
+from implementations._kernels.scale_mixture import ScaleMixture
 
 _INSTALL = "pip install 'bnn-uncertainty-bench[mxnet]' (Linux x86-64, Python < 3.13, NumPy < 2)"
 
@@ -80,31 +80,8 @@ def copy_into(array: Any, tensor: Tensor) -> None:
     array[:] = tensor.numpy()
 
 
-@dataclass(frozen=True)
-class Prior:
-    """share N(0, std^2) + (1 - share) N(0, narrow_std^2) for every weight, the second only if share < 1.
-
-    All densities leave out the factor (2 pi)^(-1/2), which q has too. Of the mixture, with v = w^2,
-        log p(w) = log(share / std) - v / (2 std^2) + softplus(gap(v)),
-        gap(v) = log((1 - share) std / (share narrow_std)) - steepness v.
-    """
-
-    std: float
-    narrow_std: float = 1.0
-    share: float = 1.0
-
-    @property
-    def _steepness(self) -> float:
-        return (self.narrow_std**-2 - self.std**-2) / 2
-
-    def log_density(self, weights: Tensor) -> Tensor:
-        """Return the sum of log p(w) over weights [n], float64 []."""
-        weights = weights.double()
-        wide = math.log(self.share / self.std) - weights**2 / (2 * self.std**2)
-        if self.share == 1:
-            return wide.sum()
-        narrow = math.log((1 - self.share) / self.narrow_std) - weights**2 / (2 * self.narrow_std**2)
-        return torch.logaddexp(wide, narrow).sum()
+class Prior(ScaleMixture):
+    """The prior of every weight, with the energy and gradient that MXNet computes."""
 
     def constant(self, n_weights: int) -> float:
         """Return the part of -sum log p(w) that does not depend on w."""
@@ -119,11 +96,10 @@ class Prior:
         if self.share == 1:
             weights *= scale / self.std**2
             return energy
-        offset = math.log((1 - self.share) * self.std / (self.share * self.narrow_std))
-        gap = nd.square(weights) * -self._steepness + offset
+        gap = nd.square(weights) * -self.steepness + self.offset
         energy = energy.astype("float64") - accurate_sum(nd.Activation(gap, act_type="softrelu"), ones)
         # the logistic function of the gap is the narrow component's share of the density at w
-        weights *= nd.Activation(gap, act_type="sigmoid") * (2 * self._steepness * scale) + scale / self.std**2
+        weights *= nd.Activation(gap, act_type="sigmoid") * (2 * self.steepness * scale) + scale / self.std**2
         return energy
 
 

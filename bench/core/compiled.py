@@ -1,8 +1,9 @@
 """Loops that run once over millions of numbers, compiled by numba: random numbers, and passes over Gaussian weights.
 
-All compiled code is in this one file: numba's cache on disk compiles a function again when the function's own file
-changes, but not when the file of a function that it calls changes. The tests compare every function here with plain
-PyTorch: the random numbers with `bench.core.noise`, the passes over the weights with `implementations._kernels`.
+Numba's cache on disk compiles a function again when the function's own file changes, but not when the file of a
+function that it calls changes. So the names of all loops in the cache contain a hash of this file, and other files of
+loops call compiled functions of this file alone. The tests compare every function with plain PyTorch: the random
+numbers with `bench.core.noise`, the passes over the weights with `implementations._kernels`.
 
 Shapes: B rows, n numbers a row, E networks, P scalar weights of each. Arrays are C-contiguous float32 unless said
 otherwise. The loops are cut into blocks of fixed size, so that no result depends on the number of threads.
@@ -13,7 +14,9 @@ otherwise. The loops are cut into blocks of fixed size, so that no result depend
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -27,24 +30,28 @@ BLOCK = 4 * LANES
 STRIDE = 4096  # weights of one block of a pass: 16 KiB of each array
 SERIAL_BELOW = 2**14  # numbers of a loop; for fewer, waking a second thread costs more than the loop
 
+_VERSION = f"_{zlib.crc32(Path(__file__).read_bytes()):08x}"
+
 # The compiler may add in any order and fuse products with additions, but must respect NaN and infinity.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def _inline(function: Callable[..., Any]) -> Any:
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile a function into each loop that calls it."""
     return numba.njit(inline="always", error_model="numpy", fastmath=_FAST)(function)
 
 
-def _inner(function: Callable[..., Any]) -> Any:
+def inner(function: Callable[..., Any]) -> Any:
     """Compile the loop over one block as a separate function: with few arrays, LLVM can vectorise the loop."""
     return numba.njit(error_model="numpy", fastmath=_FAST)(function)
 
 
-def _loop(function: Callable[..., Any]) -> Any:
+def loop(function: Callable[..., Any]) -> Any:
     """Compile a loop twice, for one thread and for several; the size of the first argument decides which one runs."""
+    function.__qualname__ += _VERSION
     serial = numba.njit(error_model="numpy", fastmath=_FAST, cache=True)(function)
     copy = FunctionType(function.__code__, function.__globals__, function.__name__)
-    copy.__qualname__ += "_parallel"  # the key of numba's cache: with one name, it would confuse the two
+    copy.__qualname__ = function.__qualname__ + "_parallel"  # with one name, numba's cache would confuse the two
     parallel = numba.njit(error_model="numpy", fastmath=_FAST, cache=True, parallel=True)(copy)
 
     def call(*arguments: Any) -> None:
@@ -59,7 +66,7 @@ def _loop(function: Callable[..., Any]) -> Any:
     return call
 
 
-@_inline
+@inline
 def philox(c0, c1, c2, c3, k0, k1):
     """Return the four 32-bit words of Philox4x32-10 for a counter and a key (Salmon et al. 2011, section 5.1)."""
     for _ in range(10):
@@ -73,7 +80,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@_inline
+@inline
 def log32(x):
     """Return the natural logarithm of a positive normal float32, to 1e-7 relative (Cephes logf, Moshier 1992)."""
     bits = np.float32(x).view(np.int32)
@@ -95,7 +102,7 @@ def log32(x):
     return m + (y + exponent * float32(-2.12194440e-4)) + exponent * float32(0.693359375)
 
 
-@_inline
+@inline
 def exp32(x):
     """Return e^x, to 1e-7 relative (Cephes expf); x outside [-87, 88] is replaced by the nearer end."""
     x = min(max(x, float32(-87.0)), float32(88.0))
@@ -111,7 +118,7 @@ def exp32(x):
     return y * np.int32((int32(n) + int32(127)) << int32(23)).view(np.float32)
 
 
-@_inline
+@inline
 def softplus32(rho):
     """Return (sigma, d sigma / d rho) with sigma = log(1 + e^rho), accurate for every rho."""
     small = exp32(-abs(rho))
@@ -131,7 +138,7 @@ def softplus32(rho):
     return max(rho, float32(0)) + float32(2) * t * series, slope
 
 
-@_inline
+@inline
 def normal_pair(a, b):
     """Return two independent standard normals from two 32-bit words (Box & Muller 1958); none is beyond 6.8."""
     uniform = (float32(a) + float32(0.5)) * float32(2.0**-32)
@@ -152,7 +159,7 @@ def normal_pair(a, b):
     return radius * (-x if is_left else x), radius * (-y if is_low else y)
 
 
-@_inline
+@inline
 def _word_block(out, block, low, high, k0, k1):
     for lane in range(LANES):
         counter = uint32(block * LANES + lane)
@@ -163,8 +170,9 @@ def _word_block(out, block, low, high, k0, k1):
         out[3 * LANES + lane] = d
 
 
-@_inline
-def _normal_block(out, block, low, high, k0, k1):
+@inline
+def normal_block(out, block, low, high, k0, k1):
+    """Fill out [BLOCK] with block number `block` of a row's standard normals."""
     for lane in range(LANES):
         counter = uint32(block * LANES + lane)
         a, b, c, d = philox(counter, uint32(0), low, high, k0, k1)
@@ -203,14 +211,14 @@ def _fill_normals(out, rows, key):
         low, high = uint32(rows[row]), uint32(uint64(rows[row]) >> uint64(32))
         start = block * BLOCK
         if start + BLOCK <= n:
-            _normal_block(out[row, start : start + BLOCK], block, low, high, k0, k1)
+            normal_block(out[row, start : start + BLOCK], block, low, high, k0, k1)
         else:
             rest = np.empty(BLOCK, np.float32)
-            _normal_block(rest, block, low, high, k0, k1)
+            normal_block(rest, block, low, high, k0, k1)
             out[row, start:] = rest[: n - start]
 
 
-@_inner
+@inner
 def _draw_block(mu, rho, noise, weights):
     log_sigma, squared_noise, squared_weight = float32(0), float32(0), float32(0)
     for i in range(len(mu)):
@@ -250,45 +258,7 @@ def _rho_gradient(grad, rho, noise, weight_of_log_sigma, out):
             out[e, i] = (grad[e, i] * noise[e, i] + factor / sigma) * slope
 
 
-@_inner
-def _scale_block(log_excess, floor, dropout, std, variance, slope):
-    log_std, sum_of_variance = float32(0), float32(0)
-    for i in range(len(log_excess)):
-        excess = exp32(log_excess[i])
-        free = excess + floor
-        scale = free * dropout
-        log_std += log32(free)
-        slope[i] = excess / free
-        std[i] = scale
-        variance[i] = scale * scale
-        sum_of_variance += scale * scale
-    return log_std, sum_of_variance
-
-
-def _layer_scales(log_excess, floor, dropout, std, variance, slope, sums):
-    """Set std = dropout (floor + e^log_excess), its square, and d log std / d log_excess, all [1, P].
-
-    sums float64 [1, ceil(P / STRIDE), 2] takes each block's sums of log(floor + e^log_excess) and of the variance.
-    """
-    size = log_excess.shape[1]
-    lowest, factor = float32(floor), float32(dropout)
-    for task in prange(sums.shape[1]):
-        a, b = task * STRIDE, min(size, (task + 1) * STRIDE)
-        sums[0, task, 0], sums[0, task, 1] = _scale_block(
-            log_excess[0, a:b], lowest, factor, std[0, a:b], variance[0, a:b], slope[0, a:b]
-        )
-
-
-def _layer_gradient(product, variance, slope, grad_kl):
-    """Replace product [1, P] by slope (variance (product + grad_kl) - grad_kl), the gradient for log_excess."""
-    size = product.shape[1]
-    weight = float32(grad_kl)
-    for task in prange((size + STRIDE - 1) // STRIDE):
-        for i in range(task * STRIDE, min(size, (task + 1) * STRIDE)):
-            product[0, i] = slope[0, i] * (variance[0, i] * (product[0, i] + weight) - weight)
-
-
-@_inner
+@inner
 def _gradient_block(grad, weights, noise, rho, pull, push, noise_in_mu, g_mu, g_rho):
     for i in range(len(grad)):
         sigma, slope = softplus32(rho[i])
@@ -298,7 +268,7 @@ def _gradient_block(grad, weights, noise, rho, pull, push, noise_in_mu, g_mu, g_
         g_mu[i] = g - noise_in_mu * noise[i] * inverse
 
 
-@_inner
+@inner
 def _adam_block(parameter, gradient, first, second, step_size, correction):
     for i in range(len(parameter)):
         m = first[i] + (gradient[i] - first[i]) * float32(0.1)
@@ -339,10 +309,8 @@ def _adam_weights(grad, weights, noise, parameters, first, second, prior, entrop
         _adam_block(rho, g_rho, first[1, e, a:b], second[1, e, a:b], rate, root)
 
 
-fill_words = _loop(_fill_words)
-fill_normals = _loop(_fill_normals)
-draw_weights = _loop(_draw_weights)
-rho_gradient = _loop(_rho_gradient)
-adam_weights = _loop(_adam_weights)
-layer_scales = _loop(_layer_scales)
-layer_gradient = _loop(_layer_gradient)
+fill_words = loop(_fill_words)
+fill_normals = loop(_fill_normals)
+draw_weights = loop(_draw_weights)
+rho_gradient = loop(_rho_gradient)
+adam_weights = loop(_adam_weights)

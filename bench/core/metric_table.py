@@ -263,15 +263,16 @@ _OTHERS: dict[Unit, tuple[str, ...]] = {
     FRACTION: (
         *("fraction_correct", "fraction_incorrect", "fraction_undecided", "pruned_accuracy", "pruned_used_accuracy"),
         *("refusal_rate_of_100_networks", "refusal_rate_upright", "draw_refusal_rate", "mean_network_refusal_rate"),
+        *("error", "error_of_draws", "error_at_chosen_epoch", "error_at_best_test_epoch", "pruned_error"),
         *("draw_auroc", "mean_network_auroc", "geometric_accuracy"),
     ),
     GAP: ("draw_ece", "mean_network_ece", "geometric_ece"),
-    NATS: ("draw_nll", "geometric_nll"),
+    NATS: ("draw_nll", "geometric_nll", "train_nll"),
     ENTROPY: ("mean_network_entropy", "normalised_geometric_entropy"),
     SIZE: ("weights/std", "toy/rmse", "toy/band_width_near", "toy/band_width_far"),
     REAL: (
         *("train_loss", "train_loss_sum", "train_loss_per_image", "train_loss_ema", "test_loss"),
-        *("toy/nll", "prediction", "weights/mean"),
+        *("toy/nll", "prediction", "weights/mean", "complexity"),
     ),
 }
 UNITS: Mapping[str, Unit] = {

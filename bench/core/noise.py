@@ -30,10 +30,10 @@ Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 
 @functools.cache
-def compiled_loops() -> ModuleType | None:
-    """Return `bench.core.compiled`, or None if numba is not installed (a machine with a GPU may not need it)."""
+def compiled_loops(module: str = "compiled") -> ModuleType | None:
+    """Return a module of loops in `bench.core`, or None without numba (a machine with a GPU may not need it)."""
     try:
-        return importlib.import_module("bench.core.compiled")
+        return importlib.import_module(f"bench.core.{module}")
     except ImportError:
         return None
 

@@ -65,6 +65,11 @@ class StepNoise:
         fill_words(out.view(1, -1), self._stream, self._next_row(out.device))
         return out
 
+    def take_step(self) -> tuple[int, int]:
+        """Return the stream and the row of the next call's numbers, for a compiled pass that makes them itself."""
+        self._asked += 1
+        return self._stream, self._asked - 1
+
     def _next_row(self, device: torch.device) -> torch.Tensor:
         """Return the row of the next call, int64 [1]; made on the device, so that nothing is copied."""
         self._asked += 1

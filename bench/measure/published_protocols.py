@@ -18,6 +18,7 @@ from bench.core.reasons import Reason, told
 from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
+from bench.measure.blundell2015 import Blundell2015
 from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
@@ -273,6 +274,9 @@ _BY_APPROACH: dict[str, type[Protocol]] = {
     "mlp": Feldman2018Mlp,
     "linear_bbb": Feldman2018Bbb,
     "mxnet_bbb": Rabanser2017,
+    "blundell_sgd": Blundell2015,
+    "blundell_dropout": Blundell2015,
+    "blundell_bbb": Blundell2015,
     "toy_mlp": Feldman2018Toy,
     "toy_bbb": Feldman2018Toy,
 }

@@ -13,9 +13,9 @@ from torch import Tensor
 from bench.core.noise import compiled_loops
 
 
-def loops_for(value: Tensor) -> ModuleType | None:
-    """Return the compiled loops if they serve tensors like `value` (float32 on a CPU), else None."""
-    return compiled_loops() if value.is_cpu and value.dtype == torch.float32 else None
+def loops_for(value: Tensor, module: str = "compiled") -> ModuleType | None:
+    """Return the loops of a module of `bench.core` if they serve tensors like `value` (float32 on a CPU), else None."""
+    return compiled_loops(module) if value.is_cpu and value.dtype == torch.float32 else None
 
 
 def flat_arrays(*values: Tensor, n_networks: int = 1) -> list[npt.NDArray[Any]]:

@@ -1,0 +1,80 @@
+"""Protocol `published` of blundell2015: errors of the means and of averaged draws, after epochs and at the end.
+
+The paper does not say which of them its tables show, nor of which epoch. So each is measured, and none is used to
+train: the held-out images and the test images never enter a fit. An error is a share of wrong answers, where the paper
+prints percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from bench.interface import Posterior, Split
+from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, predict_split
+from bench.measure.metrics.pruning import prune_at
+from bench.measure.protocols import Protocol
+
+HELD_OUT, TEST = "heldout10k-of-train", "test10k"
+EPOCHS_WITH_DRAWS, EPOCH_DRAWS = 50, 10  # every so many epochs, this number of networks is averaged
+END_DRAWS = 100  # networks averaged at the end
+PRUNED = (0.5, 0.75, 0.95, 0.98)  # shares of the weights that Table 2 removes
+
+
+class Blundell2015(Protocol):
+    """Error on the 10,000 held-out images and on the test images; pruning by |mu| / sigma as in Table 2."""
+
+    @cached_property
+    def _splits(self) -> Mapping[str, Split]:
+        return {name: self.split(name) for name in (HELD_OUT, TEST)}
+
+    def _error(self, network: Posterior, name: str, draws: range) -> float:
+        """Return the share of wrong answers of the mean probabilities of some draws."""
+        split = self._splits[name]
+        answers = predict_split(network, split, draws, N_CLASSES).summary.log_mean_probs.argmax(axis=1)
+        return float((answers != split.y.numpy()).mean())
+
+    def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
+        """See `Protocol.epoch`."""
+        network = posterior.mean_network()
+        found = {f"mnist/{name}/error": self._error(network, name, range(1)) for name in self._splits}
+        if posterior.n_draws is None and epoch % EPOCHS_WITH_DRAWS == 0:
+            draws = draws_of(posterior, EPOCH_DRAWS, first=epoch * END_DRAWS)
+            found |= {f"mnist/{name}/error_of_draws": self._error(posterior, name, draws) for name in self._splits}
+        return found
+
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
+        """See `Protocol.final`."""
+        network = posterior.mean_network()
+        found = Measurement({f"mnist/{name}/error": self._error(network, name, range(1)) for name in self._splits})
+        found.metrics |= chosen_epochs(epochs)
+        if posterior.n_draws is None:
+            draws = draws_of(posterior, min(END_DRAWS, self.budget.draws))
+            found.metrics |= {
+                f"mnist/{name}/error_of_draws": self._error(posterior, name, draws) for name in self._splits
+            }
+            self._prune(found, posterior)
+        return found
+
+    def _prune(self, found: Measurement, posterior: Posterior) -> None:
+        """Remove weights and their noise, the smallest |mu| / sigma first."""
+        for share, keep in prune_at(posterior.weights(), PRUNED).items():
+            network = posterior.masked(keep).mean_network()
+            found.metrics[f"mnist/{TEST}/pruned_error@{share:g}"] = self._error(network, TEST, range(1))
+
+
+def chosen_epochs(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
+    """Return the test error of two epochs: the first of least held-out error, and the one of least test error.
+
+    The first is an honest choice. The second looks at the test images and shows how much this gains.
+    """
+    seen = [
+        (one[f"mnist/{HELD_OUT}/error"], one[f"mnist/{TEST}/error"]) for one in epochs if f"mnist/{TEST}/error" in one
+    ]
+    errors = [(held_out, test) for held_out, test in seen if held_out is not None and test is not None]
+    if not errors:
+        return {}
+    return {
+        f"mnist/{TEST}/error_at_chosen_epoch": min(errors, key=lambda pair: pair[0])[1],
+        f"mnist/{TEST}/error_at_best_test_epoch": min(test for _, test in errors),
+    }

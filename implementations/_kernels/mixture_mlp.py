@@ -1,0 +1,90 @@
+"""Bayes by Backprop for a ReLU network with a mixture prior: one step of plain SGD, or a gradient, without autograd.
+
+Each weight is an independent Gaussian, w = mu + sigma eps with sigma = log(1 + e^rho) and eps ~ N(0, 1). With the prior
+p of `scale_mixture`, the loss of batch i is
+
+    L_i = kl (log q(w) - log p(w)) + scale NLL(w)        NLL summed over the batch; kl is the weight of the batch
+
+Its gradient, with G = scale dNLL/dw and g = G - kl d log p/dw (see `sampled_mlp` for the terms of log q that cancel):
+
+    dL/dmu = g        dL/drho = (g eps - kl / sigma) / (1 + e^-rho)
+
+Cost of a step with one draw: three matrix products a layer (two for the first), and one compiled pass over the weights
+that takes the step and makes the next step's noise and draw (`bench.core.compiled_mixture`). Memory: 6 P numbers.
+Shapes: B rows, P scalar weights.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bench.core.streams import StepNoise
+from implementations._kernels.layout import Layout
+from implementations._kernels.loops import loops_for
+from implementations._kernels.relu_network import ReluNetwork
+from implementations._kernels.scale_mixture import ScaleMixture
+
+
+class MixtureMlp:
+    """Parameters of the Gaussians, the last draw, and the gradient of its loss."""
+
+    def __init__(self, layout: Layout, prior: ScaleMixture, batch_size: int, mu: Tensor, rho: Tensor) -> None:
+        """Start at mu and rho [P], which are copied."""
+        size = len(mu)
+        self.prior = prior
+        self.parameters = torch.cat([mu, rho])  # one vector to optimise
+        self.mu, self.rho = self.parameters[:size], self.parameters[size:]
+        self.epsilon, self.weights = torch.empty_like(self.mu), torch.empty_like(self.mu)
+        self.from_data = torch.zeros_like(self.mu)
+        self._network = ReluNetwork(layout, self.weights, self.from_data, batch_size)
+        self._loops = loops_for(self.mu, "compiled_mixture")
+        self._prior = np.array([prior.std**-2, 2 * prior.steepness, prior.steepness, prior.offset], dtype=np.float32)
+
+    def draw(self, noise: StepNoise) -> None:
+        """Draw the weights anew."""
+        if self._loops is None:
+            noise.normals_(self.epsilon)
+            torch.addcmul(self.mu, softplus(self.rho), self.epsilon, out=self.weights)
+        else:
+            self._pass(self._loops, 0.0, 0.0, noise, descends=False)
+
+    def backpropagate(self, x: Tensor, y: Tensor, scale: float) -> Tensor:
+        """Return NLL(w) of the draw, nats, []; `from_data` is then G."""
+        return self._network.differentiate(x, y, scale)
+
+    def descend(self, kl: float, learning_rate: float, noise: StepNoise | None) -> None:
+        """Take a step of SGD for the draw and its G, and draw the weights for the next step unless `noise` is None."""
+        if self._loops is None:
+            gradient = torch.zeros_like(self.parameters)
+            self.add_gradient(gradient, kl, 1.0)
+            self.parameters.add_(gradient, alpha=-learning_rate)
+            if noise is not None:
+                self.draw(noise)
+        else:
+            self._pass(self._loops, kl, learning_rate, noise, descends=True)
+
+    def add_gradient(self, gradient: Tensor, kl: float, share: float) -> None:
+        """Add `share` times the gradient of the loss for (mu, rho) to `gradient` [2 P], in plain PyTorch."""
+        total = torch.add(self.from_data, self.prior.pull(self.weights), alpha=kl)
+        for_mu, for_rho = gradient.chunk(2)
+        for_mu.add_(total, alpha=share)
+        for_sigma = (total * self.epsilon).sub_(kl / softplus(self.rho))
+        for_rho.addcmul_(for_sigma, torch.sigmoid(self.rho), value=share)
+
+    def log_density_ratio(self) -> Tensor:
+        """Return log q(w) - log p(w) of the draw, nats, float64 []."""
+        log_q = -softplus(self.rho.double()).log().sum() - self.epsilon.double().square().sum() / 2
+        return log_q - self.prior.log_density(self.weights)
+
+    def _pass(
+        self, loops: ModuleType, kl: float, learning_rate: float, noise: StepNoise | None, *, descends: bool
+    ) -> None:
+        vectors = [v.numpy() for v in (self.from_data, self.weights, self.epsilon, self.mu, self.rho)]
+        key, row = (0, 0) if noise is None else noise.take_step()
+        rates = np.array([kl, learning_rate], dtype=np.float32)
+        loops.mixture_step(*vectors, rates, self._prior, descends, noise is not None, np.int64(key), np.int64(row))

@@ -1,0 +1,159 @@
+"""Bayes by Backprop, the last rows of the paper's Table 1: 784-n-n-10 with ReLU and independent Gaussian weights.
+
+Implements Blundell, Cornebise, Kavukcuoglu and Wierstra 2015, "Weight Uncertainty in Neural Networks", arXiv
+1505.05424, as far as its set-up is known; blundell_bbb.toml names every choice that the paper leaves open, each with a
+variant for the other readings.
+
+Objective (nats, batch i of M, mean over the draws w ~ q of a step)
+    pi_i (log q(w) - log p(w)) - sum log p(y | x, w)         pi_i = 1 / M, or 2^(M - i) / (2^M - 1)
+Target
+    the mean-field posterior under p, a mixture of two Gaussians around zero or one Gaussian, at temperature 1; for
+    the second pi_i the first batches of an epoch pay nearly all of the KL, and their noise is that of one draw.
+The gradient is written out and not taken by autograd, which changes rounding only.
+
+Cost: `_kernels.mixture_mlp`, 6 vectors of P numbers, P = 478,410 at n = 400 and 2,395,210 at n = 1200.
+Fails when: rho is so low that sigma is lost beside mu in float32; the draw is then mu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.streams import StepNoise
+from bench.interface import Context, Noise, Posterior, Split, Task
+from implementations import _blundell, _seeds
+from implementations._kernels.flat_adam import FlatAdam
+from implementations._kernels.gaussian_posterior import GaussianPosterior
+from implementations._kernels.mixture_mlp import MixtureMlp
+from implementations._kernels.scale_mixture import ScaleMixture
+
+PRIORS = ("scale_mixture", "gaussian")
+OPTIMISERS = ("sgd", "adam")
+LIKELIHOODS = ("sum", "mean")
+KL_WEIGHTS = ("equal", "halving")
+
+
+@dataclass(frozen=True)
+class BlundellBbb(_blundell.PaperNetwork):
+    """Gaussian weights on 784-n-n-10."""
+
+    noise: ClassVar[Noise] = "weights"
+
+    rho_start: float = -5.0  # sigma starts at log(1 + e^rho) = 0.0067
+    prior: str = "scale_mixture"  # or "gaussian"
+    mixture_share: float = 0.5  # pi, of the wide component; the paper's grid is 1/4, 1/2, 3/4
+    mixture_wide_std: float = 1.0  # sigma1 = e^-0; the grid of -log sigma1 is 0, 1, 2
+    mixture_narrow_std: float = 0.0024787521766663585  # sigma2 = e^-6; the grid of -log sigma2 is 6, 7, 8
+    prior_std: float = 1.0  # of the Gaussian prior
+    optimiser: str = "sgd"  # or "adam", whose rate is its own
+    likelihood: str = "sum"  # or "mean", over the batch; the KL keeps its weight, so that it counts B times as much
+    kl_weights: str = "equal"  # 1/M, or "halving": 2^(M-i) / (2^M - 1)
+    samples: int = 1  # draws a step; the grid is 1, 2, 5, 10
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError on an unknown choice."""
+        for kind, given, known in (
+            ("prior", self.prior, PRIORS),
+            ("optimiser", self.optimiser, OPTIMISERS),
+            ("likelihood", self.likelihood, LIKELIHOODS),
+            ("weights of the KL", self.kl_weights, KL_WEIGHTS),
+        ):
+            if given not in known:
+                raise unknown_name(f"{kind} of blundell_bbb", given, known)
+        if self.samples < 1:
+            raise ConfigError(f"blundell_bbb was given {self.samples} samples a step; give 1 or more")
+
+    def seeds(self, train: Split, task: Task, ctx: Context) -> _seeds.Seeds:
+        """See `_blundell.PaperNetwork.seeds`."""
+        return BbbSeed(self, train, task, ctx)
+
+    def prior_of_weights(self) -> ScaleMixture:
+        """See `_blundell.PaperNetwork.prior_of_weights`."""
+        if self.prior == "gaussian":
+            return ScaleMixture(self.prior_std)
+        return ScaleMixture(self.mixture_wide_std, self.mixture_narrow_std, self.mixture_share)
+
+
+class BbbSeed(_blundell.OneSeed):
+    """One seed while it learns."""
+
+    def __init__(self, recipe: BlundellBbb, train: Split, task: Task, ctx: Context) -> None:
+        """Draw the initial means."""
+        super().__init__(recipe, train, task, ctx)
+        self._recipe = recipe
+        self._n_batches = -(-len(train) // recipe.batch_size)  # M
+        mu = _blundell.initial_weights(recipe.layout(task), train, ctx)
+        rho = torch.full_like(mu, recipe.rho_start)
+        self.network = MixtureMlp(recipe.layout(task), recipe.prior_of_weights(), recipe.batch_size, mu, rho)
+        self._gradient = torch.zeros_like(self.network.parameters)
+        self._adam = None
+        if recipe.optimiser == "adam":
+            self._adam = FlatAdam(self.network.parameters, self._gradient, recipe.learning_rate)
+
+    def restore(self, states: Sequence[_seeds.State]) -> None:
+        """See `_seeds.Seeds`."""
+        if self._adam is None:
+            self.network.parameters.copy_(states[0]["parameters"])
+        else:
+            self._adam.restore(*states)
+
+    def train(self, batches: Iterator[tuple[Tensor, Tensor]], n_batches: int, epoch: int) -> dict[str, float]:
+        """See `_blundell.OneSeed.train`; "complexity" is log q(w) - log p(w) of the last draw before the last step."""
+        noise = StepNoise(self.ctx.stream("noise", epoch))
+        is_fused = self._adam is None and self._recipe.samples == 1
+        total, complexity = self.network.mu.new_zeros((), dtype=torch.float64), 0.0
+        if is_fused:
+            self.network.draw(noise)
+        for number, (x, y) in enumerate(batches, start=1):
+            is_last = number == n_batches
+            kl = kl_weight(self._recipe.kl_weights, number, self._n_batches)
+            if is_fused:
+                total += self.network.backpropagate(x, y, self._scale(y))
+            else:
+                total += self._gradient_of_draws(x, y, kl, noise)
+            complexity = self.network.log_density_ratio().item() if is_last else 0.0
+            if is_fused:
+                self.network.descend(kl, self._recipe.learning_rate, None if is_last else noise)
+            elif self._adam is None:
+                self.network.parameters.add_(self._gradient, alpha=-self._recipe.learning_rate)
+            else:
+                self._adam.step()
+        return {"train_nll": total.item(), "complexity": complexity}
+
+    def _scale(self, y: Tensor) -> float:
+        return 1.0 if self._recipe.likelihood == "sum" else 1 / len(y)
+
+    def _gradient_of_draws(self, x: Tensor, y: Tensor, kl: float, noise: StepNoise) -> Tensor:
+        """Set the gradient to the mean over the draws of a step; return their mean summed NLL, nats."""
+        total = self.network.mu.new_zeros((), dtype=torch.float64)
+        self._gradient.zero_()
+        for _ in range(self._recipe.samples):
+            self.network.draw(noise)
+            total += self.network.backpropagate(x, y, self._scale(y))
+            self.network.add_gradient(self._gradient, kl, 1 / self._recipe.samples)
+        return total / self._recipe.samples
+
+    def posterior(self, index: int) -> Posterior:
+        """See `_seeds.Seeds`."""
+        del index
+        return GaussianPosterior(self.family, self.network.mu.to("cpu", copy=True), softplus(self.network.rho).cpu())
+
+    def state(self, index: int) -> _seeds.State:
+        """See `_seeds.Seeds`."""
+        if self._adam is not None:
+            return self._adam.state(index)
+        return {"parameters": self.network.parameters.to("cpu", copy=True)}
+
+
+def kl_weight(kind: str, number: int, n_batches: int) -> float:
+    """Return pi_i, the weight of the KL in batch i = `number` from 1 of M = `n_batches`; they sum to 1."""
+    if kind == "equal":
+        return 1 / n_batches
+    return 2.0**-number / (1 - 2.0**-n_batches)
