@@ -17,6 +17,7 @@ Fails when: rho is so low that sigma is lost beside mu in float32; the draw is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -88,7 +89,7 @@ class BbbSeed(_blundell.OneSeed):
         """Draw the initial means."""
         super().__init__(recipe, train, task, ctx)
         self._recipe = recipe
-        self._n_batches = -(-len(train) // recipe.batch_size)  # M
+        self._n_batches = math.ceil(task.n_train / recipe.batch_size)  # M
         mu = _blundell.initial_weights(recipe.layout(task), train, ctx)
         rho = torch.full_like(mu, recipe.rho_start)
         self.network = MixtureMlp(recipe.layout(task), recipe.prior_of_weights(), recipe.batch_size, mu, rho)
