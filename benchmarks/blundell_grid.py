@@ -7,6 +7,7 @@ The settings are in blundell_grid.toml. A setting that is in the JSON file alrea
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,10 +67,10 @@ def main() -> None:
     train, held_out = load_split("train50k", seed), load_split(HELD_OUT, seed)
     for name, settings in grid.items():
         for setting, fields in settings.items():
-            values = {**fields, "epochs": epochs, "hidden_units": units}
-            key = digest({"approach": name, "values": values, "seed": seed})
+            approach = load_class(name)(**fields, epochs=epochs, hidden_units=units)
+            key = digest({"approach": name, "values": dataclasses.asdict(approach), "seed": seed})
             if found.get(f"{name} {setting}", {}).get("key") != key:
-                error = held_out_error(load_class(name)(**values), train, held_out, seed)
+                error = held_out_error(approach, train, held_out, seed)
                 found[f"{name} {setting}"] = {"held_out_error": round(error, 4), "key": key}
                 FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{name} {setting}: {found[f'{name} {setting}']['held_out_error']:.4f}", flush=True)

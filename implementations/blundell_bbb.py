@@ -47,11 +47,11 @@ class BlundellBbb(_blundell.PaperNetwork):
 
     noise: ClassVar[Noise] = "weights"
 
-    rho_start: float = -5.0  # sigma starts at log(1 + e^rho) = 0.0067
+    rho_start: float = -6.0  # sigma starts at log(1 + e^rho) = 0.0025
     prior: str = "scale_mixture"  # or "gaussian"
     mixture_share: float = 0.5  # pi, of the wide component; the paper's grid is 1/4, 1/2, 3/4
     mixture_wide_std: float = 1.0  # sigma1 = e^-0; the grid of -log sigma1 is 0, 1, 2
-    mixture_narrow_std: float = 0.0024787521766663585  # sigma2 = e^-6; the grid of -log sigma2 is 6, 7, 8
+    mixture_narrow_std: float = 0.0009118819655545162  # sigma2 = e^-7; the grid of -log sigma2 is 6, 7, 8
     prior_std: float = 1.0  # of the Gaussian prior
     optimiser: str = "sgd"  # or "adam", whose rate is its own
     likelihood: str = "sum"  # or "mean", over the batch; the KL keeps its weight, so that it counts B times as much

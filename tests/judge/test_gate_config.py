@@ -14,16 +14,17 @@ from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.gate.config import GATE, load_gate
 from bench.judge.gate.samples import Folder
-from bench.plan.registry import manifests
+from bench.plan.manifests import DOCUMENTS
+from bench.plan.registry import of_group
 from tests.gate_folders import gate_file
 
 WAIVER = '[[waiver]]\ncell = "mlp/published/common"\nuntil = 2030-01-31\nreason = "r"\n'
 
 
-def test_the_committed_file_gates_both_recipes_of_every_approach():
+def test_the_committed_file_gates_both_recipes_of_every_approach_of_the_documents():
     gate = load_gate()
     names = {cell.name for cell in gate.cells}
-    for name, entry in manifests().items():
+    for name, entry in of_group(DOCUMENTS).items():
         if entry.task == "mnist" and entry.document:
             assert {f"{name}/published/common", f"{name}/corrected/common"} <= names
     assert {"toy_mlp/published/published", "toy_bbb/published/published"} <= names

@@ -23,7 +23,7 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     rungs = (
         *_corrections(entry, ood),
         *controls(written, where),
-        *_variants(entry, ood),
+        *_variants(entry, written),
         *measuring(written, approach, where),
     )
     return Ladder(approach, ood, rungs, question(written, where))
@@ -57,9 +57,14 @@ def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
     return "corrected" if same else recipe
 
 
-def _variants(entry: ApproachManifest, ood: tuple[str, ...]) -> Iterator[Rung]:
-    for name in entry.variants:
-        yield _trained(entry, name, VARIANT, "published", f"published+{name}", ood)
+def _variants(entry: ApproachManifest, written: Entry) -> Iterator[Rung]:
+    """Yield the change that the base makes of the published recipe, if any, and each variant of the base."""
+    *_, own = written.base.split("+")
+    for name in entry.variants if written.variants is None else written.variants:
+        before = "published" if name == own else written.base
+        after = written.base if name == own else f"{written.base}+{name}"
+        resolve(entry, after)
+        yield _trained(entry, name, VARIANT, before, after, written.ood)
 
 
 def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, ood: tuple[str, ...]) -> Rung:

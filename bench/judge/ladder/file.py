@@ -68,6 +68,8 @@ class Entry(TomlTable, frozen=True):
     """What the file says of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = OOD
+    base: str = "published"
+    variants: tuple[str, ...] | None = None
     control: tuple[_Control, ...] = ()
     measuring: tuple[_Measuring, ...] = ()
     answer: _Answer | None = None
