@@ -94,21 +94,6 @@ class ClaimRow:
     claim: Claim
     sample: Sample
 
-    @property
-    def difference(self) -> float | None:
-        """Return measured mean minus reported value, None if nothing was measured."""
-        return None if self.sample.mean is None else self.sample.mean - self.claim.value
-
-    @property
-    def relative(self) -> str:
-        """Say where the measured mean lies: "inside" the print interval, or below or above it by how much."""
-        return "" if self.sample.mean is None else relative_to_print(self.claim, self.sample.mean)
-
-    @property
-    def reason(self) -> str:
-        """Return "not measured: why", or ''."""
-        return f"not measured: {self.sample.gap.reason}" if not self.sample.n and self.sample.gap else ""
-
 
 # reading the file
 
@@ -298,13 +283,3 @@ def print_interval(claim: Claim) -> Interval:
         "exact": abs(value) * Decimal(FLOAT32_EPSILON),
     }[claim.precision_kind]
     return Interval(float(value - half), float(value + half))
-
-
-def relative_to_print(claim: Claim, measured: float) -> str:
-    """Say where a measured number lies: "inside" the print interval, or "below by D" or "above by D" from its edge."""
-    interval = print_interval(claim)
-    if measured in interval:
-        return "inside"
-    if measured < interval.low:
-        return f"below by {interval.low - measured:.2g}"
-    return f"above by {measured - interval.high:.2g}"

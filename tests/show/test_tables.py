@@ -57,18 +57,15 @@ def diverged_record(seed: int) -> Record:
 
 
 def test_every_claim_has_a_line_with_a_number_or_a_reason():
-    rows = shown_rows(Tables(*full_records())["claims"])
+    rows = shown_rows(Tables(*full_records())["verdicts"])
     assert [row["claim"] for row in rows] == [claim.id for claim in CLAIMS]
-    for row in rows:
-        numeric = row["measured"].replace(".", "").replace("-", "").replace("e", "").isdigit()
-        assert numeric != row["measured"].startswith("not measured: "), row
-        assert numeric == (row["difference"] != "-") == (row["print interval"] != "-"), row
-    partial = [record("mlp", seed=0, epochs=[{"epoch": 1, "mnist/test10k/accuracy": 0.9}]), diverged_record(1)]
-    table = Tables(*partial)["claims"]
-    assert line(table, "feldman2018.mlp.epoch01.test_accuracy")["measured"] == "0.9000 *"
-    assert "*: mlp, 1 of 2 seeds not counted (seed 1 diverged: loss is nan)" in table.notes
+    assert all((row["measured"] == "-") == (row["verdict"] == "not run") == (row["difference"] == "-") for row in rows)
     unmeasured = next(row for row in rows if row["claim"] == "chopra2018.random_module.refused")
-    assert unmeasured["measured"] == "not measured: the record has no 'mnist/test10k/refusal_rate'"
+    assert unmeasured["why"] == "the record has no 'mnist/test10k/refusal_rate'"
+    partial = [record("mlp", seed=0, epochs=[{"epoch": 1, "mnist/test10k/accuracy": 0.9}]), diverged_record(1)]
+    table = Tables(*partial)["verdicts"]
+    assert line(table, "feldman2018.mlp.epoch01.test_accuracy")["measured"] == "0.9000 *"
+    assert "*: 1 of 2 seeds not counted (seed 1 diverged: loss is nan)" in table.notes
 
 
 def test_rows_keep_the_order_of_the_approaches_and_strangers_follow():
@@ -216,7 +213,7 @@ def test_calibration_gives_the_reason_where_a_metric_does_not_apply():
     assert f"{label}: noise is drawn for each row" in table.notes
 
 
-# pruning, speed, curves, toys
+# pruning, speed, toys
 
 
 def pruning_rows(accuracy: float) -> dict[str, Any]:
@@ -280,30 +277,6 @@ def test_speed_of_an_approach_measured_by_the_published_protocol_alone():
     row = line(Tables(made)["speed"], "toy_mlp", "published")
     assert (row["parameters"], row["training, s"]) == ("321", "1.50")
     assert row["one image, ms"].startswith("n/a")
-
-
-def test_curves_set_every_printed_line_beside_the_measured_one():
-    epoch = {
-        "epoch": 1,
-        "mnist/train60k/train_loss_ema": 2627.2,
-        "mnist/train60k/accuracy": 0.9446,
-        "mnist/test10k/accuracy": 0.9443,
-    }
-    table = Tables(record("mxnet_bbb", epochs=[epoch]))["curves"]
-    row = line(table, "mxnet_bbb", "rabanser2017", "epoch 1")
-    assert row["loss is"] == "train_loss_ema, nats per batch"
-    # 2627.2 - 2626.47417991 = 0.7258; 0.9446 - 0.945617 = -0.0010; 0.9443 - 0.9455 = -0.0012.
-    assert (row["loss: reported"], row["loss: measured"], row["loss: difference"]) == (
-        "2626.47417991",
-        "2627.20",
-        "+0.726",
-    )
-    assert (row["training accuracy: measured"], row["training accuracy: difference"]) == ("0.9446", "-0.0010")
-    assert (row["test accuracy: reported"], row["test accuracy: difference"]) == ("0.9455", "-0.0012")
-    assert line(table, "mxnet_bbb", "rabanser2017", "epoch 2")["loss: measured"].startswith("fewer epochs")
-    assert line(table, "toy_mlp", "feldman2018", "step 5000")["test accuracy: reported"] == "-"
-    epochs = [row for row in shown_rows(table) if row["approach"] == "dropout_fcn"]
-    assert [row["at"] for row in epochs] == [f"epoch {n}" for n in range(1, 51)]
 
 
 def test_toys():

@@ -82,10 +82,10 @@ def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(monkeypatch, capsys
     monkeypatch.setenv("COLUMNS", "80")  # put back afterwards, whatever --wide makes of it
     monkeypatch.delenv("COLUMNS")
     monkeypatch.chdir(RESULTS.parent)
-    main(["table", "claims"])
+    main(["table", "verdicts"])
     folded = capsys.readouterr().out
     assert_fits(folded, PIPE)
-    main(["table", "claims", "--wide"])
+    main(["table", "verdicts", "--wide"])
     whole = capsys.readouterr().out
     assert PIPE < max(map(len, whole.splitlines())) < options.UNFOLDED
     assert len(whole.splitlines()) < len(folded.splitlines())

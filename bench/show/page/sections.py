@@ -11,18 +11,13 @@ from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image, embed
 from bench.show.page.links import Links, anchor, web_address
-from bench.show.tables.cells import Missing, Table
+from bench.show.tables.cells import Table
 from bench.show.tables.verdicts import kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 CHOICE = "choice"  # the table of the article's last part
 LADDER_FIGURE = "ladder-"  # how the names of the figures begin that stand above a ladder's table
-LEFT_OUT = (
-    "verdicts",
-    "verdict_curves",
-    "curves",
-    "claims",
-)  # tables whose lines stand with each document, or are its reasonings
+LEFT_OUT = ("verdicts", "verdict_curves")  # tables whose lines stand with each document
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         facts.insert(1, ("at", address, address))
     known = content.material.manifests
     mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
-    tables = [page_table(table, links, name=f"{table.name}-{name}") for table in _curves(content, name)]
+    curves = _curves(content.tables["verdict_curves"], name)
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
     mine_drawn = [figure for figure in content.figures if figure.group == name]
@@ -151,7 +146,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         page_table(_verdicts(content, name), links, name=f"verdicts-{name}"),
         (
             *embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts")),
-            *tables,
+            *([page_table(curves, links, name=f"{curves.name}-{name}")] if curves.rows else []),
             *(block for one in wanted if one in shown for block in _with_picture(content, one, shown[one])),
         ),
     )
@@ -185,34 +180,20 @@ def _verdicts(content: ReportContent, name: str) -> Table:
         verdicts_table(content.material.results, alone),
         title=f"What {name} reports, and whether it reproduces",
         explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, step by step, each measured number to "
-        "its records. The points of curves follow.",
+        "its records. A curve is one line of the next table, and its points stand under Evidence.",
         origin=(),
     )
 
 
-def _curves(content: ReportContent, name: str) -> Iterator[Table]:
-    """Give the verdicts on the curves of one document, then its training logs; none if it prints none."""
-    yield from _part(content.tables["verdict_curves"], "document", name, f"The training curves of {name}")
-    yield from _part(content.tables["curves"], "run", name, f"Training logs of {name}, line by line")
-
-
-def _part(table: Table, column: str, name: str, title: str) -> Iterator[Table]:
-    """Give the rows of one document, without that column and those that are empty; nothing if there are none."""
-    own = table.columns.index(column)
-    rows = [row for row in table.rows if str(row[own]) == name]
-    kept = [
-        place
-        for place in range(len(table.columns))
-        if place != own and not all(isinstance(row[place], Missing) for row in rows)
-    ]
-    if rows:
-        yield replace(
-            table,
-            title=title,
-            columns=tuple(table.columns[place] for place in kept),
-            rows=tuple(tuple(row[place] for place in kept) for row in rows),
-            origin=(),
-        )
+def _curves(table: Table, name: str) -> Table:
+    """Return the verdicts on the curves of one document, without the column that names it."""
+    return replace(
+        table,
+        title=f"The training curves of {name}",
+        columns=table.columns[1:],
+        rows=tuple(row[1:] for row in table.rows if str(row[0]) == name),
+        origin=(),
+    )
 
 
 # topics

@@ -33,7 +33,6 @@ class Measured:
     sample: Sample
     digits: Digits = FRACTION
     mark: Gap | None = None  # what a reader must know about a number that is shown
-    inline: bool = False  # give the whole reason in the table's cell instead of a word and a note
     has_spread: bool = True  # False: the mean alone, where the table says spread and number of seeds elsewhere
 
     @property
@@ -43,8 +42,6 @@ class Measured:
 
     def gaps(self) -> list[Gap]:
         """Return all that the notes must explain."""
-        if self.inline:
-            return []
         return [gap for gap in (self.sample.gap, self.mark if self.sample.n else None) if gap is not None]
 
     def text(self, labels: Mapping[Gap, str]) -> str:
@@ -52,9 +49,7 @@ class Measured:
         mean, sd = self.sample.mean, self.sample.sd
         shown = [labels[gap] for gap in self.gaps()]
         if mean is None:
-            return f"not measured: {(self.sample.gap or NOTHING).reason}" if self.inline else " ".join(shown)
-        if self.inline and self.sample.gap:
-            shown = [self.sample.gap.code]
+            return " ".join(shown)
         text = self.digits.text(mean)
         if sd is not None and self.has_spread:
             text += f" +- {format(sd, self.digits.form(mean).lstrip('+'))} ({self.sample.n})"

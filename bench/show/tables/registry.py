@@ -31,7 +31,6 @@ from bench.show.tables.papers import load_papers, papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
-from bench.show.tables.reported import claims_table, curves_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.throughput import throughput_table
 from bench.show.tables.toys import toys_table
@@ -122,9 +121,7 @@ TABLES = (
     TableKind("calibration", "How far can the probabilities be believed?", lambda m: calibration_table(m.results)),
     TableKind("speed", "What do training and prediction cost?", lambda m: speed_table(m.results)),
     TableKind("throughput", "Is our code as fast as the documents' own?", _throughput, SPEEDS),
-    TableKind("curves", "Do the training logs come out line by line?", lambda m: curves_table(m.results, m.rows)),
     TableKind("toys", "What do the six-point regressions give?", lambda m: toys_table(m.results, m.claims)),
-    TableKind("claims", "What was measured of each reported number?", lambda m: claims_table(m.results, m.rows)),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
         "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)

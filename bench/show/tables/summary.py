@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.judge.claims import ClaimRow, print_interval
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.cells import Table
-from bench.show.tables.reported import measured_text
 from bench.show.terminal import shown
 
 COLUMNS = (
@@ -26,6 +27,13 @@ def summary(material: Material, more: str = "") -> str:
     notes = [f"notes: {more}"] if more else table.notes
     last = measured_text(material.rows)
     return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
+
+
+def measured_text(rows: Sequence[ClaimRow]) -> str:
+    """Return how many claims are measured, in one sentence."""
+    means = [(row.claim, row.sample.mean) for row in rows if row.sample.mean is not None]
+    inside = sum(mean in print_interval(claim) for claim, mean in means)
+    return f"{len(means)} of {len(rows)} reported numbers are measured; {inside} print as the document has them."
 
 
 def _narrowed(table: Table) -> Table:
