@@ -38,17 +38,8 @@ class Repeatability(Fields, frozen=True, kw_only=True):
     provenance: Provenance
 
 
-def name_of(found: Repeatability) -> str:
-    """Return the name of a file."""
-    return f"{found.approach}.json"
-
-
 def folder(results: Path) -> SealedFolder[Repeatability]:
     """Return what a results folder says of repeatability."""
-    return SealedFolder(results, "determinism", Repeatability, "report", SCHEMA, name_of, "*.json", AGAIN)
-
-
-def read_all(results: Path) -> tuple[list[Repeatability], list[str]]:
-    """Return all files that can be trusted, and what is wrong with the others."""
-    found, problems = folder(results).read_all()
-    return found, [problem.reason for problem in problems]
+    return SealedFolder(
+        results, "determinism", Repeatability, "report", SCHEMA, lambda one: f"{one.approach}.json", "*.json", AGAIN
+    )

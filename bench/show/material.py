@@ -13,7 +13,8 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
-from bench.core.records import Reading, Record
+from bench.core.folder import SealedFolder
+from bench.core.records import Fields, Reading, Record
 from bench.core.store import Problem, Store
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
@@ -26,10 +27,10 @@ from bench.plan.registry import group_of, of_group
 from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.beside import MINE, Beside, beside
 from bench.show.determinism_files import Repeatability
-from bench.show.faults_files import Tested
+from bench.show.faults_files import FaultFile
 from bench.show.throughput_files import Speeds
 
-Content = TypeVar("Content")
+T = TypeVar("T", bound=Fields)
 Scores = Mapping[str, NDArray[np.generic]]
 """Per-row numbers of one record by "DATASET/NAME"."""
 
@@ -62,7 +63,7 @@ class Material:
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self.group = group
         self._scores: dict[str, Scores] = {}
-        self._untrusted: dict[str, Sequence[str]] = {}  # of each part that was read
+        self._untrusted: dict[str, Sequence[Problem]] = {}  # of each folder that was read
 
     @cached_property
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
@@ -130,9 +131,9 @@ class Material:
     @cached_property
     def readings(self) -> Sequence[Reading]:
         """What was read from fits beyond their records."""
-        found, problems = readings.read_all(self.store)
+        found, self._untrusted["readings"] = readings.read_all(self.store)
         others = readings.read_all(self._baseline)[0] if self._baseline else ()
-        return self._trusted("readings", ([*others, *found], problems))
+        return [*others, *found]
 
     @cached_property
     def reading_of(self) -> Mapping[str, Reading]:
@@ -150,33 +151,33 @@ class Material:
     @cached_property
     def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._trusted("speeds", self._own_or_baseline(throughput_files.read_all))
+        return self._beside_records(throughput_files.folder)
 
     @cached_property
     def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
-        return self._trusted("repeatable", self._own_or_baseline(determinism_files.read_all))
+        return self._beside_records(determinism_files.folder)
 
     @cached_property
-    def faults(self) -> Mapping[str, Tested]:
-        """The figures of the fault tests by kind."""
-        return self._trusted("faults", self._own_or_baseline(faults_files.read_all))
+    def faults(self) -> Sequence[FaultFile]:
+        """What the fault tests came to, by kind."""
+        return self._beside_records(faults_files.folder)
 
-    def _own_or_baseline(self, read: Callable[[Path], tuple[Content, Sequence[str]]]) -> tuple[Content, Sequence[str]]:
+    def _beside_records(self, folder: Callable[[Path], SealedFolder[T]]) -> list[T]:
         """Return what a folder holds beside its records; where it has none, what the baseline holds."""
-        found, problems = read(self.store.root)
-        return (found, problems) if found or problems or self._baseline is None else read(self._baseline.root)
-
-    def _trusted(self, part: str, found: tuple[Content, Sequence[str]]) -> Content:
-        content, self._untrusted[part] = found
-        return content
+        place = folder(self.store.root)
+        found, problems = place.read_all()
+        if not found and not problems and self._baseline is not None:
+            found, problems = folder(self._baseline.root).read_all()
+        self._untrusted[place.folder] = problems
+        return found
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with files of the folder that cannot be trusted."""
         for part in ("speeds", "readings", "repeatable", "faults"):
             getattr(self, part)  # reads it, if nothing has
-        return [*(problem.reason for problem in self._stored[1]), *itertools.chain(*self._untrusted.values())]
+        return [problem.reason for problem in itertools.chain(self._stored[1], *self._untrusted.values())]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""

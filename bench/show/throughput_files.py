@@ -74,9 +74,3 @@ def name_of(speeds: Speeds) -> str:
 def folder(results: Path) -> SealedFolder[Speeds]:
     """Return the measured speeds of a results folder."""
     return SealedFolder(results, "throughput", Speeds, "speeds", SCHEMA, name_of, "*.json", AGAIN)
-
-
-def read_all(results: Path) -> tuple[list[Speeds], list[str]]:
-    """Return all files that can be trusted, and what is wrong with the others."""
-    found, problems = folder(results).read_all()
-    return found, [problem.reason for problem in problems]

@@ -64,9 +64,9 @@ def _throughput(arguments: argparse.Namespace) -> int:
     )
     Store(arguments.results).check_writable()
     found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
-    everything, problems = files.read_all(arguments.results)
+    everything, problems = files.folder(arguments.results).read_all()
     for problem in problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        print(f"warning: {problem.reason}", file=sys.stderr)
     table = throughput_table(everything, manifests())
     write_tables([table], arguments.results / "tables", below=arguments.results)
     print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))

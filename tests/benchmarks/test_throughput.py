@@ -554,7 +554,7 @@ def test_files_are_sealed_and_replaced(tmp_path):
     folder = files.folder(tmp_path)
     path = folder.write(speeds())
     folder.write(speeds(rounds=4))
-    records, problems = files.read_all(tmp_path)
+    records, problems = files.folder(tmp_path).read_all()
     assert [record.rounds for record in records] == [4]
     assert problems == []
     path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
@@ -565,7 +565,7 @@ def test_files_are_sealed_and_replaced(tmp_path):
     with pytest.raises(StoreError, match="its hash does not fit"):
         folder.read(other)
     other.write_text("{")
-    assert len(files.read_all(tmp_path)[1]) == 2
+    assert len(files.folder(tmp_path).read_all()[1]) == 2
 
 
 # the command
@@ -588,7 +588,7 @@ def test_the_command_writes_records_and_the_table_that_table_makes_again(small, 
     shown = capsys.readouterr()
     assert "linear_bbb" in shown.out
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
-    records, problems = files.read_all(tmp_path)
+    records, problems = files.folder(tmp_path).read_all()
     assert not problems
     assert [(r.approach, r.what, r.draws, len(r.rows)) for r in records if r.approach == "mlp"] == [
         ("mlp", "predict", 3, 1),
@@ -610,7 +610,7 @@ def test_json_is_what_the_files_hold(small, tmp_path, capsys):
     arguments = ["mlp", "--what", "train", "--rounds", "1", "--block", "0.001", "--json"]
     assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
-    (kept,) = files.read_all(tmp_path)[0]
+    (kept,) = files.folder(tmp_path).read_all()[0]
     assert shown["rows"] == plain(kept.rows)
 
 
@@ -636,7 +636,7 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
         "mlp train, cpu, float32",
         "  RuntimeError: no such luck",
     ]
-    assert [(r.approach, r.outcome) for r in files.read_all(tmp_path)[0]] == [
+    assert [(r.approach, r.outcome) for r in files.folder(tmp_path).read_all()[0]] == [
         ("linear_bbb", "done"),
         ("mlp", "failed"),
     ]

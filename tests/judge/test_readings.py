@@ -200,7 +200,7 @@ def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
     path.write_text(text.replace('"seed": 0', '"seed": 1'))
     found, (problem,) = read_all(store)
     assert found == []
-    assert "was changed after it was written" in problem
+    assert "was changed after it was written" in problem.reason
 
 
 def test_without_the_fit_there_is_a_reason(store):

@@ -10,19 +10,20 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import names, seconds
+from bench.core import environment
 from bench.core.canonical import plain
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
 from bench.show import determinism_files, faults_files
-from bench.show.tables import faults as faults_table
 from bench.show.tables.determinism import determinism_table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
@@ -50,7 +51,7 @@ CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
     "determinism": {"approaches": ("uniform", "toy_mlp")},
 }
 
-Figures = dict[str, object]
+Figures = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,32 +103,38 @@ def _main(given: argparse.Namespace) -> int:
     return FAILED if faults else 0
 
 
-def _told(name: str, figures: Figures, given: argparse.Namespace) -> list[str]:
+def _told(name: str, figures: Figures, lines: list[str], given: argparse.Namespace) -> list[str]:
     """Keep and print the figures of a campaign and return its faults."""
+    faults = list(figures["faults"])
+    lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
     if given.write is not None:
-        faults_files.write(given.write, name, figures, given.seed, torch.get_num_threads())
-    tested = msgspec.convert(figures, faults_files.KINDS[name])
-    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(faults_table.lines(tested)))
-    return list(figures["faults"])
+        made = replace(environment.describe(torch.get_num_threads()), made=environment.now())
+        found = faults_files.FaultFile(
+            schema=faults_files.SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made
+        )
+        faults_files.folder(given.write).write(found)
+    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(f"{name}: {line}" for line in lines))
+    return faults
 
 
 def _kills(given: argparse.Namespace) -> list[str]:
     found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
-    return _told("kills", dataclasses.asdict(found), given)
+    return _told("kills", dataclasses.asdict(found), found.lines(), given)
 
 
 def _planted(given: argparse.Namespace) -> list[str]:
     found = plant(given.planted, disks=given.planted == tuple(OUTCOMES))
-    return _told("planted", dataclasses.asdict(found), given)
+    return _told("planted", dataclasses.asdict(found), found.lines(), given)
 
 
 def _together(given: argparse.Namespace) -> list[str]:
-    return _told("together", dataclasses.asdict(run_together()), given)
+    found = run_together()
+    return _told("together", dataclasses.asdict(found), found.lines(), given)
 
 
 def _soak(given: argparse.Namespace) -> list[str]:
     found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
-    return _told("soak", dataclasses.asdict(found), given)
+    return _told("soak", dataclasses.asdict(found), found.lines(), given)
 
 
 def _fuzz(given: argparse.Namespace) -> list[str]:
@@ -144,7 +151,7 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         for each in fuzz(targets, given.inputs, given.seed):
             tried.append(each)
             say(f"{each.target}: {each.inputs:,} inputs in {each.seconds:.0f} s, {len(each.findings)} findings")
-    figures = {
+    figures: dict[str, Any] = {
         "inputs": sum(each.inputs for each in tried),
         "seconds": sum(each.seconds for each in tried),
         "slowest_s": max(each.slowest_s for each in tried),
@@ -152,7 +159,11 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         "targets": [{**dataclasses.asdict(each), "findings": len(each.findings)} for each in tried],
         "faults": [f"{each.target}: {found}" for each in tried for found in each.findings],
     }
-    return _told("fuzz", figures, given)
+    whole = (
+        f"{figures['inputs']:,} inputs in {figures['seconds']:.0f} s: {len(figures['faults'])} tracebacks or hangs; "
+        f"slowest {figures['slowest_s'] * 1000:.0f} ms of the processor, memory +{figures['peak_mib']:.0f} MiB"
+    )
+    return _told("fuzz", figures, [*(each.line() for each in tried), whole], given)
 
 
 def _determinism(given: argparse.Namespace) -> list[str]:
@@ -163,9 +174,9 @@ def _determinism(given: argparse.Namespace) -> list[str]:
     if given.write is not None:
         for record in found:
             determinism_files.folder(given.write).write(record)
-        kept, problems = determinism_files.read_all(given.write)
+        kept, problems = determinism_files.folder(given.write).read_all()
         for problem in problems:
-            say(f"warning: {problem}")
+            say(f"warning: {problem.reason}")
         table = determinism_table(kept, manifests())
         write_tables([table], given.write / "tables", below=given.write)
     print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found, manifests())))

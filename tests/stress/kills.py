@@ -58,6 +58,17 @@ class Kills:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
+    def lines(self) -> list[str]:
+        """Return the figures in words."""
+        return [
+            f"{self.kills} of real runs at random moments, {self.of_workers} of a worker, the rest of the run; "
+            f"{self.in_training} in training, {self.in_measuring} in measuring, {self.while_writing} in a file's "
+            "writing",
+            f"{self.identical} of {self.rounds} results folders completed with every number of the calm run, to the "
+            f"bit; finished epochs lost by one kill: at most {self.finished_epochs_lost}; workers outlived their run "
+            f"by at most {self.longest_orphan_s:.2f} s ({self.seconds:.0f} s)",
+        ]
+
 
 def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str]) -> Kills:
     """Kill runs `n_kills` times and complete what they began; the faults say what did not survive."""

@@ -45,6 +45,14 @@ class Planted:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
+    def lines(self) -> list[str]:
+        """Return the figures in words."""
+        orphan = f"a worker that hangs outlived its killed run by {self.orphan_s:.2f} s"
+        return [
+            *(f"{name}: {outcome}, {reason}" for name, (outcome, reason) in self.ends.items()),
+            f"{len(self.ends)} faults, the other cells went on; {orphan} ({self.seconds:.0f} s)",
+        ]
+
 
 def plant(names: Sequence[str], disks: bool) -> Planted:
     """Run each fault in a worker of its own, with healthy cells among them; `disks`: broken file systems too."""

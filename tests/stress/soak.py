@@ -41,6 +41,15 @@ class Soak:
     unfinished: int = 0  # files that kills left half written
     faults: list[str] = field(default_factory=list)
 
+    def lines(self) -> list[str]:
+        """Return the figures in words."""
+        memory = f"{self.run_mib[0]:.0f} to {self.run_mib[-1]:.0f} MiB" if self.run_mib else "not measured"
+        return [
+            f"{self.seconds / 60:.0f} minutes, {self.rounds} rounds of {', '.join(self.approaches)} in profile "
+            f"{self.profile}, {self.cells} cells, {self.kills} kills ({self.of_workers} of a worker): memory of the "
+            f"run {memory}, grown by at most {self.growth_mib:.0f} MiB"
+        ]
+
 
 def soak(seconds: float, approaches: Sequence[str], profile: str, seed: int, say: Say) -> Soak:
     """Loop for so many seconds; the faults say what was lost, what differs between rounds and what grew."""

@@ -102,7 +102,7 @@ def test_a_report_is_kept_and_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: made(name))
     assert command.main(["determinism", "--approaches", "uniform,mlp", "--write", str(tmp_path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    kept, problems = files.read_all(tmp_path)
+    kept, problems = files.folder(tmp_path).read_all()
     assert ([one.approach for one in kept], problems) == (["mlp", "uniform"], [])
     assert [plain(one.conditions) for one in kept] == [one["conditions"] for one in shown]
     assert (tmp_path / "tables" / "determinism.md").exists()
@@ -117,10 +117,10 @@ def test_reports_that_cannot_be_trusted_are_named(tmp_path):
     path.write_text(path.read_text().replace("true", "false", 1))
     (tmp_path / "determinism" / "other.json").write_text("[]")
     (tmp_path / "determinism" / "nested.json").write_text("[" * 100_000)
-    records, problems = files.read_all(tmp_path)
+    records, problems = files.folder(tmp_path).read_all()
     assert records == []
     assert len(problems) == 3
-    assert "mlp.json was changed after it was written" in problems[0]
+    assert "mlp.json was changed after it was written" in problems[0].reason
 
 
 def test_what_cannot_run_is_a_record_with_the_reason(monkeypatch):

@@ -112,9 +112,10 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
     for name in ("stored_targets", "text_targets", "argument_targets"):
         monkeypatch.setattr(command, name, lambda folder: [])
     assert command.main(["fuzz", "--inputs", "2", "--write", str(tmp_path)]) == FAILED
-    assert "FAULT made up: KeyError: 'x'" in capsys.readouterr().out
-    kept, problems = faults_files.read_all(tmp_path)
-    assert (list(kept), problems, len(kept["fuzz"].faults)) == (["fuzz"], [], 1)
+    assert "fuzz: FAULT made up: KeyError: 'x'" in capsys.readouterr().out
+    (kept,), problems = faults_files.folder(tmp_path).read_all()
+    assert (kept.name, problems, len(kept.figures["faults"])) == ("fuzz", [], 1)
+    assert kept.lines[-1].startswith("FAULT made up: KeyError: 'x'")
 
 
 @pytest.mark.parametrize(

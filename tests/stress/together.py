@@ -30,6 +30,14 @@ class Together:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
+    def lines(self) -> list[str]:
+        """Return the figures in words."""
+        return [
+            f"{self.runs} runs on one folder, {self.killed} of them killed: {self.cells} cells "
+            f"({', '.join(map(str, self.done_by))}), {self.done_twice} done twice; the locks named {self.named} of "
+            f"the processes ({self.seconds:.0f} s)"
+        ]
+
 
 def run_together() -> Together:
     """Let `N_RUNS` processes share the cells of one folder, and kill the first of them when it has begun."""

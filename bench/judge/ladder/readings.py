@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 
-from bench.core.folder import SealedFolder
+from bench.core.folder import Problem, SealedFolder
 from bench.core.records import SCHEMA, Reading, reading_name
 from bench.core.store import CONVERT, Store
 from bench.data.manifest import DATASET_NAMES
@@ -52,9 +52,7 @@ def weight_keys(approach: str) -> list[tuple[str, str]]:
     return [(f"weights/mean@{place}", f"weights/std@{place}") for place in SHOWN_WEIGHTS.get(approach, ())]
 
 
-def read_all(store: Store) -> tuple[list[Reading], list[str]]:
-    """Return all readings of today's versions, and what is wrong with the files that cannot be trusted."""
+def read_all(store: Store) -> tuple[list[Reading], list[Problem]]:
+    """Return all readings of today's versions, and the files that cannot be trusted."""
     readings, problems = folder(store).read_all()
-    return [one for one in readings if one.version == VERSION and not is_stale(one)], [
-        problem.reason for problem in problems
-    ]
+    return [one for one in readings if one.version == VERSION and not is_stale(one)], problems

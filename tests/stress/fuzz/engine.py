@@ -53,6 +53,13 @@ class Tried:
     peak_mib: float = 0.0  # growth of the process's largest resident memory while this target was fuzzed
     findings: list[str] = field(default_factory=list)
 
+    def line(self) -> str:
+        """Return the figures in words."""
+        return (
+            f"{self.target}: {self.inputs:,} inputs, {self.accepted:,} accepted, the rest refused in one line; "
+            f"slowest {self.slowest_s * 1000:.0f} ms, memory +{self.peak_mib:.0f} MiB"
+        )
+
 
 class _Found(Exception):
     """An input was not answered as it should be."""
