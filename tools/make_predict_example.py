@@ -13,14 +13,15 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from bench.core.files import write_atomically
-from bench.show.predict import Predictor, show
+from bench.show.predict import PictureAnswer, Predictor, show
 from bench.show.predict.drawing import draw, save
-from bench.show.predict.normalise import normalise
+from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.turned import with_remarks
 from tests import drawings
 
@@ -40,10 +41,16 @@ def pictures(folder: Path) -> list[Path]:
     ]
 
 
-def printed(images: list[show.PictureFields]) -> str:
+def printed(images: list[dict[str, Any]]) -> str:
     """Return what the command prints for images as its JSON has them."""
-    console = Console(width=80, markup=False, highlight=False)
-    return "\n\n".join([*(show.text(image, console) for image in images), show.rules(images[0]["answers"], console)])
+    console, nothing = Console(width=80, markup=False, highlight=False), np.zeros((0, 10))
+    parts = []
+    for image in images:
+        size, is_dark = (image["width"], image["height"]), image["ink"] == "dark on light"
+        picture = Normalised(image["image"], size, nothing, is_dark, tuple(image["remarks"]), nothing)
+        answers = [PictureAnswer(**answer, draws=nothing) for answer in image["answers"]]
+        parts.append(show.text(picture, answers, console))
+    return "\n\n".join([*parts, show.rules(answers, console)])
 
 
 def main(results: str) -> None:
@@ -55,7 +62,7 @@ def main(results: str) -> None:
     images = with_remarks(images, answers, networks)
     shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     for image in shown:
-        image["image"] = Path(image["image"]).name
+        image["image"] = Path(str(image["image"])).name
     write_atomically(DOCS / "predict.json", f"{json.dumps(shown, indent=1)}\n".encode())
     page = DOCS / "predict.md"
     text = BLOCK.sub(lambda found: found[1] + printed(shown) + found[2], page.read_text(encoding="utf-8"))

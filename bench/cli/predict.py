@@ -62,15 +62,14 @@ def _predict(arguments: argparse.Namespace) -> int:
     by_approach = [predictor.answers(images) for predictor in predictors]
     answers = [[told[place] for told in by_approach] for place in range(len(images))]
     images = with_remarks(images, answers, [predictor.answers for predictor in predictors])
-    shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     if arguments.json:
         errors = [{"image": str(path), "error": reason} for path, reason in unusable]
-        print(json.dumps([*shown, *errors], indent=1))
+        print(json.dumps([*map(show.as_json, images, answers), *errors], indent=1))
     else:
-        for image in shown:
-            print(show.text(image) + "\n")
-        if shown:
-            print(show.rules(shown[0]["answers"]))
+        for image, told in zip(images, answers, strict=True):
+            print(show.text(image, told) + "\n")
+        if images:
+            print(show.rules(answers[0]))
     if arguments.figure is not None and images:
         save(draw(images, answers), arguments.figure)
     for _, reason in unusable:
