@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import dataclasses
 import io
 import sys
 import tempfile
@@ -17,14 +16,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
+
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
+from bench.core.csv_rows import columns
 from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.planted import COLUMNS, RUNS, PlantedRun, read_runs
+from bench.judge.planted import RUNS, PlantedRun, read_runs
 from bench.plan.cells import Selection, cells
 from bench.run.options import Options
 from bench.run.progress import Progress
@@ -94,8 +96,8 @@ def save(found: Sequence[PlantedRun], path: Path = RUNS) -> None:
     kept = {(one.fault, one.approach, one.seed, one.key): one for one in [*read_runs(path), *found]}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(dataclasses.astuple(one) for _, one in sorted(kept.items()))
+    writer.writerow(columns(PlantedRun))
+    writer.writerows(msgspec.structs.astuple(one) for _, one in sorted(kept.items()))
     write_atomically(path, out.getvalue().encode())
 
 

@@ -20,12 +20,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
+from bench.core.csv_rows import columns
 from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
@@ -36,7 +38,7 @@ from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import COLUMNS, EFFECTS, FaultEffect, read_effects
+from bench.judge.gate.power import EFFECTS, FaultEffect, read_effects
 from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
 from bench.show import gate as render
@@ -117,8 +119,8 @@ def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
     kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(dataclasses.astuple(effect) for _, effect in sorted(kept.items()))
+    writer.writerow(columns(FaultEffect))
+    writer.writerows(msgspec.structs.astuple(effect) for _, effect in sorted(kept.items()))
     write_atomically(path, out.getvalue().encode())
 
 

@@ -105,10 +105,15 @@ def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
     message = _message(value, kind)
     if not message.startswith("Expected "):  # of __post_init__
         return f"{at}: {message}"
+    return f"{at}: {one_line(repr(value), SHOWN)} given; give {expected(message)}"
+
+
+def expected(message: str) -> str:
+    """Return in plain words what msgspec's message says that it expected."""
     for pattern, words in _PATTERNS.items():
         message = message.replace(pattern, words)
     allowed = _NAMES.sub(lambda name: _WORDS[name[0]], message.removeprefix("Expected ").partition(", got ")[0])
-    return f"{at}: {one_line(repr(value), SHOWN)} given; give a {allowed.replace('`', '')}"
+    return f"a {allowed.replace('`', '')}"
 
 
 def _innermost(value: object, kind: object, place: str) -> tuple[str, object, object]:

@@ -6,36 +6,27 @@ the published protocol, at the same epoch, on the same split, in the claim's own
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Annotated, Literal
 
+import msgspec
+
+from bench.core.csv_rows import CsvRow, read_csv, refused
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
-from bench.core.records import Record
+from bench.core.records import Amount, Record
+from bench.core.toml import Text
 from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
 LONGEST_QUOTE = 200  # characters of a value that an error repeats
 PUBLISHED = REFERENCE / "published.csv"
 
-UNITS = (
-    "",
-    "bits",
-    "fraction",
-    "nats",
-    "nats per batch",
-    "nats per image",
-    "squared target units",
-    "sum of 391 batch means",
-    "target units",
-)
-PRECISION_KINDS = ("rounded", "truncated", "count", "exact", "range")
 STEPS_PER_EPOCH = {"toy_mlp": 5000, "toy_bbb": 10}  # steps between two lines of feldman2018's training logs
 WORKED_EXAMPLE = "worked_example"
 CLOSED_FORM = "closed form"
@@ -45,33 +36,61 @@ LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
 COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with finitely many digits
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One reported number: the columns of published.csv in its order, the printed text, and the optional spread."""
+Unit = Literal[
+    "",
+    "bits",
+    "fraction",
+    "nats",
+    "nats per batch",
+    "nats per image",
+    "squared target units",
+    "sum of 391 batch means",
+    "target units",
+]
 
-    id: str
-    source: str  # document, or the run of a document
-    approach: str
+
+PrecisionKind = Literal["rounded", "truncated", "count", "exact", "range"]
+
+
+class Claim(CsvRow, frozen=True, kw_only=True):
+    """One reported number: the columns of published.csv in its order."""
+
+    id: Text
+    source: Text  # document, or the run of a document
+    approach: Text
     stage: str  # "final", "epoch:N" or "step:N"
-    metric: str
-    dataset: str
+    metric: Text
+    dataset: Text
     split: str
     protocol: str
-    unit: str
-    value: float
-    precision: float  # one unit of the last printed digit, one count, or half a range; 0 for full floats
-    precision_kind: str
-    margin: float  # the difference that would matter, in the unit, declared with its reason; 0 where digits decide
-    margin_reason: str
-    n_runs: int
+    unit: Unit
+    printed: str = msgspec.field(name="value")  # the number's text
+    precision: Amount  # one unit of the last printed digit, one count, or half a range; 0 for full floats
+    precision_kind: PrecisionKind
+    margin: Amount  # the difference that would matter, in the unit, declared with its reason; 0 where digits decide
+    margin_reason: Text
+    n_runs: Annotated[int, msgspec.Meta(ge=1)]
     locator: str
     note: str
-    printed: str  # the value's text
-    spread: float | None = None  # standard deviation (divisor n - 1) of the n_runs whose mean is the value, if reported
+    spread: Amount | None = None  # standard deviation (divisor n - 1) of the n_runs whose mean is the value; reported
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that its column cannot have."""
+        if not re.fullmatch(r"final|epoch:[1-9]\d*|step:\d+", self.stage):
+            raise ValueError(refused("stage", self.stage, "final, epoch:N or step:N"))
+        if _number(self.printed) is None:
+            raise ValueError(refused("value", self.printed, "a finite number"))
+        if not self.precision and self.precision_kind != "exact":
+            raise ValueError(refused("precision", "0", f"a number above 0 (kind {self.precision_kind})"))
+        if self.spread is not None and self.n_runs == 1:
+            raise ValueError(refused("n_runs", "1", "at least 2 runs where a spread is reported"))
+        if self.metric == "pruned_accuracy" and _pruned_percent(self.id) is None:
+            raise ValueError(refused("id", self.id, "an id with prunedNNN, the percentage removed"))
 
-COLUMNS = tuple(field.name for field in fields(Claim))[:-2]
-SPREAD = "spread"  # an optional last column; no document in published.csv reports a spread
+    @property
+    def value(self) -> float:
+        """Return the number."""
+        return float(self.printed)
 
 
 @dataclass(frozen=True)
@@ -100,65 +119,7 @@ class ClaimRow:
 
 def load_claims(path: Path = PUBLISHED) -> list[Claim]:
     """Read and check the claims; raises ConfigError that names the row and the column of the first fault."""
-    try:
-        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"claims {path} cannot be read: {error}") from error
-    columns = tuple(rows[0]) if rows else ()
-    if columns not in (COLUMNS, (*COLUMNS, SPREAD)):
-        raise ConfigError(
-            f"claims {path}: the first row must name the columns {','.join(COLUMNS)}, then {SPREAD} if there is any"
-        )
-    claims: dict[str, Claim] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        where = f"claims {path}, row {number}"
-        if len(row) != len(columns):
-            raise ConfigError(f"{where}: {len(row)} columns instead of {len(columns)}; quote texts that hold commas")
-        claim = _parse(dict(zip(columns, row, strict=True)), where)
-        if claim.id in claims:
-            raise ConfigError(
-                f"{where}, column id: '{claim.id[:LONGEST_QUOTE]}' is there twice; every claim needs its own"
-            )
-        claims[claim.id] = claim
-    return list(claims.values())
-
-
-def _parse(row: Mapping[str, str], where: str) -> Claim:
-    def check(column: str, good: bool, allowed: str) -> None:
-        if not good:
-            given = row[column][:LONGEST_QUOTE]
-            raise ConfigError(f"{where}, column {column}: '{given}' is not allowed; give {allowed}")
-
-    for column in ("id", "source", "approach", "metric", "dataset"):
-        check(column, bool(row[column].strip()), "a name")
-    check("stage", bool(re.fullmatch(r"final|epoch:[1-9]\d*|step:\d+", row["stage"])), "final, epoch:N or step:N")
-    check("unit", row["unit"] in UNITS, f"one of {', '.join(filter(None, UNITS))} or nothing")
-    kind = row["precision_kind"]
-    check("precision_kind", kind in PRECISION_KINDS, f"one of {', '.join(PRECISION_KINDS)}")
-    value, precision = _number(row["value"]), _number(row["precision"])
-    check("value", value is not None, "a finite number")
-    allowed = "a number from 0" if kind == "exact" else f"a number above 0 (kind {kind})"
-    check("precision", precision is not None and (precision > 0 or (precision == 0 and kind == "exact")), allowed)
-    margin = _number(row["margin"])
-    check("margin", margin is not None and margin >= 0, "a number from 0")
-    check("margin_reason", bool(row["margin_reason"].strip()), "why this difference would matter")
-    check("n_runs", bool(re.fullmatch(r"[1-9]\d*", row["n_runs"])), "a whole number from 1")
-    spread = _number(row.get(SPREAD, ""))
-    if row.get(SPREAD, ""):
-        check(SPREAD, spread is not None and spread >= 0, "a number from 0, or nothing")
-        check("n_runs", int(row["n_runs"]) > 1, "at least 2 runs where a spread is reported")
-    if row["metric"] == "pruned_accuracy":
-        check("id", _pruned_percent(row["id"]) is not None, "an id with prunedNNN, the percentage removed")
-    texts = {name: row[name] for name in COLUMNS if name not in ("value", "precision", "margin", "n_runs")}
-    return Claim(
-        **texts,
-        value=value or 0.0,
-        precision=precision or 0.0,
-        margin=margin or 0.0,
-        n_runs=int(row["n_runs"]),
-        printed=row["value"],
-        spread=spread,
-    )
+    return read_csv(path, Claim, "claims", key="id")
 
 
 def _number(text: str) -> float | None:

@@ -7,9 +7,12 @@ results as its claims, tested together as those of the document are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+import msgspec
 
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
@@ -119,7 +122,7 @@ def _false(
         theirs = _seeds(usable, results, one.approach, one.recipe, protocol)
         reports = _reports(usable, ours, theirs, n_claims)
         if len(reports) > len(best.reports):
-            best = replace(best, protocol=protocol, reports=reports)
+            best = dataclasses.replace(best, protocol=protocol, reports=reports)
     return best
 
 
@@ -156,4 +159,4 @@ def as_printed(claim: Claim, value: float) -> Claim:
         way = ROUND_FLOOR if claim.precision_kind == "truncated" else ROUND_HALF_EVEN
         unit = Decimal(repr(claim.precision))
         printed = (printed / unit).quantize(Decimal(1), rounding=way) * unit
-    return replace(claim, value=float(printed), printed=str(printed))
+    return msgspec.structs.replace(claim, printed=str(printed))

@@ -1,6 +1,6 @@
 """Small planted faults: what is changed while one is planted, and how its runs are kept."""
 
-import dataclasses
+from msgspec import structs
 
 from bench.judge.planted import PlantedRun, read_runs
 from bench.plan.recipes import profile, resolve
@@ -34,7 +34,7 @@ def test_the_kl_weighs_more_because_the_task_says_fewer_rows():
 
 def test_saved_runs_take_the_place_of_older_ones_and_keep_every_digit(tmp_path):
     path = tmp_path / "runs.csv"
-    later, other = dataclasses.replace(RUN, value=0.9), dataclasses.replace(RUN, seed=1001)
+    later, other = structs.replace(RUN, value=0.9), structs.replace(RUN, seed=1001)
     save([RUN, other], path)
     assert read_runs(path) == [RUN, other]
     save([later], path)

@@ -1,8 +1,8 @@
 """Welch's tests: a closed form, scipy's, nominal rates by simulation, and the verdict that rests on them."""
 
-import dataclasses
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -90,8 +90,8 @@ FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 
 def verdict(reported, margin, spread, n_runs=5):
-    claim = dataclasses.replace(FINAL, stage="final", value=reported, printed=repr(reported), margin=margin)
-    return judge_one(dataclasses.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))
+    claim = msgspec.structs.replace(FINAL, stage="final", printed=repr(reported), margin=margin)
+    return judge_one(msgspec.structs.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))
 
 
 # Both sides five runs with sd .001: se = .001 sqrt(2/5) = 6.3246e-4, 8 degrees of freedom, t(.95) = 1.8595,

@@ -1,8 +1,8 @@
 """The rule of verdicts for one claim: resolution, best of three, and each outcome on worked numbers."""
 
-import dataclasses
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 
 def verdict(values, reported, n_claims=1, gap=None, **changes):
-    claim = dataclasses.replace(FINAL, stage="final", value=reported, printed=repr(reported), **changes)
+    claim = msgspec.structs.replace(FINAL, stage="final", printed=repr(reported), **changes)
     return judge_one(claim, Sample(tuple(values), gap), n_claims)
 
 
@@ -146,7 +146,7 @@ def test_computed_numbers_are_compared_by_their_digits():
 
 @given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5), st.sampled_from(sorted(CLAIMS)))
 def test_every_claim_has_an_outcome_and_a_reason(values, reported, margin, name):
-    claim = dataclasses.replace(CLAIMS[name], value=reported, printed=repr(reported), margin=margin)
+    claim = msgspec.structs.replace(CLAIMS[name], printed=repr(reported), margin=margin)
     found = judge_one(claim, Sample(tuple(values)))
     assert found.outcome in OUTCOMES
     assert found.reason

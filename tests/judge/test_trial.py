@@ -1,15 +1,16 @@
 """The judge judged: reports whose truth is known, made up so that the answer is known too."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from bench.core.csv_rows import columns
 from bench.core.errors import ConfigError
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.claims import load_claims, print_interval
-from bench.judge.planted import COLUMNS, PlantedRun, read_runs
+from bench.judge.planted import PlantedRun, read_runs
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.judge.trial import PLANTED, TRUE, as_printed, planted_trials, trials
@@ -48,7 +49,7 @@ def of(*parts):
     ],
 )
 def test_a_report_has_the_digits_that_the_document_prints(kind, precision, value, printed):
-    claim = as_printed(dataclasses.replace(FORCED, precision_kind=kind, precision=precision), value)
+    claim = as_printed(structs.replace(FORCED, precision_kind=kind, precision=precision), value)
     assert float(claim.printed) == pytest.approx(float(printed))
     assert claim.value == float(claim.printed)
     assert value in print_interval(claim)
@@ -72,7 +73,7 @@ def test_a_true_report_is_told_apart_in_5_of_100_cases():
     # 60 documents of 10 seeds with one claim each that prints all digits: 600 reports, each judged at .05 by the other
     # nine. The ten reports of a document hang together, so that the standard error is that of 600 reports or a little
     # more: .9 % and up to 1.5 %.
-    claim = dataclasses.replace(FORCED, precision_kind="exact")
+    claim = structs.replace(FORCED, precision_kind="exact")
     source = np.random.default_rng(7)
     told = 0
     for values in (0.89 + 0.006 * source.normal(size=(60, 10))).tolist():
@@ -84,7 +85,7 @@ def test_a_true_report_is_told_apart_in_5_of_100_cases():
 def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
     # five seeds close together and a sixth far away: judged by the five, its report differs; by all six, it would not
     values = [0.8951 + 0.001 * z for z in Z]
-    claim = dataclasses.replace(FORCED, precision_kind="exact")
+    claim = structs.replace(FORCED, precision_kind="exact")
     (true,) = trials(of(seeds([*values, 0.93])), [claim])
     assert true.reports[5] == (DIFFERS,)
     # a false report with the number of the far seed is judged by the five others, too
@@ -109,7 +110,7 @@ def test_the_protocol_that_measured_more_seeds_of_an_alternative_is_taken():
 
 def test_a_repeated_number_is_one_claim_and_another_run_of_the_document_none():
     again = CLAIMS["chopra2018.prose.forced_accuracy"]
-    other = dataclasses.replace(FORCED, id="x", source="chopra2018-first-run")
+    other = structs.replace(FORCED, id="x", source="chopra2018-first-run")
     (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED, again, other])
     assert [len(outcomes) for outcomes in found.reports] == [1]
 
@@ -139,9 +140,15 @@ def test_planted_faults_are_judged_by_the_first_epoch():
     ("text", "message"),
     [
         ("fault,approach\n", "the first row must name the columns fault,approach,seed,key,value,made,commit"),
-        (",".join(COLUMNS) + "\na,b,c\n", "row 2: 'a,b,c' has 3 columns instead of 7"),
-        (",".join(COLUMNS) + "\na,mlp,x,k,1,m,c\n", "row 2: seed and value of 'a,mlp,x,k,1,m,c' must be numbers"),
-        (",".join(COLUMNS) + "\na,mlp,0,k,nan,m,c\n", "row 2: the value of 'a,mlp,0,k,nan,m,c' must be finite"),
+        (",".join(columns(PlantedRun)) + "\na,b,c\n", "row 2: 3 columns instead of 7"),
+        (
+            ",".join(columns(PlantedRun)) + "\na,mlp,x,k,1,m,c\n",
+            "column seed: 'x' is not allowed; give a whole number",
+        ),
+        (
+            ",".join(columns(PlantedRun)) + "\na,mlp,0,k,nan,m,c\n",
+            "row 2, column value: 'nan' is not allowed",
+        ),
         ("\ud800", "cannot be read"),
     ],
 )

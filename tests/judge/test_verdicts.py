@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -38,9 +39,9 @@ FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 def row(values, reported=None, gap=None, **changes):
     """Return a claim of an exactly printed number with these seeds."""
-    claim = dataclasses.replace(FINAL, **{"stage": "final", **changes})
+    claim = msgspec.structs.replace(FINAL, **{"stage": "final", **changes})
     if reported is not None:
-        claim = dataclasses.replace(claim, value=reported, printed=repr(reported))
+        claim = msgspec.structs.replace(claim, printed=repr(reported))
     return ClaimRow(claim, Sample(tuple(values), gap))
 
 

@@ -2,10 +2,13 @@
 
 import pytest
 
+from bench.core.csv_rows import columns
 from bench.core.errors import ConfigError
-from bench.show.tables.papers import COLUMNS, OBTAINED, load_papers, papers_table
+from bench.show.tables.papers import OBTAINED, Paper, load_papers, papers_table
 from bench.show.tables.render import markdown
 from tests.tables import by_column
+
+COLUMNS = columns(Paper)
 
 GOOD = ["p.one", "A paper", "SGD", "784-10", "error", "mnist", "fraction", "0.02", "", "read", "a note"]
 

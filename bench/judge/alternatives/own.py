@@ -14,7 +14,7 @@ from bench.core.records import Record
 from bench.core.text import one_line
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
-from bench.judge.claims import LARGEST_EXPONENT, LONGEST_QUOTE, NATS_PER_BIT, Claim
+from bench.judge.claims import LARGEST_EXPONENT, LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind
 from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
@@ -37,7 +37,7 @@ class Brought:
     reported: str  # as it is printed
     recipe: str = PUBLISHED
     protocol: str = PUBLISHED
-    printed: str = "rounded"  # one of `PRINTED`
+    printed: PrecisionKind = "rounded"  # one of `PRINTED`
     margin: float | None = None  # the difference that would matter; None: as declared for the documents' numbers
 
 
@@ -145,7 +145,7 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         split=split,
         protocol=brought.protocol,
         unit="fraction" if _is_fraction(metric) else "nats" if "entropy" in metric else "",
-        value=value,
+        printed=text,
         precision=0.0 if brought.printed == "exact" else unit,
         precision_kind=brought.printed,
         margin=margin,
@@ -153,7 +153,6 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         n_runs=1,
         locator="",
         note="",
-        printed=text,
     )
 
 

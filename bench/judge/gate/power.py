@@ -5,15 +5,13 @@ The effects are rows of `results/reference/planted.csv`, written by `python -m b
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
 from pathlib import Path
 
-from bench.core.errors import ConfigError
+from bench.core.csv_rows import CsvRow, read_csv, refused
 from bench.core.project import REFERENCE
+from bench.core.records import Real
 from bench.judge.gate.checks import Caught
 from bench.judge.gate.config import Gate
 from bench.judge.gate.faults import FAULTS
@@ -23,46 +21,26 @@ from bench.judge.stats.gating import Design
 EFFECTS = REFERENCE / "planted.csv"
 
 
-@dataclass(frozen=True)
-class FaultEffect:
+class FaultEffect(CsvRow, frozen=True):
     """The mean of one gated metric under a fault."""
 
     fault: str
     cell: str
     metric: str
     seeds: int
-    mean: float
+    mean: Real
     made: str
     commit: str
 
-
-COLUMNS = tuple(field.name for field in fields(FaultEffect))
+    def __post_init__(self) -> None:
+        """Raise ValueError for an unknown fault."""
+        if self.fault not in FAULTS:
+            raise ValueError(refused("fault", self.fault, f"one of {', '.join(FAULTS)}"))
 
 
 def read_effects(path: Path) -> list[FaultEffect]:
     """Read the file; raises ConfigError that names the first bad row."""
-    try:
-        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(
-            f"effects {path} cannot be read: {error}; python -m benchmarks.power FAULT --save makes them"
-        ) from error
-    if not rows or tuple(rows[0]) != COLUMNS:
-        raise ConfigError(f"effects {path}: the first row must name the columns {','.join(COLUMNS)}")
-    return [_effect(row, f"effects {path}, row {number}") for number, row in enumerate(rows[1:], start=2)]
-
-
-def _effect(row: Sequence[str], where: str) -> FaultEffect:
-    if len(row) != len(COLUMNS):
-        raise ConfigError(f"{where}: {len(row)} columns instead of {len(COLUMNS)}")
-    fault, cell, metric, seeds, mean, made, commit = row
-    try:
-        found = FaultEffect(fault, cell, metric, int(seeds), float(mean), made, commit)
-    except ValueError:
-        raise ConfigError(f"{where}: seeds '{seeds}' and mean '{mean}' must be numbers") from None
-    if fault not in FAULTS or not math.isfinite(found.mean):
-        raise ConfigError(f"{where}: fault '{fault}', mean {mean}; give one of {', '.join(FAULTS)} and a finite mean")
-    return found
+    return read_csv(path, FaultEffect, "effects", remedy="python -m benchmarks.power FAULT --save makes them")
 
 
 def power_table(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> list[Caught]:
