@@ -1,9 +1,9 @@
 """Against what: which alternatives a claim has, by which protocol they are measured, and what may be said of them."""
 
-import dataclasses
 import math
 
 import pytest
+from msgspec import structs
 
 from bench.judge.alternatives.named import CONTROL, CORRECTED, CORRECTION, VARIANT, Alternative, alternatives
 from bench.judge.alternatives.weighing import (
@@ -87,7 +87,7 @@ def test_a_recipe_that_trains_on_the_rows_that_the_document_holds_out_is_no_alte
 def test_the_ratio_of_two_recipes_at_a_number():
     # scale sqrt(1.2) s for both. The report lies at the published mean and 2 scales from the other:
     # (1 + 2^2 / 4)^(5/2) = 5.657
-    claim = dataclasses.replace(FORCED, value=0.89, printed="0.89", precision_kind="exact")
+    claim = structs.replace(FORCED, printed="0.89", precision_kind="exact")
     one = weighed(five(0.89), five(0.89 + 2 * 0.006 * math.sqrt(1.2)), claim=claim)
     assert (one.finding, one.protocol) == (RATIO, PUBLISHED)
     assert one.ratio == pytest.approx(2**2.5, rel=1e-3)  # float32's resolution of .89 has a width
@@ -97,7 +97,7 @@ def test_the_ratio_of_two_recipes_at_a_number():
 
 def test_a_ratio_above_a_thousand_is_only_bounded_and_gives_the_strongest_sentence():
     # 9 s from the other mean: t = 9 / sqrt(1.2) = 8.22, (1 + 8.22^2 / 4)^(5/2) = 1,350; no number beyond 1,000 is told
-    claim = dataclasses.replace(FORCED, precision_kind="exact")
+    claim = structs.replace(FORCED, precision_kind="exact")
     one = weighed(five(0.89), five(0.89 + 9 * 0.006), claim=claim)
     assert (one.finding, ratio_text(one)) == (RATIO, ">1000")
     assert one.ratio == pytest.approx(1_350, rel=0.01)

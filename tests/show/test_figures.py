@@ -137,8 +137,8 @@ def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root,
     fields = {**structs.asdict(record), "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
     folder(store).write(Reading(**fields))
     figure = next(one for one in figures(tmp_path) if one.name == name)
-    assert figure.draw.mu.tolist() == [-0.1, 0.2]
-    assert figure.draw.sigma.tolist() == [0.05, 0.04]
+    assert figure.draw.args[0].tolist() == [-0.1, 0.2]
+    assert figure.draw.args[1].tolist() == [0.05, 0.04]
 
 
 def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
@@ -152,7 +152,7 @@ def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
     monkeypatch.setattr(Material, "scores", with_others)
     monkeypatch.setattr(votes, "images", pictures)
     (figure,) = votes.make(Material(root))
-    assert [example.kind for example in figure.draw.examples].count("letter") == votes.COLUMNS
+    assert [example.kind for example in figure.draw.args[0]].count("letter") == votes.COLUMNS
     monkeypatch.setattr(votes, "images", lambda name, seed: "there are none")
     (absent,) = votes.make(Material(root))
     assert absent.reason == "there are none"

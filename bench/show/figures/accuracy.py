@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.core.records import Record
@@ -60,52 +60,55 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"each. {material.conditions(records)}"
     )
     known = {name: claim for name, claim in reported.items() if name in lines}
-    wide, narrow = (_Draw(lines, known, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, lines, known, material.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-@dataclass(frozen=True)
-class _Draw:
-    lines: Mapping[str, Mapping[str, Value]]
-    reported: Mapping[str, Claim]
-    names: tuple[str, ...]
-    width: float
+def _draw(
+    lines: Mapping[str, Mapping[str, Value]], reported: Mapping[str, Claim], names: tuple[str, ...], width: float
+) -> Drawing:
+    """Return the drawing: a row for each approach."""
+    is_narrow = width < WIDTH
+    drawing = canvas(width, 0.9 + 0.48 * len(lines))
+    axes = drawing.subplots()
+    for row, (approach, values) in enumerate(lines.items()):
+        _row(axes, row, approach, values, reported, names)
+    for name, (_, _, marker) in CELLS.items():
+        axes.plot([], [], marker, color=INK, label=name)
+    axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.55 if is_narrow else 0, 1),
+        ncols=2 if is_narrow else 4,
+        borderaxespad=0.1,
+    )
+    labels = [name.replace("_", "\n", 1) if is_narrow else name for name in lines]
+    axes.set_yticks(range(len(lines)), labels)
+    for text, approach in zip(axes.get_yticklabels(), lines, strict=True):
+        text.set_color(look(approach, names).colour)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("accuracy [% of images]")
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a row for each approach."""
-        is_narrow = self.width < WIDTH
-        drawing = canvas(self.width, 0.9 + 0.48 * len(self.lines))
-        axes = drawing.subplots()
-        for row, (approach, values) in enumerate(self.lines.items()):
-            self._row(axes, row, approach, values)
-        for name, (_, _, marker) in CELLS.items():
-            axes.plot([], [], marker, color=INK, label=name)
-        axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(-0.55 if is_narrow else 0, 1),
-            ncols=2 if is_narrow else 4,
-            borderaxespad=0.1,
-        )
-        labels = [name.replace("_", "\n", 1) if is_narrow else name for name in self.lines]
-        axes.set_yticks(range(len(self.lines)), labels)
-        for text, approach in zip(axes.get_yticklabels(), self.lines, strict=True):
-            text.set_color(look(approach, self.names).colour)
-        axes.set_ylim(len(self.lines) - 0.4, -0.6)
-        axes.grid(visible=False, axis="y")
-        axes.set_xlabel("accuracy [% of images]")
-        return drawing
 
-    def _row(self, axes: Axes, row: int, approach: str, values: Mapping[str, Value]) -> None:
-        colour = look(approach, self.names).colour
-        interval = print_interval(self.reported[approach])
-        low, high = 100 * interval.low, 100 * interval.high
-        axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
-        means = [value.mean for value in values.values()]
-        axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
-        offsets = (-0.17, 0.0, 0.17)
-        for (name, (_, _, marker)), offset in zip(CELLS.items(), offsets, strict=True):
-            if name in values:
-                value = values[name]
-                axes.plot(value.mean, row + offset, marker, color=colour, markersize=5, zorder=4)
-                axes.hlines(row + offset, value.low, value.high, color=colour, linewidth=1.2, zorder=3)
+def _row(
+    axes: Axes,
+    row: int,
+    approach: str,
+    values: Mapping[str, Value],
+    reported: Mapping[str, Claim],
+    names: tuple[str, ...],
+) -> None:
+    colour = look(approach, names).colour
+    interval = print_interval(reported[approach])
+    low, high = 100 * interval.low, 100 * interval.high
+    axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
+    means = [value.mean for value in values.values()]
+    axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
+    offsets = (-0.17, 0.0, 0.17)
+    for (name, (_, _, marker)), offset in zip(CELLS.items(), offsets, strict=True):
+        if name in values:
+            value = values[name]
+            axes.plot(value.mean, row + offset, marker, color=colour, markersize=5, zorder=4)
+            axes.hlines(row + offset, value.low, value.high, color=colour, linewidth=1.2, zorder=3)

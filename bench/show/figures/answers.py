@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -71,27 +71,23 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost. "
         f"Noise is drawn as the document draws it. {material.conditions(kept)}"
     )
-    yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
+    yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, found))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    answers: Sequence[DrawnImage]
-
-    def __call__(self) -> Drawing:
-        """Return the drawing: a column for each image, a row for each approach."""
-        drawing = canvas(WIDTH, 4.0)
-        axes = drawing.subplots(1 + len(PAIR), len(self.answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR)))
-        for column, answer in enumerate(self.answers):
-            show_image(axes[0, column], answer.image)
-            axes[0, column].set_title(answer.title, loc="center")
-            for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
-                _bars(axes[row, column], name, draws)
-                axes[row, column].tick_params(labelleft=column == 0)
-        for row, name in enumerate(PAIR, start=1):
-            axes[row, 0].set_ylabel(f"{name}\nprobability")
-        drawing.supxlabel("class", fontsize=8)
-        return drawing
+def _draw(answers: Sequence[DrawnImage]) -> Drawing:
+    """Return the drawing: a column for each image, a row for each approach."""
+    drawing = canvas(WIDTH, 4.0)
+    axes = drawing.subplots(1 + len(PAIR), len(answers), squeeze=False, height_ratios=(1, *[1.25] * len(PAIR)))
+    for column, answer in enumerate(answers):
+        show_image(axes[0, column], answer.image)
+        axes[0, column].set_title(answer.title, loc="center")
+        for row, (name, draws) in enumerate(zip(PAIR, answer.draws, strict=True), start=1):
+            _bars(axes[row, column], name, draws)
+            axes[row, column].tick_params(labelleft=column == 0)
+    for row, name in enumerate(PAIR, start=1):
+        axes[row, 0].set_ylabel(f"{name}\nprobability")
+    drawing.supxlabel("class", fontsize=8)
+    return drawing
 
 
 def _bars(axes: Axes, name: str, draws: FloatArray) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.judge.ladder.readings import SURE
@@ -40,38 +40,31 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "it should never be sure. Large: the corrected recipe; small and pale: as published. "
         f"{material.conditions(records)}"
     )
-    narrow = _Draw(found, NARROW)
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(found, WIDTH), narrow=narrow)
+    narrow = partial(_draw, found, NARROW)
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, found, WIDTH), narrow=narrow)
 
 
-@dataclass(frozen=True)
-class _Draw:
-    found: Mapping[Place, Sureness]
-    width: float
-
-    def __call__(self) -> Drawing:
-        """Return the drawing: a row for each approach, a mark for each data set and recipe."""
-        approaches = list(dict.fromkeys(place.approach for place in self.found))
-        drawing = canvas(self.width, 0.9 + 0.5 * len(approaches))
-        axes = drawing.subplots()
-        for row, approach in enumerate(approaches):
-            axes.axhline(row, color=FAINT, linewidth=0.6, zorder=0)
-            for recipe in RECIPES:
-                one = self.found.get(Place(approach, recipe))
-                if one is not None:
-                    _row(axes, row, one, recipe)
-        for label, marker, colour in SHOWN.values():
-            axes.plot([], [], marker, color=colour, markersize=6, label=label)
-        is_narrow = self.width < WIDTH
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else len(SHOWN), borderaxespad=0.1)
-        axes.set_yticks(
-            range(len(approaches)), [name.replace("_", "\n", 1) if is_narrow else name for name in approaches]
-        )
-        axes.set_ylim(len(approaches) - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        axes.set_xlim(-3, 103)
-        axes.set_xlabel("at least 99 % sure [% of images]", color=INK)
-        return drawing
+def _draw(found: Mapping[Place, Sureness], width: float) -> Drawing:
+    """Return the drawing: a row for each approach, a mark for each data set and recipe."""
+    approaches = list(dict.fromkeys(place.approach for place in found))
+    drawing = canvas(width, 0.9 + 0.5 * len(approaches))
+    axes = drawing.subplots()
+    for row, approach in enumerate(approaches):
+        axes.axhline(row, color=FAINT, linewidth=0.6, zorder=0)
+        for recipe in RECIPES:
+            one = found.get(Place(approach, recipe))
+            if one is not None:
+                _row(axes, row, one, recipe)
+    for label, marker, colour in SHOWN.values():
+        axes.plot([], [], marker, color=colour, markersize=6, label=label)
+    is_narrow = width < WIDTH
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else len(SHOWN), borderaxespad=0.1)
+    axes.set_yticks(range(len(approaches)), [name.replace("_", "\n", 1) if is_narrow else name for name in approaches])
+    axes.set_ylim(len(approaches) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlim(-3, 103)
+    axes.set_xlabel("at least 99 % sure [% of images]", color=INK)
+    return drawing
 
 
 def _row(axes: Axes, row: int, one: Sureness, recipe: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.core.records import Record
@@ -52,7 +52,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "alone, because the machine had other work or several seeds trained together. "
         f"{material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(points, material.approaches))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, points, material.approaches))
 
 
 def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:
@@ -72,52 +72,46 @@ def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> 
     )
 
 
-@dataclass(frozen=True)
-class _Draw:
-    points: Sequence[Point]
-    names: tuple[str, ...]
+def _draw(points: Sequence[Point], names: tuple[str, ...]) -> Drawing:
+    """Return the drawing."""
+    drawing = canvas(WIDTH, 3.4)
+    left, right = drawing.subplots(1, 2, sharey=True)
+    _panel(left, "training", "training [s]", points, names)
+    _panel(right, "answering", "answering, all draws [ms an image]", points, names)
+    left.set_ylabel("test error [% of images]")
+    handles, names = right.get_legend_handles_labels()
+    drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        drawing = canvas(WIDTH, 3.4)
-        left, right = drawing.subplots(1, 2, sharey=True)
-        self._panel(left, "training", "training [s]")
-        self._panel(right, "answering", "answering, all draws [ms an image]")
-        left.set_ylabel("test error [% of images]")
-        handles, names = right.get_legend_handles_labels()
-        drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
-        return drawing
 
-    def _panel(self, axes: Axes, field: str, axis: str) -> None:
-        from matplotlib.ticker import LogLocator
+def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: tuple[str, ...]) -> None:
+    from matplotlib.ticker import LogLocator
 
-        for approach in dict.fromkeys(point.approach for point in self.points):
-            mine = look(approach, self.names)
-            found = [point for point in self.points if point.approach == approach and getattr(point, field) is not None]
-            axes.plot([getattr(p, field) for p in found], [p.error for p in found], color=mine.colour, linewidth=0.7)
-            for point in found:
-                x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
-                label = approach if fill == "full" else None
-                axes.plot(
-                    x,
-                    point.error,
-                    mine.marker,
-                    color=mine.colour,
-                    fillstyle=fill,
-                    markersize=5.5,
-                    label=label,
-                    zorder=3,
-                )
-                if not point.counts:
-                    axes.plot(
-                        x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4
-                    )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
-        axes.minorticks_off()
-        errors = [point.error for point in self.points]
-        axes.set_ylim(max(0.3, 0.85 * min(errors)), 1.2 * max(errors))
-        axes.set_xlabel(axis)
+    for approach in dict.fromkeys(point.approach for point in points):
+        mine = look(approach, names)
+        found = [point for point in points if point.approach == approach and getattr(point, field) is not None]
+        axes.plot([getattr(p, field) for p in found], [p.error for p in found], color=mine.colour, linewidth=0.7)
+        for point in found:
+            x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
+            label = approach if fill == "full" else None
+            axes.plot(
+                x,
+                point.error,
+                mine.marker,
+                color=mine.colour,
+                fillstyle=fill,
+                markersize=5.5,
+                label=label,
+                zorder=3,
+            )
+            if not point.counts:
+                axes.plot(x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
+    axes.minorticks_off()
+    errors = [point.error for point in points]
+    axes.set_ylim(max(0.3, 0.85 * min(errors)), 1.2 * max(errors))
+    axes.set_xlabel(axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,12 +70,12 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, _Roc(scores, areas, material.approaches))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, _Entropy(scores, material.approaches))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -103,76 +103,69 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 150) -> tuple[Floa
     return false[kept], true[kept]
 
 
-@dataclass(frozen=True)
-class _Roc:
-    scores: Scores
-    areas: Mapping[tuple[str, str], float | None]
-    names: tuple[str, ...]
-
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each data set."""
-        sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        drawing, panels = small_multiples(len(sets), 2.0, columns=2)
-        for axes, which in zip(panels, sets, strict=True):
-            self._panel(axes, which)
-        drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
-        drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
-        return drawing
-
-    def _panel(self, axes: Axes, which: str) -> None:
-        chance = np.geomspace(LOWEST_RATE, 1, 50)
-        axes.plot(chance, chance, color=FAINT, linewidth=0.8)
-        approaches = [name for name in self.scores if which in self.scores[name]]
-        for name in approaches:
-            mine = look(name, self.names)
-            false, true = thinned(*roc(self.scores[name]["mnist"], self.scores[name][which]))
-            axes.plot(false, true, color=mine.colour, linestyle=mine.line, linewidth=1.3)
-        ranked = sorted(approaches, key=lambda name: -(self.areas[name, which] or 0.0))
-        for place, name in enumerate(ranked):
-            mine, area = look(name, self.names), self.areas[name, which]
-            text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
-            height = 0.94 - 0.11 * place
-            axes.plot(
-                [1.03, 1.12],
-                [height] * 2,
-                color=mine.colour,
-                linestyle=mine.line,
-                transform=axes.transAxes,
-                clip_on=False,
-            )
-            axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
-        axes.set_xscale("log", subs=[])
-        axes.set_xlim(LOWEST_RATE, 1)
-        axes.set_ylim(0, 1.01)
-        axes.set_title(SETS[which])
+def _draw_roc(scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: a panel for each data set."""
+    sets = [which for which in SETS if any(which in found for found in scores.values())]
+    drawing, panels = small_multiples(len(sets), 2.0, columns=2)
+    for axes, which in zip(panels, sets, strict=True):
+        _roc_panel(axes, which, scores, areas, names)
+    drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
+    drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
+    return drawing
 
 
-@dataclass(frozen=True)
-class _Entropy:
-    scores: Scores
-    names: tuple[str, ...]
+def _roc_panel(
+    axes: Axes, which: str, scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]
+) -> None:
+    chance = np.geomspace(LOWEST_RATE, 1, 50)
+    axes.plot(chance, chance, color=FAINT, linewidth=0.8)
+    approaches = [name for name in scores if which in scores[name]]
+    for name in approaches:
+        mine = look(name, names)
+        false, true = thinned(*roc(scores[name]["mnist"], scores[name][which]))
+        axes.plot(false, true, color=mine.colour, linestyle=mine.line, linewidth=1.3)
+    ranked = sorted(approaches, key=lambda name: -(areas[name, which] or 0.0))
+    for place, name in enumerate(ranked):
+        mine, area = look(name, names), areas[name, which]
+        text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
+        height = 0.94 - 0.11 * place
+        axes.plot(
+            [1.03, 1.12],
+            [height] * 2,
+            color=mine.colour,
+            linestyle=mine.line,
+            transform=axes.transAxes,
+            clip_on=False,
+        )
+        axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
+    axes.set_xscale("log", subs=[])
+    axes.set_xlim(LOWEST_RATE, 1)
+    axes.set_ylim(0, 1.01)
+    axes.set_title(SETS[which])
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a row for each approach, a column for each data set."""
-        sets = [which for which in SETS if any(which in found for found in self.scores.values())]
-        drawing = canvas(WIDTH, 0.7 + 0.95 * len(self.scores))
-        axes = drawing.subplots(len(self.scores), len(sets), sharex=True, sharey=True, squeeze=False)
-        _share_scales(axes[0, 0])
-        for row, (name, found) in enumerate(self.scores.items()):
-            for column, which in enumerate(sets):
-                self._panel(axes[row, column], name, found, which)
-            axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, self.names).colour, fontsize=SMALL)
+
+def _draw_entropy(scores: Scores, names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: a row for each approach, a column for each data set."""
+    sets = [which for which in SETS if any(which in found for found in scores.values())]
+    drawing = canvas(WIDTH, 0.7 + 0.95 * len(scores))
+    axes = drawing.subplots(len(scores), len(sets), sharex=True, sharey=True, squeeze=False)
+    _share_scales(axes[0, 0])
+    for row, (name, found) in enumerate(scores.items()):
         for column, which in enumerate(sets):
-            axes[0, column].set_title(SETS[which], loc="center")
-        drawing.supxlabel("predictive entropy [nats]", fontsize=8)
-        drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
-        return drawing
+            _entropy_panel(axes[row, column], name, found, which, names)
+        axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, names).colour, fontsize=SMALL)
+    for column, which in enumerate(sets):
+        axes[0, column].set_title(SETS[which], loc="center")
+    drawing.supxlabel("predictive entropy [nats]", fontsize=8)
+    drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
+    return drawing
 
-    def _panel(self, axes: Axes, name: str, found: Mapping[str, FloatArray], which: str) -> None:
-        axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)
-        if which in found:
-            colour = look(name, self.names).colour
-            axes.stairs(_shares(found[which], EDGES), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
+
+def _entropy_panel(axes: Axes, name: str, found: Mapping[str, FloatArray], which: str, names: tuple[str, ...]) -> None:
+    axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)
+    if which in found:
+        colour = look(name, names).colour
+        axes.stairs(_shares(found[which], EDGES), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
 
 
 def _share_scales(axes: Axes) -> None:

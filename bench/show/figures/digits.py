@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError
@@ -63,7 +63,7 @@ def _uncertain(material: Material, approach: str) -> Figure | Absent:
         f"classes with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The "
         f"document shows such images of the Bayesian network and states no number. {material.conditions([record])}"
     )
-    return Figure(name, _title(approach), caption, DOCUMENT, _Uncertain(found.rows, found.votes))
+    return Figure(name, _title(approach), caption, DOCUMENT, partial(_draw_uncertain, found.rows, found.votes))
 
 
 def _labelled() -> Drawing:
@@ -76,26 +76,21 @@ def _labelled() -> Drawing:
     return drawing
 
 
-@dataclass(frozen=True)
-class _Uncertain:
-    rows: Sequence[int]  # in the training file
-    votes: Sequence[Sequence[int]]  # [n, K]
-
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        split = load_split("train60k", 0)
-        images, labels = split.x[list(self.rows)].reshape(-1, 28, 28).numpy(), split.y[list(self.rows)].tolist()
-        paper, places = mosaic(images, COLUMNS, (33, 14))
-        drawing, axes = _paper(paper)
-        for (x, y), votes, label in zip(places, self.votes, labels, strict=True):
-            ranked = sorted((-count, digit) for digit, count in enumerate(votes) if count)
-            for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
-                more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
-                text = f"{digit}: {-count / sum(votes):.2f}{more}"
-                colour, weight = (TRUE, "bold") if digit == label else (INK, "normal")
-                place = (x, y + 2 + 9.5 * line)
-                axes.text(*place, text, ha="center", va="top", fontsize=7, color=colour, fontweight=weight)
-        return drawing
+def _draw_uncertain(rows: Sequence[int], votes: Sequence[Sequence[int]]) -> Drawing:
+    """Return the drawing."""
+    split = load_split("train60k", 0)
+    images, labels = split.x[list(rows)].reshape(-1, 28, 28).numpy(), split.y[list(rows)].tolist()
+    paper, places = mosaic(images, COLUMNS, (33, 14))
+    drawing, axes = _paper(paper)
+    for (x, y), mine, label in zip(places, votes, labels, strict=True):
+        ranked = sorted((-count, digit) for digit, count in enumerate(mine) if count)
+        for line, (count, digit) in enumerate(ranked[:MOST_LINES]):
+            more = " ..." if line == MOST_LINES - 1 and len(ranked) > MOST_LINES else ""
+            text = f"{digit}: {-count / sum(mine):.2f}{more}"
+            colour, weight = (TRUE, "bold") if digit == label else (INK, "normal")
+            place = (x, y + 2 + 9.5 * line)
+            axes.text(*place, text, ha="center", va="top", fontsize=7, color=colour, fontweight=weight)
+    return drawing
 
 
 def _paper(paper: Pixels) -> tuple[Drawing, Axes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,7 +60,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         TITLE,
         caption,
         FIELD,
-        _Draw({name: numbers(draws) for name, draws in found.items()}, material.approaches),
+        partial(_draw, {name: numbers(draws) for name, draws in found.items()}, material.approaches),
     )
 
 
@@ -88,40 +88,36 @@ def _entropy(probs: FloatArray) -> FloatArray:
     return np.asarray(-(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=-1))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    found: Mapping[str, Mapping[str, list[tuple[int, float]]]]
-    names: tuple[str, ...]
+def _draw(found: Mapping[str, Mapping[str, list[tuple[int, float]]]], names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: a panel for each number."""
+    drawing = canvas(WIDTH, 3.0)
+    panels = drawing.subplots(1, len(PANELS))
+    for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
+        for name, lines in found.items():
+            mine = look(name, names)
+            axes.plot(*zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3)
+        axes.set_xscale("log")
+        axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_title(label)
+        axes.set_xlabel("draws")
+    _labels(panels[-1], found, names)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each number."""
-        drawing = canvas(WIDTH, 3.0)
-        panels = drawing.subplots(1, len(PANELS))
-        for axes, (panel, label) in zip(panels, PANELS.items(), strict=True):
-            for name, lines in self.found.items():
-                mine = look(name, self.names)
-                axes.plot(*zip(*lines[panel], strict=True), mine.marker, linestyle="-", color=mine.colour, markersize=3)
-            axes.set_xscale("log")
-            axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
-            axes.minorticks_off()
-            axes.set_ylim(bottom=0)
-            axes.set_title(label)
-            axes.set_xlabel("draws")
-        self._labels(panels[-1])
-        return drawing
 
-    def _labels(self, axes: Axes) -> None:
-        ends = {name: lines["refused"][-1] for name, lines in self.found.items()}
-        axes.set_ylim(0, 1.02)
-        for (name, (x, y)), place in zip(ends.items(), spread([y for _, y in ends.values()], 0.075), strict=True):
-            axes.annotate(
-                name,
-                (x, y),
-                (1.04, place / 1.02),
-                textcoords="axes fraction",
-                va="center",
-                fontsize=SMALL,
-                color=look(name, self.names).colour,
-                annotation_clip=False,
-                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5},
-            )
+def _labels(axes: Axes, found: Mapping[str, Mapping[str, list[tuple[int, float]]]], names: tuple[str, ...]) -> None:
+    ends = {name: lines["refused"][-1] for name, lines in found.items()}
+    axes.set_ylim(0, 1.02)
+    for (name, (x, y)), place in zip(ends.items(), spread([y for _, y in ends.values()], 0.075), strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            (1.04, place / 1.02),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=SMALL,
+            color=look(name, names).colour,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5},
+        )

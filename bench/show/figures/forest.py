@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         if not trained:
             yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
-        yield Figure(name, title, _caption(material, verdicts, seen, records), document, _Draw(blocks(seen)))
+        yield Figure(name, title, _caption(material, verdicts, seen, records), document, partial(_draw, blocks(seen)))
 
 
 def _end_results(material: Material) -> Figure | Absent:
@@ -82,7 +82,7 @@ def _end_results(material: Material) -> Figure | Absent:
         "leaves the band, single runs scatter by more than what matters, so that one reported run tells little. Linear "
         f"within the band, logarithmic beyond. {material.conditions(records)}"
     )
-    return Figure(NAME, TITLE, caption, FIELD, _Draw(lines), narrow=_Draw(lines, NARROW))
+    return Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines), narrow=partial(_draw, lines, NARROW))
 
 
 def _who(source: str) -> str:
@@ -134,78 +134,72 @@ def _line(verdict: Verdict) -> ClaimMark:
     return ClaimMark(verdict.outcome, *((place - claim.value) / unit for place in (verdict.centre, low, high)))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    blocks: Sequence[Block]
-    width: float = WIDTH
+def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
+    """Return the drawing: a line for each claim, epochs of a curve close together."""
+    places: list[tuple[float, ClaimMark, bool]] = []
+    ticks: list[tuple[float, str]] = []
+    y = 0.0
+    for block in blocks:
+        alone = len(block.lines) == 1
+        step = SINGLE if alone else max(EPOCH, 3 * SINGLE / len(block.lines))
+        gap = 0.0 if alone else BETWEEN
+        y += gap
+        inside = [y + step * (number + 0.5) for number in range(len(block.lines))]
+        places += [(place, line, alone) for place, line in zip(inside, block.lines, strict=True)]
+        y += step * len(block.lines)
+        ticks.append(((inside[0] + inside[-1]) / 2, block.label))
+        y += gap
+    is_wide = width == WIDTH
+    drawing = canvas(width, 1.0 + (INCHES if is_wide else NARROW_INCHES) * y)
+    axes = drawing.subplots()
+    reach = _marks(axes, places)
+    axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
+    axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
+    axes.set_xscale("symlog", linthresh=1, linscale=1.2)
+    axes.set_xlim(-reach, reach)
+    wanted = (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if is_wide else (1, 10, 100, 1000, 100_000)
+    shown = [tick for tick in wanted if tick <= reach]
+    at = sorted([0, *shown, *(-tick for tick in shown)])
+    axes.set_xticks(at, [f"{tick:g}" for tick in at])
+    axes.minorticks_off()
+    axes.set_ylim(y + 0.3, -0.3)
+    axes.set_yticks(
+        [place for place, _ in ticks],
+        [label if is_wide else label.replace(": ", "\n", 1) for _, label in ticks],
+        fontsize=SMALL,
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("our mean minus the reported value [margins]" if is_wide else "ours minus reported [margins]")
+    axes.legend(loc="lower left", bbox_to_anchor=(0 if is_wide else -0.5, 1), ncols=3, borderaxespad=0.2)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a line for each claim, epochs of a curve close together."""
-        places: list[tuple[float, ClaimMark, bool]] = []
-        ticks: list[tuple[float, str]] = []
-        y = 0.0
-        for block in self.blocks:
-            alone = len(block.lines) == 1
-            step = SINGLE if alone else max(EPOCH, 3 * SINGLE / len(block.lines))
-            gap = 0.0 if alone else BETWEEN
-            y += gap
-            inside = [y + step * (number + 0.5) for number in range(len(block.lines))]
-            places += [(place, line, alone) for place, line in zip(inside, block.lines, strict=True)]
-            y += step * len(block.lines)
-            ticks.append(((inside[0] + inside[-1]) / 2, block.label))
-            y += gap
-        is_wide = self.width == WIDTH
-        drawing = canvas(self.width, 1.0 + (INCHES if is_wide else NARROW_INCHES) * y)
-        axes = drawing.subplots()
-        reach = self._marks(axes, places)
-        axes.axvspan(-1, 1, color=REPORTED, alpha=0.15, linewidth=0, zorder=0)
-        axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
-        axes.set_xscale("symlog", linthresh=1, linscale=1.2)
-        axes.set_xlim(-reach, reach)
-        wanted = (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if is_wide else (1, 10, 100, 1000, 100_000)
-        shown = [tick for tick in wanted if tick <= reach]
-        at = sorted([0, *shown, *(-tick for tick in shown)])
-        axes.set_xticks(at, [f"{tick:g}" for tick in at])
-        axes.minorticks_off()
-        axes.set_ylim(y + 0.3, -0.3)
-        axes.set_yticks(
-            [place for place, _ in ticks],
-            [label if is_wide else label.replace(": ", "\n", 1) for _, label in ticks],
-            fontsize=SMALL,
-        )
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=False, axis="y")
-        axes.set_xlabel("our mean minus the reported value [margins]" if is_wide else "ours minus reported [margins]")
-        axes.legend(loc="lower left", bbox_to_anchor=(0 if is_wide else -0.5, 1), ncols=3, borderaxespad=0.2)
-        return drawing
 
-    def _marks(self, axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
-        """Draw the lines; return how far from 0 they reach."""
-        reach = 2.0
-        for outcome, (_, colour, _, marker, fill, _) in LOOKS.items():
-            for alone in (True, False):
-                mine = [(place, line) for place, line, single in places if line.outcome == outcome and single == alone]
-                if not mine:
-                    continue
-                y = [place for place, _ in mine]
-                x = np.array([line.middle for _, line in mine])
-                low, high = (
-                    np.array(ends) for ends in ([line.low for _, line in mine], [line.high for _, line in mine])
-                )
-                reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
-                axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
-                known = outcome in axes.get_legend_handles_labels()[1]
-                size = 5 if alone else 2.6
-                label = None if known else outcome
-                axes.plot(
-                    x,
-                    y,
-                    marker,
-                    color=colour,
-                    fillstyle=fill,
-                    markersize=size,
-                    label=label,
-                    zorder=3,
-                    markeredgewidth=0.8,
-                )
-        return reach
+def _marks(axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
+    """Draw the lines; return how far from 0 they reach."""
+    reach = 2.0
+    for outcome, (_, colour, _, marker, fill, _) in LOOKS.items():
+        for alone in (True, False):
+            mine = [(place, line) for place, line, single in places if line.outcome == outcome and single == alone]
+            if not mine:
+                continue
+            y = [place for place, _ in mine]
+            x = np.array([line.middle for _, line in mine])
+            low, high = (np.array(ends) for ends in ([line.low for _, line in mine], [line.high for _, line in mine]))
+            reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
+            axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
+            known = outcome in axes.get_legend_handles_labels()[1]
+            size = 5 if alone else 2.6
+            label = None if known else outcome
+            axes.plot(
+                x,
+                y,
+                marker,
+                color=colour,
+                fillstyle=fill,
+                markersize=size,
+                label=label,
+                zorder=3,
+                markeredgewidth=0.8,
+            )
+    return reach

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,55 +44,56 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
         f".098, the accuracy without any weight: the share of zeros among the images. {material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(lines, claims, material.approaches))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.approaches))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    lines: Mapping[tuple[str, str], Sequence[Record]]
-    claims: Sequence[Claim]
-    names: tuple[str, ...]
+def _draw(
+    lines: Mapping[tuple[str, str], Sequence[Record]], claims: Sequence[Claim], names: tuple[str, ...]
+) -> Drawing:
+    """Return the drawing: a panel for each approach, the others faint behind it."""
+    approaches = list(dict.fromkeys(approach for approach, _ in lines))
+    drawing, panels = small_multiples(len(approaches), 2.1)
+    for axes, approach in zip(panels, approaches, strict=True):
+        _panel(axes, approach, lines, claims, names)
+    drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
+    drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each approach, the others faint behind it."""
-        approaches = list(dict.fromkeys(approach for approach, _ in self.lines))
-        drawing, panels = small_multiples(len(approaches), 2.1)
-        for axes, approach in zip(panels, approaches, strict=True):
-            self._panel(axes, approach)
-        drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
-        drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
-        return drawing
 
-    def _panel(self, axes: Axes, approach: str) -> None:
-        for (other, recipe), records in self.lines.items():
-            if other != approach and recipe == "published":
-                axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)
-        mine = look(approach, self.names)
-        for recipe in ("published", "corrected"):
-            records = self.lines.get((approach, recipe), ())
-            if not records:
-                continue
-            x, y, low, high = _curve(records, "mean")
-            fill = "full" if recipe == "published" else "none"
-            line = recipe_line(recipe)
-            axes.plot(
-                x, y, "o", linestyle=line, color=mine.colour, fillstyle=fill, markersize=2.5, label=recipe, zorder=3
-            )
-            axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
-            if recipe == "published":
-                axes.plot(*_curve(records, "30 draws")[:2], "D", color=mine.colour, markersize=3, zorder=4)
-        for number, run in enumerate(dict.fromkeys(c.source for c in self.claims if c.approach == approach)):
-            found = sorted((_kept(c), c.value) for c in self.claims if c.source == run and _kept(c) > 0)
-            marker, label = ("o", "reported") if number == 0 else ("x", "reported, other run")
-            axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
-        axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")
-        axes.set_title(approach, color=mine.colour)
-        axes.set_ylim(0, 1.02)
-        axes.set_xscale("log")
-        axes.set_xlim(110, 0.9)
-        axes.set_xticks(KEPT, [f"{share:g}" for share in KEPT])
-        axes.minorticks_off()
-        axes.legend(loc="lower left")
+def _panel(
+    axes: Axes,
+    approach: str,
+    lines: Mapping[tuple[str, str], Sequence[Record]],
+    claims: Sequence[Claim],
+    names: tuple[str, ...],
+) -> None:
+    for (other, recipe), records in lines.items():
+        if other != approach and recipe == "published":
+            axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)
+    mine = look(approach, names)
+    for recipe in ("published", "corrected"):
+        records = lines.get((approach, recipe), ())
+        if not records:
+            continue
+        x, y, low, high = _curve(records, "mean")
+        fill = "full" if recipe == "published" else "none"
+        line = recipe_line(recipe)
+        axes.plot(x, y, "o", linestyle=line, color=mine.colour, fillstyle=fill, markersize=2.5, label=recipe, zorder=3)
+        axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
+        if recipe == "published":
+            axes.plot(*_curve(records, "30 draws")[:2], "D", color=mine.colour, markersize=3, zorder=4)
+    for number, run in enumerate(dict.fromkeys(c.source for c in claims if c.approach == approach)):
+        found = sorted((_kept(c), c.value) for c in claims if c.source == run and _kept(c) > 0)
+        marker, label = ("o", "reported") if number == 0 else ("x", "reported, other run")
+        axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
+    axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")
+    axes.set_title(approach, color=mine.colour)
+    axes.set_ylim(0, 1.02)
+    axes.set_xscale("log")
+    axes.set_xlim(110, 0.9)
+    axes.set_xticks(KEPT, [f"{share:g}" for share in KEPT])
+    axes.minorticks_off()
+    axes.legend(loc="lower left")
 
 
 def _curve(records: Sequence[Record], network: str) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

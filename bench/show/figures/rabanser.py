@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,36 +42,32 @@ def _accuracy(material: Material) -> Figure | Absent:
         f"coloured: ours ({band}); grey: the document's numbers, crosses those of its first run. "
         f"{material.conditions(records)}"
     )
-    return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, _Accuracy(found))
+    return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, partial(_draw_accuracy, found))
 
 
-@dataclass(frozen=True)
-class _Accuracy:
-    found: Sequence[Curve]
-
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        mine = look(APPROACH)
-        drawing = canvas(WIDTH * 0.75, 3.2)
-        axes = drawing.subplots()
-        for curve in self.found:
-            is_test = not curve.claims[0].split.startswith("train")
-            line, name = ("-", "test") if is_test else ("--", "training")
-            axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
-            if len(curve.values) > 1:
-                low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-                axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-            for number, run in enumerate(curve.sources):
-                epochs, values, _ = curve.reported(run)
-                marker = "ox"[min(number, 1)] if is_test else "s"
-                label = f"reported, {name}{', first run' if number else ''}"
-                axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
-            last = float(curve.values.mean(axis=0)[-1])
-            axes.annotate(f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
-        axes.legend(loc="lower right")
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("accuracy [fraction of images]")
-        return drawing
+def _draw_accuracy(found: Sequence[Curve]) -> Drawing:
+    """Return the drawing."""
+    mine = look(APPROACH)
+    drawing = canvas(WIDTH * 0.75, 3.2)
+    axes = drawing.subplots()
+    for curve in found:
+        is_test = not curve.claims[0].split.startswith("train")
+        line, name = ("-", "test") if is_test else ("--", "training")
+        axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
+        if len(curve.values) > 1:
+            low, high = curve.values.min(axis=0), curve.values.max(axis=0)
+            axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+        for number, run in enumerate(curve.sources):
+            epochs, values, _ = curve.reported(run)
+            marker = "ox"[min(number, 1)] if is_test else "s"
+            label = f"reported, {name}{', first run' if number else ''}"
+            axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
+        last = float(curve.values.mean(axis=0)[-1])
+        axes.annotate(f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
+    axes.legend(loc="lower right")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("accuracy [fraction of images]")
+    return drawing
 
 
 def _density(material: Material) -> Figure | Absent:
@@ -79,7 +75,8 @@ def _density(material: Material) -> Figure | Absent:
     if not records:
         return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
     for record in records:
-        found = _read(material, record) or _fitted(material, record)
+        read = _read(material, record)
+        found = _fitted(material, record) if read is None else read
         if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
@@ -88,7 +85,7 @@ def _density(material: Material) -> Figure | Absent:
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
                 f"{material.conditions([record])}"
             )
-            return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, found)
+            return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, partial(_draw_density, *found))
     reason = (
         "records hold no weights, and this results folder has neither the fitted posterior (fits/, which git does not "
         f"keep) nor a reading of it (readings/); python -m bench ladder {APPROACH} --run --results DIR makes both in "
@@ -97,52 +94,46 @@ def _density(material: Material) -> Figure | Absent:
     return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 
 
-def _read(material: Material, record: Record) -> _Density | None:
-    """Return the moments that a reading of the fit has."""
+def _read(material: Material, record: Record) -> FloatArray | None:
+    """Return the moments [2, weights] that a reading of the fit has."""
     for reading in material.readings:
         if reading.fit_key == record.fit_key:
             pairs = [[reading.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
             if all(None not in pair for pair in pairs):
-                return _Density(*np.array(pairs, dtype=np.float64).T)
+                return np.array(pairs, dtype=np.float64).T
     return None
 
 
-def _fitted(material: Material, record: Record) -> _Density | None:
-    """Return the moments of the fit itself, where it is kept."""
+def _fitted(material: Material, record: Record) -> FloatArray | None:
+    """Return the moments [2, weights] of the fit itself, where it is kept."""
     path = material.store.fit_path(record.fit_key, "posterior")
     tensors = material.store.read_tensors(path) if path.exists() else None
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
-    mu, sigma = (tensors[0][name].double().numpy() for name in ("mu", "sigma"))
-    places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < len(mu)]
-    return _Density(mu[places], sigma[places])
+    places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < len(tensors[0]["mu"])]
+    return np.array([tensors[0][name].double().numpy()[places] for name in ("mu", "sigma")])
 
 
-@dataclass(frozen=True)
-class _Density:
-    mu: FloatArray
-    sigma: FloatArray
-
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        colour = look(APPROACH).colour
-        drawing = canvas(WIDTH * 0.75, 2.9)
-        axes = drawing.subplots()
-        reach = float((np.abs(self.mu) + 5 * self.sigma).max())
-        x = np.linspace(-reach, reach, 801)
-        names = ("first pixel", "middle pixel")
-        for mu, sigma, name, line in zip(self.mu, self.sigma, names, ("-", "--"), strict=False):
-            axes.plot(x, _normal(x, mu, sigma), line, color=colour)
-            axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
-            text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
-            place = (mu, 1.02 * _normal(mu, mu, sigma))
-            axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
-        axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
-        axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
-        axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(self.sigma.min()))))
-        axes.set_xlabel("weight [1]")
-        axes.set_ylabel("density [1]")
-        return drawing
+def _draw_density(means: FloatArray, sigmas: FloatArray) -> Drawing:
+    """Return the drawing."""
+    colour = look(APPROACH).colour
+    drawing = canvas(WIDTH * 0.75, 2.9)
+    axes = drawing.subplots()
+    reach = float((np.abs(means) + 5 * sigmas).max())
+    x = np.linspace(-reach, reach, 801)
+    names = ("first pixel", "middle pixel")
+    for mu, sigma, name, line in zip(means, sigmas, names, ("-", "--"), strict=False):
+        axes.plot(x, _normal(x, mu, sigma), line, color=colour)
+        axes.fill_between(x, _normal(x, mu, sigma), color=colour, alpha=0.15, linewidth=0)
+        text = f"{name}\nmean {mu:.3f}\nsigma {sigma:.4f}"
+        place = (mu, 1.02 * _normal(mu, mu, sigma))
+        axes.annotate(text, place, ha="center", va="bottom", fontsize=7.5, color=INK)
+    axes.plot(x, _normal(x, 0.0, 1.0), color=FAINT)
+    axes.annotate("prior", (-reach, 0.42), ha="left", va="bottom", fontsize=7.5, color=REPORTED)
+    axes.set_ylim(0, 1.35 * float(_normal(0.0, 0.0, float(sigmas.min()))))
+    axes.set_xlabel("weight [1]")
+    axes.set_ylabel("density [1]")
+    return drawing
 
 
 def _normal(x: FloatArray | float, mu: float, sigma: float) -> FloatArray:

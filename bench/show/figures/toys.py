@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,53 +47,47 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "document shows the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
         f"{material.conditions([*plain, *bayes])}"
     )
-    yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(plain, bayes))
+    yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, plain, bayes))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    plain: Sequence[Record]
-    bayes: Sequence[Record]
+def _draw(plain: Sequence[Record], bayes: Sequence[Record]) -> Drawing:
+    """Return the drawing: a panel for each reach of x."""
+    drawing = canvas(WIDTH, 2.9)
+    for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
+        _panel(axes, *panel, plain, bayes)
+        axes.set_xlabel("x [input units]")
+        if number == 0:
+            axes.set_ylabel("y [target units]")
+    handles, labels = axes.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=5)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each reach of x."""
-        drawing = canvas(WIDTH, 2.9)
-        for number, (axes, panel) in enumerate(zip(drawing.subplots(1, len(PANELS)), PANELS, strict=True)):
-            self._panel(axes, *panel)
-            axes.set_xlabel("x [input units]")
-            if number == 0:
-                axes.set_ylabel("y [target units]")
-        handles, labels = axes.get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=5)
-        return drawing
 
-    def _panel(self, axes: Axes, name: str, reach: float, room: float) -> None:
-        shown = []
-        for records, approach, label, line in (
-            (self.plain, "toy_mlp", "plain network", "--"),
-            (self.bayes, "toy_bbb", "posterior mean", "-"),
-        ):
-            colour = look(approach).colour
-            for number, record in reversed([*enumerate(records)]):
-                curve = getattr(record.arrays, name)
-                inside = np.abs(np.array(curve.x)) <= reach * 1.001
-                x, mean = np.array(curve.x)[inside], np.array(curve.mean)[inside]
-                first = number == 0
-                width, alpha = (1.6, 1.0) if first else (0.6, 0.5)
-                axes.plot(x, mean, line, color=colour, linewidth=width, alpha=alpha, label=label if first else None)
-                shown.append(mean)
-                if first and approach == "toy_bbb":
-                    low, high = np.array(curve.lower)[inside], np.array(curve.upper)[inside]
-                    axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0, label="95 % of the networks")
-                    shown += [low, high]
-        points = toy_split()
-        shown.append(points.y.numpy().reshape(-1))
-        grid = np.linspace(-reach, reach, 2001)
-        axes.plot(grid, -(grid**4) + 3 * grid**2 + 1, ":", color=REPORTED, label="polynomial", zorder=1)
-        axes.plot(
-            points.x.reshape(-1), points.y.reshape(-1), "o", color=INK, markersize=4, label="six points", zorder=5
-        )
-        everything = np.concatenate(shown)
-        axes.set_ylim(everything.min() - room, everything.max() + room)
-        axes.set_xlim(-1.04 * reach, 1.04 * reach)
-        axes.set_title(f"x from -{reach:g} to {reach:g}")
+def _panel(axes: Axes, name: str, reach: float, room: float, plain: Sequence[Record], bayes: Sequence[Record]) -> None:
+    shown = []
+    for records, approach, label, line in (
+        (plain, "toy_mlp", "plain network", "--"),
+        (bayes, "toy_bbb", "posterior mean", "-"),
+    ):
+        colour = look(approach).colour
+        for number, record in reversed([*enumerate(records)]):
+            curve = getattr(record.arrays, name)
+            inside = np.abs(np.array(curve.x)) <= reach * 1.001
+            x, mean = np.array(curve.x)[inside], np.array(curve.mean)[inside]
+            first = number == 0
+            width, alpha = (1.6, 1.0) if first else (0.6, 0.5)
+            axes.plot(x, mean, line, color=colour, linewidth=width, alpha=alpha, label=label if first else None)
+            shown.append(mean)
+            if first and approach == "toy_bbb":
+                low, high = np.array(curve.lower)[inside], np.array(curve.upper)[inside]
+                axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0, label="95 % of the networks")
+                shown += [low, high]
+    points = toy_split()
+    shown.append(points.y.numpy().reshape(-1))
+    grid = np.linspace(-reach, reach, 2001)
+    axes.plot(grid, -(grid**4) + 3 * grid**2 + 1, ":", color=REPORTED, label="polynomial", zorder=1)
+    axes.plot(points.x.reshape(-1), points.y.reshape(-1), "o", color=INK, markersize=4, label="six points", zorder=5)
+    everything = np.concatenate(shown)
+    axes.set_ylim(everything.min() - room, everything.max() + room)
+    axes.set_xlim(-1.04 * reach, 1.04 * reach)
+    axes.set_title(f"x from -{reach:g} to {reach:g}")

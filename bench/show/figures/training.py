@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +106,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
                 title,
                 _caption(material, found, records),
                 document,
-                _Draw(approach, found, material.approaches),
+                partial(_draw, approach, found, material.approaches),
             )
 
 
@@ -119,63 +120,57 @@ def _caption(material: Material, found: Sequence[Curve], records: Sequence[Recor
     )
 
 
-@dataclass(frozen=True)
-class _Draw:
-    approach: str
-    found: Sequence[Curve]
-    names: tuple[str, ...]
+def _draw(approach: str, found: Sequence[Curve], names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: a column for each quantity."""
+    columns = len(found)
+    drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
+    axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
+    for column, curve in enumerate(found):
+        _values(axes[0, column], curve, legend=column == 0, approach=approach, names=names)
+        _differences(axes[1, column], curve, approach, names)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a column for each quantity."""
-        columns = len(self.found)
-        drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
-        axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
-        for column, curve in enumerate(self.found):
-            self._values(axes[0, column], curve, legend=column == 0)
-            self._differences(axes[1, column], curve)
-        return drawing
 
-    def _values(self, axes: Axes, curve: Curve, legend: bool) -> None:
-        mine = look(self.approach, self.names)
-        for number, run in enumerate(curve.sources):
-            epochs, values, _ = curve.reported(run)
-            label = "published" if number == 0 else run.partition("-")[2].replace("-", " ")
-            marker = "o" if number == 0 else "x"
-            axes.plot(epochs, values, marker, color=REPORTED, label=label, zorder=3, markersize=3.5, fillstyle="none")
-        axes.plot(curve.epochs, curve.values.mean(axis=0), color=mine.colour, label="ours", zorder=2)
-        if len(curve.values) > 1:
-            low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-            axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-        everything = np.concatenate([curve.values.reshape(-1), [claim.value for claim in curve.claims]])
-        if everything.min() > 0 and everything.max() > RATIO * everything.min():
-            axes.set_yscale("log")
-        axes.set_title(curve.label)
-        if legend:
-            axes.legend(loc="best")
+def _values(axes: Axes, curve: Curve, legend: bool, approach: str, names: tuple[str, ...]) -> None:
+    mine = look(approach, names)
+    for number, run in enumerate(curve.sources):
+        epochs, values, _ = curve.reported(run)
+        label = "published" if number == 0 else run.partition("-")[2].replace("-", " ")
+        marker = "o" if number == 0 else "x"
+        axes.plot(epochs, values, marker, color=REPORTED, label=label, zorder=3, markersize=3.5, fillstyle="none")
+    axes.plot(curve.epochs, curve.values.mean(axis=0), color=mine.colour, label="ours", zorder=2)
+    if len(curve.values) > 1:
+        low, high = curve.values.min(axis=0), curve.values.max(axis=0)
+        axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+    everything = np.concatenate([curve.values.reshape(-1), [claim.value for claim in curve.claims]])
+    if everything.min() > 0 and everything.max() > RATIO * everything.min():
+        axes.set_yscale("log")
+    axes.set_title(curve.label)
+    if legend:
+        axes.legend(loc="best")
 
-    def _differences(self, axes: Axes, curve: Curve) -> None:
-        mine = look(self.approach, self.names)
-        epochs, values, margins = curve.reported(curve.sources[0])
-        shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]
-        epochs = epochs[shared]
-        ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
-        axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
-        axes.axhline(0, color=REPORTED, linewidth=0.8)
-        # A line between epochs that are far apart would show numbers that nobody measured.
-        is_every = len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
-        line = "-" if is_every else "none"
-        axes.plot(
-            epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle=line, linewidth=0.8
-        )
-        if len(ours) > 1:
-            low, high = ours.min(axis=0), ours.max(axis=0)
-            if is_every:
-                axes.fill_between(epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-            else:
-                axes.vlines(epochs, low, high, color=mine.colour, linewidth=1.0)
-        largest = float(np.abs(ours).max(initial=1.0))
-        if largest > LARGE:
-            axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(-1.15 * max(largest, 1.3), 1.15 * max(largest, 1.3))
-        axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)
-        axes.set_title("ours minus published [margins]", fontsize=SMALL + 0.5)
+
+def _differences(axes: Axes, curve: Curve, approach: str, names: tuple[str, ...]) -> None:
+    mine = look(approach, names)
+    epochs, values, margins = curve.reported(curve.sources[0])
+    shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]
+    epochs = epochs[shared]
+    ours = (curve.values[:, [int(epoch) - 1 for epoch in epochs]] - values[shared]) / margins[shared]
+    axes.axhspan(-1, 1, color=REPORTED, alpha=0.2, linewidth=0)
+    axes.axhline(0, color=REPORTED, linewidth=0.8)
+    # A line between epochs that are far apart would show numbers that nobody measured.
+    is_every = len(epochs) > 0 and len(epochs) == np.ptp(epochs) + 1
+    line = "-" if is_every else "none"
+    axes.plot(epochs, ours.mean(axis=0), mine.marker, color=mine.colour, markersize=3, linestyle=line, linewidth=0.8)
+    if len(ours) > 1:
+        low, high = ours.min(axis=0), ours.max(axis=0)
+        if is_every:
+            axes.fill_between(epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+        else:
+            axes.vlines(epochs, low, high, color=mine.colour, linewidth=1.0)
+    largest = float(np.abs(ours).max(initial=1.0))
+    if largest > LARGE:
+        axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(-1.15 * max(largest, 1.3), 1.15 * max(largest, 1.3))
+    axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)
+    axes.set_title("ours minus published [margins]", fontsize=SMALL + 0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,56 +51,56 @@ def _reliability(material: Material) -> Figure | Absent:
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
         f"{material.conditions(records)}"
     )
-    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, _Reliability(cells, material.approaches))
+    return Figure(
+        RELIABILITY, RELIABILITY_TITLE, caption, FIELD, partial(_draw_reliability, cells, material.approaches)
+    )
 
 
-@dataclass(frozen=True)
-class _Reliability:
-    cells: Cells
-    names: tuple[str, ...]
+def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: a panel for each approach."""
+    approaches = list(dict.fromkeys(approach for approach, _ in cells))
+    drawing, panels = small_multiples(len(approaches), 2.2)
+    for axes, approach in zip(panels, approaches, strict=True):
+        axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
+        lines = []
+        for recipe in RECIPES:
+            records = cells.get((approach, recipe), ())
+            if records:
+                _reliability_points(axes, approach, recipe, records, names)
+                error = metrics_of(records, "mnist/ece").mean
+                lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
+        axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
+        axes.set_title(approach, color=look(approach, names).colour)
+        axes.set_xlim(0, 1.03)
+        axes.set_ylim(0, 1.03)
+    drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
+    drawing.supylabel("accuracy [fraction of images]", fontsize=8)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each approach."""
-        approaches = list(dict.fromkeys(approach for approach, _ in self.cells))
-        drawing, panels = small_multiples(len(approaches), 2.2)
-        for axes, approach in zip(panels, approaches, strict=True):
-            axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
-            lines = []
-            for recipe in RECIPES:
-                records = self.cells.get((approach, recipe), ())
-                if records:
-                    self._points(axes, approach, recipe, records)
-                    error = metrics_of(records, "mnist/ece").mean
-                    lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
-            axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
-            axes.set_title(approach, color=look(approach, self.names).colour)
-            axes.set_xlim(0, 1.03)
-            axes.set_ylim(0, 1.03)
-        drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
-        drawing.supylabel("accuracy [fraction of images]", fontsize=8)
-        return drawing
 
-    def _points(self, axes: Axes, approach: str, recipe: str, records: Sequence[Record]) -> None:
-        mine = look(approach, self.names)
-        published = recipe == "published"
-        confidence, accuracy, count, edges = _pooled(records)
-        if published:
-            axes.bar(edges[:-1], count / count.sum(), np.diff(edges), align="edge", color=FAINT, alpha=0.45, zorder=0)
-        kept = count >= FEWEST
-        low, high = _wilson(accuracy[kept], count[kept])
-        errors = np.maximum(0, [accuracy[kept] - low, high - accuracy[kept]])
-        axes.errorbar(
-            confidence[kept],
-            accuracy[kept],
-            errors,
-            fmt=mine.marker,
-            color=mine.colour,
-            linestyle="-" if published else "--",
-            linewidth=1.0,
-            elinewidth=0.7,
-            fillstyle="full" if published else "none",
-            zorder=3 if published else 2,
-        )
+def _reliability_points(
+    axes: Axes, approach: str, recipe: str, records: Sequence[Record], names: tuple[str, ...]
+) -> None:
+    mine = look(approach, names)
+    published = recipe == "published"
+    confidence, accuracy, count, edges = _pooled(records)
+    if published:
+        axes.bar(edges[:-1], count / count.sum(), np.diff(edges), align="edge", color=FAINT, alpha=0.45, zorder=0)
+    kept = count >= FEWEST
+    low, high = _wilson(accuracy[kept], count[kept])
+    errors = np.maximum(0, [accuracy[kept] - low, high - accuracy[kept]])
+    axes.errorbar(
+        confidence[kept],
+        accuracy[kept],
+        errors,
+        fmt=mine.marker,
+        color=mine.colour,
+        linestyle="-" if published else "--",
+        linewidth=1.0,
+        elinewidth=0.7,
+        fillstyle="full" if published else "none",
+        zorder=3 if published else 2,
+    )
 
 
 def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -136,46 +136,40 @@ def _risk(material: Material) -> Figure | Absent:
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
         f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    return Figure(RISK, RISK_TITLE, caption, FIELD, _Risk(cells, material.approaches))
+    return Figure(RISK, RISK_TITLE, caption, FIELD, partial(_draw_risk, cells, material.approaches))
 
 
-@dataclass(frozen=True)
-class _Risk:
-    cells: Cells
-    names: tuple[str, ...]
+def _draw_risk(cells: Cells, names: tuple[str, ...]) -> Drawing:
+    """Return the drawing: published recipes above, corrected below."""
+    recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
+    drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+    panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, recipe in zip(panels, recipes, strict=True):
+        _risk_panel(axes, recipe, cells, names)
+    panels[-1].set_xlabel("coverage [% of test images answered]")
+    drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing: published recipes above, corrected below."""
-        recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in self.cells)]
-        drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
-        panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, recipe in zip(panels, recipes, strict=True):
-            self._panel(axes, recipe)
-        panels[-1].set_xlabel("coverage [% of test images answered]")
-        drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
-        return drawing
 
-    def _panel(self, axes: Axes, recipe: str) -> None:
-        ends: list[tuple[str, float]] = []
-        for (approach, own), records in self.cells.items():
-            if own != recipe:
-                continue
-            mine = look(approach, self.names)
-            curves = [curve for record in records if (curve := record.arrays.risk_coverage)]
-            shortest = min(len(curve.coverage) for curve in curves)
-            coverage = np.mean([curve.coverage[-shortest:] for curve in curves], axis=0)
-            risk = np.mean([curve.risk[-shortest:] for curve in curves], axis=0)
-            shown = np.where(risk > 0, risk, np.nan)
-            axes.plot(
-                100 * coverage, shown, mine.marker, linestyle="-", color=mine.colour, markevery=0.08, markersize=3
-            )
-            ends.append((approach, float(risk[-1])))
-        axes.set_yscale("log")
-        axes.set_ylim(LOWEST_RISK, 0.3)
-        axes.set_xlim(0, 100)
-        axes.set_title(f"{recipe} recipe")
-        places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.22)
-        for (approach, risk), place in zip(ends, places, strict=True):
-            colour, end = look(approach, self.names).colour, 10**place
-            axes.plot([100, 102.5], [max(risk, LOWEST_RISK), end], color=colour, linewidth=0.6, clip_on=False)
-            axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center", color=colour)
+def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: tuple[str, ...]) -> None:
+    ends: list[tuple[str, float]] = []
+    for (approach, own), records in cells.items():
+        if own != recipe:
+            continue
+        mine = look(approach, names)
+        curves = [curve for record in records if (curve := record.arrays.risk_coverage)]
+        shortest = min(len(curve.coverage) for curve in curves)
+        coverage = np.mean([curve.coverage[-shortest:] for curve in curves], axis=0)
+        risk = np.mean([curve.risk[-shortest:] for curve in curves], axis=0)
+        shown = np.where(risk > 0, risk, np.nan)
+        axes.plot(100 * coverage, shown, mine.marker, linestyle="-", color=mine.colour, markevery=0.08, markersize=3)
+        ends.append((approach, float(risk[-1])))
+    axes.set_yscale("log")
+    axes.set_ylim(LOWEST_RISK, 0.3)
+    axes.set_xlim(0, 100)
+    axes.set_title(f"{recipe} recipe")
+    places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.22)
+    for (approach, risk), place in zip(ends, places, strict=True):
+        colour, end = look(approach, names).colour, 10**place
+        axes.plot([100, 102.5], [max(risk, LOWEST_RISK), end], color=colour, linewidth=0.6, clip_on=False)
+        axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center", color=colour)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -75,7 +75,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "are those of not-MNIST, as in the document, or else of free fonts. One axis for all images. "
         f"{material.conditions([record])}"
     )
-    yield Figure(NAME, TITLE, caption, DOCUMENT, _Draw(found))
+    yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, found))
 
 
 def record_rows(material: Material, record: Record) -> int:
@@ -108,32 +108,28 @@ def _examples(material: Material, record: Record) -> list[Example] | str:
     return found or "the record keeps no raw draws"
 
 
-@dataclass(frozen=True)
-class _Draw:
-    examples: Sequence[Example]
-
-    def __call__(self) -> Drawing:
-        """Return the drawing: a row for each kind, the image left of its histograms."""
-        kinds = list(dict.fromkeys(example.kind for example in self.examples))
-        every = np.concatenate([example.draws.reshape(-1) for example in self.examples])
-        lowest = max(-1e4, float(np.quantile(every, 1 - SHOWN)))
-        edges = np.arange(BIN * np.floor(lowest / BIN), BIN / 2, BIN)
-        edges = edges if len(edges) > 1 else np.array([-BIN, 0.0])
-        drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
-        axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
-        for row, kind in enumerate(kinds):
-            mine = [example for example in self.examples if example.kind == kind]
-            for column in range(COLUMNS):
-                left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
-                if column < len(mine):
-                    _panel(left, right, mine[column], edges)
-                else:
-                    left.set_axis_off()
-                    right.set_axis_off()
-            axes[row, 1].set_ylabel("log-probability [nats]")
-        for axis in axes[-1, 1::2]:
-            axis.set_xlabel("class; bar length: share of networks")
-        return drawing
+def _draw(examples: Sequence[Example]) -> Drawing:
+    """Return the drawing: a row for each kind, the image left of its histograms."""
+    kinds = list(dict.fromkeys(example.kind for example in examples))
+    every = np.concatenate([example.draws.reshape(-1) for example in examples])
+    lowest = max(-1e4, float(np.quantile(every, 1 - SHOWN)))
+    edges = np.arange(BIN * np.floor(lowest / BIN), BIN / 2, BIN)
+    edges = edges if len(edges) > 1 else np.array([-BIN, 0.0])
+    drawing = canvas(WIDTH, 0.3 + 1.65 * len(kinds))
+    axes = drawing.subplots(len(kinds), 2 * COLUMNS, width_ratios=(1, 3.2) * COLUMNS, squeeze=False)
+    for row, kind in enumerate(kinds):
+        mine = [example for example in examples if example.kind == kind]
+        for column in range(COLUMNS):
+            left, right = axes[row, 2 * column], axes[row, 2 * column + 1]
+            if column < len(mine):
+                _panel(left, right, mine[column], edges)
+            else:
+                left.set_axis_off()
+                right.set_axis_off()
+        axes[row, 1].set_ylabel("log-probability [nats]")
+    for axis in axes[-1, 1::2]:
+        axis.set_xlabel("class; bar length: share of networks")
+    return drawing
 
 
 def _panel(left: Axes, right: Axes, example: Example, edges: FloatArray) -> None:
