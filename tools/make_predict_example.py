@@ -47,7 +47,7 @@ def printed(images: list[dict[str, Any]]) -> str:
     parts = []
     for image in images:
         size, is_dark = (image["width"], image["height"]), image["ink"] == "dark on light"
-        picture = Normalised(image["image"], size, nothing, is_dark, tuple(image["remarks"]), nothing)
+        picture = Normalised(image["image"], size, nothing, is_dark, True, tuple(image["remarks"]), nothing)
         answers = [PictureAnswer(**answer, draws=nothing) for answer in image["answers"]]
         parts.append(show.text(picture, answers, console))
     return "\n\n".join([*parts, show.rules(answers, console)])
