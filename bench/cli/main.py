@@ -26,6 +26,7 @@ UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)  # a full disk, a limit, a broken device
 LONGEST = 400  # characters of a parser's message, which repeats what was typed
 PROG = "python -m bench"
+UNFOLDED = 10_000  # columns with --wide
 DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
 
 
@@ -99,6 +100,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def act(arguments: argparse.Namespace) -> int:
     """Do what a command line asks for and return the exit code."""
+    if getattr(arguments, "wide", False):
+        os.environ["COLUMNS"] = str(UNFOLDED)  # Rich and `bench.show.terminal.screen` ask it
     action: Callable[[argparse.Namespace], int] = arguments.action
     return action(arguments)
 

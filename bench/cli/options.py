@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from bench.plan.recipes import PROFILES
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
 
-UNFOLDED = 10_000  # columns with --wide
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
@@ -48,25 +46,10 @@ def seeds(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-class _Wide(argparse.Action):
-    """Print without folding."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        del parser, values, option_string
-        namespace.wide = True
-        os.environ["COLUMNS"] = str(UNFOLDED)  # Rich and `bench.show.terminal.screen` ask it
-
-
 def add_wide(parser: argparse.ArgumentParser) -> None:
     """Add the option that shows everything, a line for each row, however long."""
     text = "every column, a line a row (default: folded to the terminal, or to 120 columns in a pipe)"
-    parser.add_argument("--wide", action=_Wide, nargs=0, default=False, help=text)
+    parser.add_argument("--wide", action="store_true", help=text)
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -121,28 +104,19 @@ def positive(text: str) -> float:
     return value
 
 
-class _ApproachPath(argparse.Action):
-    """Register a folder of approaches before anything reads the registry."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        del namespace
-        folder = str(values)
-        if not Path(folder).exists():
-            parser.error(f"{option_string} {folder} is not there; give a folder with NAME.py and NAME.toml")
-        plugins.add_to_path(folder)
+def _approach_folder(text: str) -> str:
+    """Register a folder of approaches, before anything reads the registry."""
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"{text} is not there; give a folder with NAME.py and NAME.toml")
+    plugins.add_to_path(text)
+    return text
 
 
 def add_approach_path(parser: argparse.ArgumentParser) -> None:
     """Add the option that registers approaches from outside."""
     parser.add_argument(
         "--approach-path",
-        action=_ApproachPath,
+        type=_approach_folder,
         metavar="DIR",
         help=f"folder of more approaches (or ${plugins.VARIABLE})",
     )

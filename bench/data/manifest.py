@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -15,7 +15,16 @@ from bench.core.toml import Sha256, TomlTable, read_toml
 
 FOLDER_VARIABLE = "BNN_BENCH_DATA"
 
-OOD_NAMES: tuple[str, ...] = ("noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459")
+OutsideSet = Literal["noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459"]
+OOD_NAMES: tuple[str, ...] = get_args(OutsideSet)
+SHOWN = {
+    "letters": "letters",
+    "notmnist459": "not-MNIST",
+    "fashion_mnist": "clothes",
+    "noise_gaussian": "Gaussian noise",
+    "noise_uniform": "uniform noise",
+}
+"""What is no digit, in the order and in the words of tables and figures."""
 DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
 
 Shape = tuple[Annotated[int, msgspec.Meta(ge=1)], ...]

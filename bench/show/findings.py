@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.ladder.readings import SURE
@@ -21,7 +22,6 @@ from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
 
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
-GROUPS = {"letters": "letters", "fashion_mnist": "clothes", "noise_gaussian": "Gaussian noise"}
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def _kept(found: dict[Place, Sureness]) -> str:
 
 def _no_digits(corrected: dict[Place, Sureness]) -> str:
     spans, worst = [], set()
-    for name, words in GROUPS.items():
+    for name in (name for name in SHOWN if name in confidence_figure.MARKS):
         measured = {place.approach: one.no_digits[name] for place, one in corrected.items()}
         shares = {approach: _mean(sample) for approach, sample in measured.items() if sample.n}
         if shares:
-            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of {words}")
+            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of {SHOWN[name]}")
             worst.add(max(shares, key=shares.__getitem__))
     highest = f" The surest is always {_described(*worst)}." if len(worst) == 1 and len(corrected) > 1 else ""
     counts = sorted({one.right.n for one in corrected.values()})

@@ -29,8 +29,7 @@ from bench.show.material import Material
 from bench.show.tables.cells import Missing, Number
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown
-from bench.show.tables.throughput import throughput_table
-from bench.show.tables.throughput_targets import load_targets
+from bench.show.tables.throughput import load_targets, throughput_table
 from benchmarks.throughput import blocks, measure, prediction, sources, training, yardsticks
 from benchmarks.throughput.command import main as measure_speeds
 from benchmarks.throughput.flops import prediction_flops, training_flops

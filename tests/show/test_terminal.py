@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 from rich.cells import cell_len
 
-from bench.cli import options
-from bench.cli.main import main
+from bench.cli.main import UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.tables.registry import all_tables
@@ -87,9 +86,9 @@ def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(monkeypatch, capsys
     assert_fits(folded, PIPE)
     main(["table", "verdicts", "--wide"])
     whole = capsys.readouterr().out
-    assert PIPE < max(map(len, whole.splitlines())) < options.UNFOLDED
+    assert PIPE < max(map(len, whole.splitlines())) < UNFOLDED
     assert len(whole.splitlines()) < len(folded.splitlines())
-    assert not letters(whole) - letters(folded) - letters("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * options.UNFOLDED)
+    assert not letters(whole) - letters(folded) - letters("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * UNFOLDED)
 
 
 def test_what_is_folded_keeps_its_indentation(monkeypatch):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta
 
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
 from bench.core.toml import TomlTable, read_toml
+from bench.data.manifest import OutsideSet
 from bench.judge.ladder.rungs import (
     CONTROL,
     MEASURING,
-    OOD,
     SOURCES,
     Estimator,
-    OutsideSet,
     Place,
     Question,
     Rung,
@@ -67,7 +66,7 @@ class _Answer(TomlTable, frozen=True):
 class Entry(TomlTable, frozen=True):
     """What the file says of one approach; the head of the file explains the fields."""
 
-    ood: tuple[OutsideSet, ...] = OOD
+    ood: tuple[OutsideSet, ...] = get_args(OutsideSet)
     base: str = "published"
     variants: tuple[str, ...] | None = None
     control: tuple[_Control, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 STORED = {
     "accuracy": "accuracy",
@@ -22,8 +22,6 @@ STORED = {
 INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")
 OUTSIDE = ("entropy", "auroc", "refusal")
 MNIST = "mnist"
-OutsideSet = Literal["noise_gaussian", "noise_uniform", "letters", "fashion_mnist", "notmnist459"]
-OOD: tuple[OutsideSet, ...] = get_args(OutsideSet)
 SOURCES = ("published", "common", "reading")
 ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control", "variant", "measuring"
 

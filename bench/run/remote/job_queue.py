@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.run.remote.dask_pool import CONNECT_S, RESOURCE, DaskPool, configure
+from bench.run.remote.pool import QUEUES
 
 try:
     import dask
@@ -25,13 +26,6 @@ try:
 except ImportError as error:
     raise ConfigError("this executor needs dask-jobqueue: pip install 'bnn-uncertainty-bench[cluster]'") from error
 
-CLUSTERS = {
-    "slurm": "SLURMCluster",
-    "pbs": "PBSCluster",
-    "sge": "SGECluster",
-    "lsf": "LSFCluster",
-    "htcondor": "HTCondorCluster",
-}
 OPTIONS = ("account", "disk", "interface", "log_directory", "memory", "project", "queue", "walltime")
 WIDTH = 64  # default number of jobs at a time
 MEMORY = "4GiB"  # of a job, if Dask's configuration says nothing
@@ -42,7 +36,7 @@ def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options
     """Start a scheduler here that submits a job for each fit, at most `workers` or WIDTH at a time.
 
     Args:
-        name: one of CLUSTERS.
+        name: one of `QUEUES`.
         gpu: whether each job has its own GPU.
         threads: cores of a job.
         workers: jobs at a time.
@@ -52,7 +46,7 @@ def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options
         ConfigError: this machine does not have the queue, or the queue does not take the options.
     """
     configure()
-    cluster_class = getattr(dask_jobqueue, CLUSTERS[name])
+    cluster_class = getattr(dask_jobqueue, QUEUES[name])
     program = shlex.split(cluster_class.job_cls.submit_command)[0]
     if shutil.which(program) is None:
         raise ConfigError(

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.run.executors import EXECUTORS, Processes
-from bench.run.remote.pool import THREADS, Pool
+from bench.run.remote.pool import QUEUES, THREADS, Pool
 
-QUEUES = ("slurm", "pbs", "sge", "lsf", "htcondor")
 NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", "tls://HOST:PORT", *QUEUES)
 _ADDRESS = re.compile(r"(?P<scheme>dask|tls)://(?P<place>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
 _SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names

@@ -18,6 +18,15 @@ from bench.run.remote.task import FitAnswer, FitTask
 
 THREADS = 1  # default of a fit, so that its numbers do not depend on the worker's number of cores
 
+QUEUES = {
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "lsf": "LSFCluster",
+    "htcondor": "HTCondorCluster",
+}
+"""The queues that can run jobs, and their classes in dask-jobqueue."""
+
 AnsweringEvents: TypeAlias = Generator[Event, None, FitAnswer]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME, TITLE = "confidence", "At least 99 % sure: of what does each network say so?"
 DIGITS = "digits"
-SHOWN = {
+MARKS = {
     DIGITS: ("digits", "o", REPORTED),
     "letters": ("letters", "s", COLOURS[1]),
     "fashion_mnist": ("clothes", "^", COLOURS[0]),
@@ -55,10 +55,10 @@ def _draw(found: Mapping[Place, Sureness], width: float) -> Drawing:
             one = found.get(Place(approach, recipe))
             if one is not None:
                 _row(axes, row, one, recipe)
-    for label, marker, colour in SHOWN.values():
+    for label, marker, colour in MARKS.values():
         axes.plot([], [], marker, color=colour, markersize=6, label=label)
     is_narrow = width < WIDTH
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else len(SHOWN), borderaxespad=0.1)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if is_narrow else len(MARKS), borderaxespad=0.1)
     axes.set_yticks(range(len(approaches)), [name.replace("_", "\n", 1) if is_narrow else name for name in approaches])
     axes.set_ylim(len(approaches) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
@@ -70,7 +70,7 @@ def _draw(found: Mapping[Place, Sureness], width: float) -> Drawing:
 def _row(axes: Axes, row: int, one: Sureness, recipe: str) -> None:
     is_corrected = recipe == "corrected"
     place = row - 0.12 if is_corrected else row + 0.22
-    for name, (_, marker, colour) in SHOWN.items():
+    for name, (_, marker, colour) in MARKS.items():
         sample = one.digits if name == DIGITS else one.no_digits[name]
         if sample.mean is not None:
             axes.plot(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.core.records import Record
+from bench.data.manifest import SHOWN
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
 ROC, ROC_TITLE = "roc", "Finding images that are no digits by their predictive entropy"
 ENTROPY, ENTROPY_TITLE = "entropy", "Predictive entropy on digits and on images that are no digits"
-SETS = {
-    "fashion_mnist": "clothes",
-    "letters": "letters A-J",
-    "notmnist459": "not-MNIST letters",
-    "noise_gaussian": "Gaussian noise",
-    "noise_uniform": "uniform noise",
-}
 SCORE = "predictive_entropy"
 BINS = 20
 EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
@@ -52,17 +46,17 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     scores = {
         name: {
             which: found[f"{which}/{SCORE}"].astype(np.float64)
-            for which in ("mnist", *SETS)
+            for which in ("mnist", *SHOWN)
             if f"{which}/{SCORE}" in (found := material.scores(record))
         }
         for name, record in records.items()
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
-    counted = ", ".join(f"{SETS[which]} {sizes[which]:,}" for which in SETS if which in sizes)
+    counted = ", ".join(f"{SHOWN[which]} {sizes[which]:,}" for which in SHOWN if which in sizes)
     areas = {
         (name, which): record.metrics.get(f"{which}/auroc_{SCORE}")
         for name, record in records.items()
-        for which in SETS
+        for which in SHOWN
     }
     conditions = material.conditions(list(records.values()))
     caption = (
@@ -105,7 +99,7 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 150) -> tuple[Floa
 
 def _draw_roc(scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a panel for each data set."""
-    sets = [which for which in SETS if any(which in found for found in scores.values())]
+    sets = [which for which in SHOWN if any(which in found for found in scores.values())]
     drawing, panels = small_multiples(len(sets), 2.0, columns=2)
     for axes, which in zip(panels, sets, strict=True):
         _roc_panel(axes, which, scores, areas, names)
@@ -141,12 +135,12 @@ def _roc_panel(
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)
     axes.set_ylim(0, 1.01)
-    axes.set_title(SETS[which])
+    axes.set_title(SHOWN[which])
 
 
 def _draw_entropy(scores: Scores, names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a row for each approach, a column for each data set."""
-    sets = [which for which in SETS if any(which in found for found in scores.values())]
+    sets = [which for which in SHOWN if any(which in found for found in scores.values())]
     drawing = canvas(WIDTH, 0.7 + 0.95 * len(scores))
     axes = drawing.subplots(len(scores), len(sets), sharex=True, sharey=True, squeeze=False)
     _share_scales(axes[0, 0])
@@ -155,7 +149,7 @@ def _draw_entropy(scores: Scores, names: tuple[str, ...]) -> Drawing:
             _entropy_panel(axes[row, column], name, found, which, names)
         axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, names).colour, fontsize=SMALL)
     for column, which in enumerate(sets):
-        axes[0, column].set_title(SETS[which], loc="center")
+        axes[0, column].set_title(SHOWN[which], loc="center")
     drawing.supxlabel("predictive entropy [nats]", fontsize=8)
     drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
     return drawing

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.core.records import Record
+from bench.data.manifest import OOD_NAMES
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from bench.show.figures.detection import SETS
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
 from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
@@ -37,7 +37,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     for approach in material.classifiers():
         record = material.scored(approach)
         scores = {} if record is None else material.scores(record)
-        kept = [scores[f"{which}/draws"] for which in SETS if f"{which}/draws" in scores]
+        kept = [scores[f"{which}/draws"] for which in OOD_NAMES if f"{which}/draws" in scores]
         if record is not None and kept and len(kept[0]) > 1:
             found[approach] = np.concatenate(kept, axis=1).astype(np.float64)
             records.append(record)

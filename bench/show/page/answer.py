@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.core.records import Record
-from bench.judge.results import Results
+from bench.judge.results import Results, made_at
 from bench.judge.stats.rule import Verdict
 from bench.show.page.grid import Strip
 from bench.show.tables.headline import REACH
-from bench.show.tables.records import measured
 
 LEAD = (
     "Recipes of well-known documents on Bayesian neural networks for MNIST, re-run as they were published, mistakes "
@@ -55,7 +54,7 @@ def _percent(margins: float) -> float:
 
 def made_of(records: Sequence[Record], results: Results) -> str:
     """Return what the page was made from, with the records' own dates."""
-    days = sorted({day for record in records if (day := measured(record)[:10])})
+    days = sorted({day for record in records if (day := made_at(record)[:10])})
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
     approaches = len({record.approach for record in records})
     made = f"Made from {len(records)} records of {approaches} approaches{span}, and nothing else."

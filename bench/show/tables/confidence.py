@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.core.records import Record
 from bench.core.text import Digits
+from bench.data.manifest import SHOWN
 from bench.judge.ladder.readings import RIGHT_WHEN_SURE, SURE, sure_key
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
@@ -19,13 +20,6 @@ from bench.measure.metrics.arrays import BoolArray
 from bench.show.material import Material, Scores
 from bench.show.tables.cells import Entry, Measured, Table, make_table
 
-NO_DIGITS = {
-    "letters": "letters",
-    "notmnist459": "not-MNIST",
-    "fashion_mnist": "clothes",
-    "noise_gaussian": "Gaussian noise",
-    "noise_uniform": "uniform noise",
-}
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
 RECIPES = ("published", "corrected")
 
@@ -77,7 +71,7 @@ def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
         return sample(sure_key(dataset), partial(share_sure, dataset=dataset), NO_SUCH_SET)
 
     right = sample(RIGHT_WHEN_SURE, share_right, NEVER)
-    return Sureness(share("mnist"), right, {name: share(name) for name in NO_DIGITS}, records)
+    return Sureness(share("mnist"), right, {name: share(name) for name in SHOWN}, records)
 
 
 def _is_read(material: Material, record: Record) -> bool:
@@ -117,7 +111,7 @@ def confidence_table(material: Material) -> Table:
             place.recipe,
             Measured(one.digits, PERCENT),
             Measured(one.right, CLOSE),
-            *(Measured(one.no_digits[name], PERCENT) for name in NO_DIGITS),
+            *(Measured(one.no_digits[name], PERCENT) for name in SHOWN),
         ]
         for place, one in found.items()
     ]
@@ -130,7 +124,7 @@ def confidence_table(material: Material) -> Table:
         "100 draws (one of a deterministic network), is at least .99. Right: of the digits of which it is sure, those "
         f"that it names right; {100 * SURE:g} or more keep the promise. What is no digit has no right answer, so "
         "to be sure is a mistake.",
-        ["approach", "recipe", "digits", "of these right", *NO_DIGITS.values()],
+        ["approach", "recipe", "digits", "of these right", *SHOWN.values()],
         rows,
         _precision(material, records),
         conditions=described(conditions, {record.seed for record in records}) if records else "No records.",

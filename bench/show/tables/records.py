@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
-from bench.judge.results import SHOWN_VERSIONS, Results
+from bench.judge.results import SHOWN_VERSIONS, Results, made_at
 from bench.show.material import Material
 from bench.show.tables.cells import Entry, Linked, Table, make_table, results_table, sources_of
 
@@ -18,11 +18,6 @@ def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
     return [record for record in material.records if record.key in cited]
 
 
-def measured(record: Record) -> str:
-    """Return when a record was measured, '' where it does not say."""
-    return record.provenance.measured or record.provenance.started
-
-
 def provenance_table(records: Iterable[Record]) -> Table:
     """Return on which machines, with which versions and code the records were made, and when."""
     groups: dict[tuple[str, ...], list[Record]] = {}
@@ -30,7 +25,7 @@ def provenance_table(records: Iterable[Record]) -> Table:
         groups.setdefault(_origin(record.provenance), []).append(record)
     rows: list[list[Entry]] = []
     for origin, made in sorted(groups.items()):
-        minutes = sorted(measured(record)[:16].replace("T", " ") for record in made)
+        minutes = sorted(made_at(record)[:16].replace("T", " ") for record in made)
         sources = tuple(sorted(record.key for record in made))
         *conditions, data = origin
         rows.append([Linked(str(len(made)), sources), *conditions, minutes[0], minutes[-1], data])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+from bench.core.project import REFERENCE
 from bench.core.text import THREE, Digits
+from bench.core.toml import TomlTable, read_toml
 from bench.judge.results import origin
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_speed_stale
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
-from bench.show.tables.throughput_targets import CONDITIONS, load_targets
 from bench.show.throughput_files import Blocks, SpeedRow, Speeds
 
 COLUMNS = (
@@ -36,6 +38,8 @@ COLUMNS = (
 SHARE = Digits(decimals=2)
 MILLISECONDS = 1000.0
 TARGET = Digits(significant=2)
+TARGETS = REFERENCE / "speed_targets.toml"
+CONDITIONS = ("cpu", "float32")  # device and precision that the targets are for
 NO_OVERHEAD = Gap("-", "taken of training steps only")
 OLDER = "~"
 CAPTION = (
@@ -50,6 +54,18 @@ CAPTION = (
     "network of a few units, where Python and the framework are all that is left, over the step's time. '!' marks "
     "times that do not count."
 )
+
+
+class _Targets(TomlTable, frozen=True):
+    train: dict[str, float]
+    predict: dict[str, float]
+
+
+def load_targets(path: Path = TARGETS) -> dict[tuple[str, str], float]:
+    """Return the target ratio by approach and what ("train", "predict"); raises ConfigError that names the file."""
+    found = read_toml(path, _Targets, "speed targets")
+    tables = {"train": found.train, "predict": found.predict}
+    return {(name, what): ratio for what, ratios in tables.items() for name, ratio in ratios.items()}
 
 
 def throughput_table(records: Sequence[Speeds], order: Iterable[str]) -> Table:
