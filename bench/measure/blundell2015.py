@@ -7,8 +7,13 @@ prints percent.
 
 from __future__ import annotations
 
+import math
+import typing
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import runtime_checkable
+
+from torch import Tensor
 
 from bench.interface import Posterior, Split
 from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, predict_split
@@ -19,6 +24,15 @@ HELD_OUT, TEST = "heldout10k-of-train", "test10k"
 EPOCHS_WITH_DRAWS, EPOCH_DRAWS = 50, 10  # every so many epochs, this number of networks is averaged
 END_DRAWS = 100  # networks averaged at the end
 PRUNED = (0.5, 0.75, 0.95, 0.98)  # shares of the weights that Table 2 removes
+NOISE_LEFT = math.log(2)  # softplus(0): the sigma of a weight whose rho, and not whose sigma, is set to zero
+
+
+@runtime_checkable
+class LeavesNoise(typing.Protocol):
+    """A posterior whose weights can lose their means and keep noise."""
+
+    def masked_with_noise(self, keep: Mapping[str, Tensor], std: float) -> Posterior:
+        """Return the posterior with mean 0 and standard deviation `std` where keep is False."""
 
 
 class Blundell2015(Protocol):
@@ -57,10 +71,18 @@ class Blundell2015(Protocol):
         return found
 
     def _prune(self, found: Measurement, posterior: Posterior) -> None:
-        """Remove weights and their noise, the smallest |mu| / sigma first."""
+        """Remove weights and their noise, the smallest |mu| / sigma first; then their means alone, a public mistake."""
+        draws = draws_of(posterior, min(EPOCH_DRAWS, self.budget.draws))
         for share, keep in prune_at(posterior.weights(), PRUNED).items():
-            network = posterior.masked(keep).mean_network()
-            found.metrics[f"mnist/{TEST}/pruned_error@{share:g}"] = self._error(network, TEST, range(1))
+            pruned = posterior.masked(keep)
+            errors = {
+                "pruned_error": self._error(pruned.mean_network(), TEST, range(1)),
+                "pruned_error_of_draws": self._error(pruned, TEST, draws),
+            }
+            if isinstance(posterior, LeavesNoise):
+                noisy = posterior.masked_with_noise(keep, NOISE_LEFT)
+                errors["noisy_pruned_error_of_draws"] = self._error(noisy, TEST, draws)
+            found.metrics |= {f"mnist/{TEST}/{name}@{share:g}": error for name, error in errors.items()}
 
 
 def chosen_epochs(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ PROTOCOLS = {
     "chopra2018": 2,
     "feldman2018": 2,
     "rabanser2017": 2,
-    "blundell2015": 1,
+    "blundell2015": 2,
 }
 """Versions of the common protocol, of the toys' common protocol, and of each document's published protocol."""
 UNKNOWN = 0  # version for a document that the suite does not know

@@ -126,6 +126,25 @@ class GaussianPosterior(Posterior):
             ConfigError: a name that is not a parameter tensor.
             ContractViolation: a mask of another shape than its tensor.
         """
+        kept = self._kept(keep)
+        sigma = None if self._sigma is None else self._sigma * kept
+        return GaussianPosterior(self._family, self._mu * kept, sigma, self.noise)
+
+    def masked_with_noise(self, keep: Mapping[str, Tensor], std: float) -> GaussianPosterior:
+        """Return the posterior with mean 0 and standard deviation `std` where keep is False.
+
+        Raises:
+            ConfigError, ContractViolation: as `masked`.
+            Unsupported: a network without standard deviations.
+        """
+        kept = self._kept(keep)
+        if self._sigma is None:
+            raise Unsupported("the network has no standard deviations, of which some could stay")
+        sigma = torch.where(kept, self._sigma, std)
+        return GaussianPosterior(self._family, self._mu * kept, sigma, self.noise)
+
+    def _kept(self, keep: Mapping[str, Tensor]) -> Tensor:
+        """Return the masks of all tensors as one, bool [P]; raises as `masked`."""
         kept = torch.ones_like(self._mu, dtype=torch.bool)
         views = self._family.named(kept)
         for name, mask in keep.items():
@@ -136,8 +155,7 @@ class GaussianPosterior(Posterior):
                     f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(views[name].shape)}"
                 )
             views[name].copy_(mask)
-        sigma = None if self._sigma is None else self._sigma * kept
-        return GaussianPosterior(self._family, self._mu * kept, sigma, self.noise)
+        return kept
 
     def mean_network(self) -> GaussianPosterior:
         """Return the network of the means."""

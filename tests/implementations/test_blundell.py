@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear, softplus
 
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, Unsupported
 from bench.core.streams import StepNoise
 from bench.interface import Task
+from bench.measure.blundell2015 import LeavesNoise
 from implementations import blundell_bbb, blundell_dropout
 from implementations._kernels.layout import Layout
 from implementations._kernels.mixture_mlp import MixtureMlp
@@ -180,3 +181,19 @@ def test_the_number_of_weights_is_that_of_the_paper():
     task = Task("classification", 10, 50_000, 784)
     assert blundell_bbb.BlundellBbb().layout(task).n_weights == 478_410
     assert blundell_bbb.BlundellBbb(hidden_units=1200).layout(task).n_weights == 2_395_210
+
+
+def test_pruning_that_leaves_noise_keeps_the_kept_and_gives_the_others_no_mean():
+    task = Task("classification", 5, 100, 30)
+    recipe = blundell_bbb.BlundellBbb(hidden_units=7)
+    n_weights = recipe.layout(task).n_weights
+    posterior = recipe.rebuild({"mu": torch.full((n_weights,), 2.0), "sigma": torch.full((n_weights,), 0.1)}, task, 0)
+    keep = {name: torch.zeros_like(one.used) for name, one in posterior.weights().items()}
+    keep["output.bias"][:2] = True
+    found = posterior.masked_with_noise(keep, 0.7).weights()
+    assert found["output.bias"].mean.tolist() == [2, 2, 0, 0, 0]
+    assert found["output.bias"].std.tolist() == pytest.approx([0.1, 0.1, 0.7, 0.7, 0.7])
+    assert found["hidden1.weight"].std.unique().tolist() == pytest.approx([0.7])
+    assert isinstance(posterior, LeavesNoise)
+    with pytest.raises(Unsupported, match="no standard deviations"):
+        posterior.mean_network().masked_with_noise(keep, 0.7)
