@@ -273,10 +273,16 @@ class Training:
         self._loss = LOSSES[recipe.loss]
 
     def step(self, x: Tensor, y: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Take one step of SGD; x [B, n_inputs], y int64 [B], words int64 [B, n_words].
+        """Take one step of SGD; see `differentiate`."""
+        found = self.differentiate(x, y, words)
+        self.flat.add_(self.velocity, alpha=-self._recipe.learning_rate)
+        return found
+
+    def differentiate(self, x: Tensor, y: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the gradient to the momentum; x [B, n_inputs], y int64 [B], words int64 [B, n_words].
 
         Returns:
-            The loss and the number of correct predictions, both before the step, as tensors [].
+            The loss and the number of correct predictions, as tensors [].
         """
         masks = self.masks.layers(words.to(x.device).flatten(0, -2))
         if x.dim() > 2:
@@ -284,7 +290,6 @@ class Training:
         inputs, logits = forward(x, self._layers, masks, self._recipe.negative_slope)
         loss, delta = self._loss(logits, y)
         self._accumulate(inputs, masks, delta)
-        self.flat.add_(self.velocity, alpha=-self._recipe.learning_rate)
         return loss, logits.argmax(-1).eq(y).sum(-1)
 
     def _accumulate(self, inputs: list[Tensor], masks: list[Tensor], delta: Tensor) -> None:

@@ -59,6 +59,8 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     cpu_float32_only: str = ""  # why device and precision cannot be chosen, '' if they can
+    search: dict[str, tuple[Value, ...]] = msgspec.field(default_factory=dict)
+    """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""
     known: dict[str, str] = msgspec.field(default_factory=dict)
     """Audit rules that `published` fails, each with the correction that removes it or the reason."""
 

@@ -50,7 +50,7 @@ def paths(subject):
             found[f"{recipe}/resumed"] = partial(fit_trace, subject, recipe, (SEED,), True)
     if "fit_many" in entry.capabilities:
         found["published/many-resumed"] = partial(fit_trace, subject, "published", MANY, True)
-    if not entry.cpu_float32_only and not _untrained(subject):
+    if not entry.cpu_float32_only and not _untrained(subject) and not _measured_by_others(entry):
         found[BF16] = partial(_in_bf16, subject)
     return found
 
@@ -65,10 +65,17 @@ def _is_variant(entry, recipe):
 
 
 def _untrained(name):
-    return "weights" not in manifest(name).capabilities  # the uniform prediction: it has no epochs and no products
+    return name == "uniform"  # it has no epochs and no products
+
+
+def _measured_by_others(entry):
+    """Return whether the traces of the documents' approaches cover what measures this one: protocols and products."""
+    return getattr(entry, "group", "documents") == "methods"  # the manifests of old commits have no group
 
 
 def _of_the_published_fit(name, entry):
+    if _measured_by_others(entry):
+        return {}
     found = {"published/common": partial(protocol_trace, name, "common")}
     if entry.document:
         found["published/published"] = partial(protocol_trace, name, "published")
@@ -80,6 +87,8 @@ def _of_the_published_fit(name, entry):
 def _measures():
     found = {}
     for name, entry in manifests().items():
+        if _measured_by_others(entry):
+            continue
         if entry.document:
             found[f"{name}/published"] = partial(planned_trace, name, "published")
         found[f"{name}/common"] = partial(planned_trace, name, "common")

@@ -60,7 +60,8 @@ def inputs(task):
 
 def _predicted(found, way, posterior, task):
     x, rows = inputs(task)
-    draws = range(1) if posterior.n_draws == 1 else range(FIRST_DRAW, FIRST_DRAW + DRAWS)
+    n_draws = posterior.n_draws
+    draws = range(FIRST_DRAW, FIRST_DRAW + DRAWS) if n_draws is None else range(min(n_draws, DRAWS))
     answer = posterior.predict(x, draws, rows)
     if isinstance(answer, Categorical):
         logs = answer.log_probs.double().numpy()

@@ -1,0 +1,143 @@
+"""Hyper-parameters of a method, chosen on training images: python -m benchmarks.search NAME [--epochs N] [--write].
+
+A manifest's [search] names fields and the values that are tried, every combination. Each learns from `train50k`, and
+the negative log-likelihood of `heldout10k-of-train`, the other 10,000 images of the training file, decides. No test
+image is looked at. `--write` keeps the trials in benchmarks/searched/NAME.csv. The defaults of the approach must be the
+best trial of that file; tests/benchmarks/test_search.py says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bench.cli.main import Parser, guarded
+from bench.core.errors import ConfigError, Diverged
+from bench.data.splits import load_split
+from bench.interface import Approach, Context, Posterior, Split, Task
+from bench.measure.measuring import N_CLASSES, draws_of, predict_split
+from bench.measure.metrics.classification import accuracy, nll
+from bench.plan.manifests import ApproachManifest, Value
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import manifest
+
+FOLDER = Path(__file__).parent / "searched"
+DRAWS = 30
+NLL, ACCURACY, SECONDS = "held-out nll", "held-out accuracy", "seconds"
+
+
+class SearchContext(Context):
+    """A fit from the start, of which nothing is kept."""
+
+    steps_per_epoch = None
+
+    def __init__(self, seed: int) -> None:
+        """Fit on the CPU."""
+        self.seed, self.device = seed, torch.device("cpu")
+
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """See `Context`."""
+        del posterior, state
+        if not all(torch.tensor(list(trace.values())).isfinite()):
+            raise Diverged(f"a number of epoch {epoch} is not finite")
+
+    def restore(self) -> None:
+        """See `Context`."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of values and what it gave; None for a fit that diverged."""
+
+    values: Mapping[str, Value]
+    epochs: int
+    seed: int
+    nll: float | None  # nats an image
+    accuracy: float | None
+    seconds: float
+
+    def line(self) -> dict[str, Value]:
+        """Return the line of the file."""
+        found: dict[str, Value] = {**self.values, "epochs": self.epochs, "seed": self.seed}
+        found[NLL] = "diverged" if self.nll is None else round(self.nll, 5)
+        found[ACCURACY] = "diverged" if self.accuracy is None else round(self.accuracy, 5)
+        return {**found, SECONDS: round(self.seconds)}
+
+
+def combinations(entry: ApproachManifest) -> list[dict[str, Value]]:
+    """Return every combination of the manifest's values; raises ConfigError if it names none."""
+    if not entry.search:
+        raise ConfigError(f"{entry.name}.toml has no [search]; name fields and the values to try there")
+    return [dict(zip(entry.search, values, strict=True)) for values in itertools.product(*entry.search.values())]
+
+
+def trial(approach: Approach, values: Mapping[str, Value], train: Split, held: Split, seed: int) -> Trial:
+    """Fit with the values, and measure the held-out rows."""
+    task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
+    start = time.monotonic()
+    found: tuple[float | None, float | None] = (None, None)
+    try:
+        posterior = dataclasses.replace(approach, **values).fit(train, task, SearchContext(seed))
+    except Diverged:
+        pass
+    else:
+        posterior = posterior.per_row()
+        summary = predict_split(posterior, held, draws_of(posterior, DRAWS), N_CLASSES).summary
+        found = nll(summary.log_mean_probs, held.y.numpy()), accuracy(summary.mean_probs, held.y.numpy())
+    return Trial(values, approach.epochs, seed, *found, time.monotonic() - start)
+
+
+def best(lines: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """Return the line of the lowest held-out negative log-likelihood."""
+    return min((line for line in lines if line[NLL] != "diverged"), key=lambda line: float(line[NLL]))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Try every combination, print a line for each, and keep the lines if asked."""
+    parser = Parser(prog="python -m benchmarks.search", description="choose hyper-parameters on training images")
+    parser.add_argument("approach")
+    parser.add_argument("--epochs", type=int, help="of every trial (default: the recipe's)")
+    parser.add_argument("--seed", type=int, default=0, help="of every trial (default: 0)")
+    parser.add_argument("--write", action="store_true", help="keep the trials in benchmarks/searched")
+    parser.add_argument("--data-dir", type=Path)
+    arguments = parser.parse_args(words)
+    return guarded(lambda: _search(arguments))
+
+
+def _search(arguments: argparse.Namespace) -> int:
+    entry = manifest(arguments.approach)
+    approach = build(entry, resolve(entry, "published"), profile("full"))
+    if arguments.epochs is not None:
+        approach = dataclasses.replace(approach, epochs=arguments.epochs)
+    parts = [load_split(name, arguments.seed, arguments.data_dir) for name in ("train50k", "heldout10k-of-train")]
+    lines: list[dict[str, Value]] = []
+    for values in combinations(entry):
+        lines.append(trial(approach, values, parts[0], parts[1], arguments.seed).line())
+        print(*(f"{name} {value}" for name, value in lines[-1].items()), sep=", ", flush=True)
+    print("best:", best([{name: str(value) for name, value in line.items()} for line in lines]))
+    if arguments.write:
+        FOLDER.mkdir(exist_ok=True)
+        with (FOLDER / f"{entry.name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,292 @@
+"""Shared by the approaches of group `methods`: one network, one budget of steps, one loop, three posteriors.
+
+All methods learn the network 784 - 400 ReLU - 400 ReLU - 10 of `mlp`, in batches of 128 for ten epochs. Where a method
+starts from a plain network, that network is the one of `mlp corrected` with the same seed, to the bit, because it draws
+from the same streams. So differences between methods can be paired by seed.
+
+Shapes: B rows, K classes, M networks, P scalar weights. A network's weights are one flat vector (`_kernels.layout`),
+which has the order of `torch.nn.Module.parameters()` of the same layers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
+from implementations import _dense, _seeds, mlp
+from implementations._kernels.gaussian_posterior import (
+    Family,
+    GaussianPosterior,
+    gaussian_log_prior,
+    log_probabilities,
+)
+from implementations._kernels.layout import Layout
+
+WIDTHS = (400, 400)  # units of the hidden layers
+HELD_OUT = 12  # one training row in so many is held out, where a method needs rows that it has not learnt from
+
+
+@dataclass(frozen=True)
+class Method(Approach):
+    """The budget that all methods share."""
+
+    epochs: int = 10  # passes over the training rows
+    batch_size: int = 128  # rows of a step; the last step of an epoch takes what is left
+    learning_rate: float = 1e-3  # of Adam, in the first epoch
+    learning_rate_divisor: float = 1.1  # divides the learning rate after each epoch
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from 1."""
+        return self.learning_rate / self.learning_rate_divisor ** (epoch - 1)
+
+
+class Learner(ABC):
+    """What learns: its step, its state and its posterior."""
+
+    n_orders = 1  # networks that see the rows in orders of their own; their number is in front of x and y if above 1
+
+    @abstractmethod
+    def begin(self, epoch: int, n_steps: int) -> None:
+        """Prepare for an epoch of `n_steps` steps."""
+
+    @abstractmethod
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """Take one step on x [B, n_inputs], y int64 [B]; return the loss, nats a row, without gradient."""
+
+    @abstractmethod
+    def posterior(self) -> Posterior:
+        """Return the posterior as it is now; later steps do not change it."""
+
+    @abstractmethod
+    def state(self) -> Mapping[str, Tensor]:
+        """Return all that a resumed fit needs, as CPU copies."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+
+
+def learn(learner: Learner, recipe: Method, train: Split, ctx: Context) -> Posterior:
+    """Train for the recipe's epochs; see `Approach.fit`.
+
+    Each epoch has its own order of the rows. A library that draws from PyTorch's global generator finds it at the start
+    of the epoch's own stream "noise".
+    """
+    rows = _seeds.TrainingRows(train, _seeds.all_rows(train).expand(learner.n_orders, -1), ctx.device)
+    found, done = ctx.restore(), 0
+    if found is not None:
+        done, state = found
+        learner.restore(state)
+    for epoch in range(done + 1, recipe.epochs + 1):
+        rows.shuffle([ctx.generator("shuffle", epoch, *member(index)) for index in range(learner.n_orders)])
+        batches = rows.batches(recipe.batch_size, ctx.steps_per_epoch)
+        learner.begin(epoch, len(batches))
+        with torch.random.fork_rng([ctx.device] if ctx.device.type == "cuda" else []):
+            torch.manual_seed(ctx.stream("noise", epoch))
+            losses = [learner.step(*rows.take(batch)).mean() for batch in batches]
+        trace = {f"mnist/{train.name}/train_loss": float(torch.stack(losses).double().mean())}
+        ctx.epoch_end(epoch, trace, learner.posterior, learner.state)
+    return learner.posterior()
+
+
+def member(index: int) -> tuple[int, ...]:
+    """Return what names the streams of network `index`; those of network 0 are named as the streams of `mlp`."""
+    return (index,) if index else ()
+
+
+def layout_of(task: Task) -> Layout:
+    """Return the network of all methods."""
+    return Layout((task.n_inputs, *WIDTHS, task.n_outputs))
+
+
+def module_of(layout: Layout, flat: Tensor) -> nn.Sequential:
+    """Return the network as a module of PyTorch with copies of the weights `flat` [P]."""
+    layers: list[nn.Module] = []
+    with torch.device("meta"):  # draws no first weights
+        for n_in, n_out in zip(layout.sizes, layout.sizes[1:], strict=False):
+            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+    net = nn.Sequential(*layers[:-1])
+    values = [part.clone() for layer in layout.layers(flat) for part in layer]
+    net.load_state_dict(dict(zip(net.state_dict(), values, strict=True)), assign=True)
+    return net.requires_grad_()
+
+
+def initial(task: Task, ctx: Context, index: int = 0) -> Tensor:
+    """Draw the first weights of network `index`, as `mlp` does; float32 [P] on the fit's device."""
+    return _dense.linear_init(layout_of(task), ctx.generator("init", *member(index))).to(ctx.device)
+
+
+class PlainNetworks(Learner):
+    """M plain networks that learn together by Adam, each from its own first weights and in its own order of the rows.
+
+    Network 0 is that of `mlp corrected`.
+    """
+
+    def __init__(self, recipe: Method, task: Task, ctx: Context, n_networks: int = 1) -> None:
+        """Draw the first weights."""
+        _dense.check_task(type(recipe).__name__, task, "classification")
+        self.recipe, self.layout, self.n_orders = recipe, layout_of(task), n_networks
+        starts = [initial(task, ctx, index) for index in range(n_networks)]
+        self.training = mlp.Training(mlp.Mlp(learning_rate=recipe.learning_rate), self.layout, _seeds.stacked(starts))
+
+    def begin(self, epoch: int, n_steps: int) -> None:
+        """See `Learner`."""
+        del n_steps
+        self.training.adam.set_learning_rate(self.recipe.rate(epoch))
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """See `Learner`; returns [M] losses of more than one network."""
+        return self.training.step(x, y)
+
+    def weights(self) -> Tensor:
+        """Return copies of the weights, [M, P]."""
+        return self.training.flat.detach().view(self.n_orders, -1).to("cpu", copy=True)
+
+    def posterior(self) -> Posterior:
+        """Return the networks as the draws of a posterior; one alone as a deterministic network."""
+        if self.n_orders == 1:
+            return plain(self.layout, self.weights()[0])
+        return NetworkSet(self.layout, self.weights())
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Learner`."""
+        states = {str(index): self.training.adam.state(index) for index in range(self.n_orders)}
+        return {f"{index}/{name}": value for index, state in states.items() for name, value in state.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Learner`."""
+        self.training.adam.restore(*(part_of(state, str(index)) for index in range(self.n_orders)))
+
+
+def part_of(state: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Return the values whose names begin with `part/`, without that beginning."""
+    return {name.removeprefix(f"{part}/"): value for name, value in state.items() if name.startswith(f"{part}/")}
+
+
+def flat_of(parts: Iterable[Tensor]) -> Tensor:
+    """Return matrices and biases in the order of the layout as one vector [P], a copy on the CPU without gradient."""
+    return torch.cat([part.detach().flatten() for part in parts]).to("cpu", copy=True)
+
+
+def plain(layout: Layout, flat: Tensor) -> _dense.DensePosterior:
+    """Return the deterministic network with weights `flat` [P], which the caller must not change afterwards."""
+    return _dense.DensePosterior(layout, flat, torch.relu_, "classification")
+
+
+class DrawnNetworks(Posterior):
+    """A posterior each draw of which is one network of the shared layout."""
+
+    noise: Noise = "weights"
+
+    def __init__(self, layout: Layout) -> None:
+        """Keep the layout."""
+        self.layout = layout
+
+    @abstractmethod
+    def network(self, draw: int) -> Tensor:
+        """Return the weights [P] of a draw, on the CPU."""
+
+    def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
+        """Predict x [B, n_inputs] with the network of each draw."""
+        out = x.new_empty(len(draws), len(x), self.layout.sizes[-1])
+        for one, draw in zip(out, draws, strict=True):
+            answer = plain(self.layout, self.network(draw)).predict(x, range(1), rows)
+            assert isinstance(answer, Categorical)
+            one.copy_(answer.log_probs[0])
+        return Categorical(out)
+
+
+class NetworkSet(DrawnNetworks):
+    """M networks, each of which is one draw."""
+
+    def __init__(self, layout: Layout, weights: Tensor) -> None:
+        """Keep weights [M, P], which the caller must not change afterwards."""
+        super().__init__(layout)
+        self._weights = weights
+        self.n_draws = len(weights)
+
+    def network(self, draw: int) -> Tensor:
+        """See `DrawnNetworks`."""
+        return self._weights[draw]
+
+    def arrays(self) -> Mapping[str, Tensor]:
+        """Return the weights of all networks, [M, P]."""
+        return {"weights": self._weights.clone()}
+
+
+class Visits:
+    """Says after which steps of an epoch the weights are kept: a few times, evenly."""
+
+    def __init__(self, per_epoch: int) -> None:
+        """Keep `per_epoch` times an epoch, or after every step of a shorter one."""
+        self._per_epoch, self._n_steps, self._taken = per_epoch, 0, 0
+
+    def begin(self, n_steps: int) -> None:
+        """Begin an epoch of so many steps; 0: nothing is kept in it."""
+        self._n_steps, self._taken = n_steps, 0
+
+    def is_due(self) -> bool:
+        """Count a step, and return whether the weights are kept after it."""
+        self._taken += 1
+        before, now = ((n * self._per_epoch) // max(self._n_steps, 1) for n in (self._taken - 1, self._taken))
+        return self._n_steps > 0 and now > before
+
+
+class ModuleLearner(Learner):
+    """A module of PyTorch that learns by Adam; a method says what the loss of a batch is and what the posterior."""
+
+    def __init__(self, recipe: Method, net: nn.Module, ctx: Context) -> None:
+        """Move the module to the fit's device."""
+        self.recipe, self.net, self.seed = recipe, net.to(ctx.device), ctx.seed
+        self._adam = torch.optim.Adam(net.parameters(), recipe.learning_rate, fused=True)
+        for parameter in net.parameters():  # as the first step would make them, so that `restore` finds them
+            zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self._adam.state[parameter] = {"step": parameter.new_zeros(()), **zeros}
+
+    @abstractmethod
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch, nats a row, with gradient."""
+
+    def begin(self, epoch: int, n_steps: int) -> None:
+        """See `Learner`."""
+        del n_steps
+        self._adam.param_groups[0]["lr"] = self.recipe.rate(epoch)
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """See `Learner`."""
+        self._adam.zero_grad()
+        loss = self.loss(x, y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step()
+        return loss.detach()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        named = dict(self.net.named_parameters())
+        moments = {f"{name}/{key}": v for name, p in named.items() for key, v in self._adam.state[p].items()}
+        return {**{name: parameter.detach() for name, parameter in named.items()}, **moments}
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Learner`."""
+        return {name: value.to("cpu", copy=True) for name, value in self._tensors().items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Learner`."""
+        for name, value in self._tensors().items():
+            value.copy_(state[name])
+
+
+def gaussian(task: Task, prior_std: float, seed: int, mu: Tensor, sigma: Tensor) -> GaussianPosterior:
+    """Return independent Gaussians over all weights, mu and sigma [P], under the prior N(0, prior_std^2)."""
+    prior = partial(gaussian_log_prior, prior_std)
+    return GaussianPosterior(Family(layout_of(task), torch.relu_, prior, log_probabilities, seed), mu, sigma)
+
+
+def rebuilt_gaussian(task: Task, prior_std: float, seed: int, arrays: Mapping[str, Tensor]) -> GaussianPosterior:
+    """Return the posterior of the stored arrays of `gaussian`."""
+    return gaussian(task, prior_std, seed, arrays["mu"], arrays["sigma"])

@@ -1,0 +1,156 @@
+"""Laplace approximation by laplace-torch: a Gaussian around the plain network, whose width is the loss's curvature.
+
+Daxberger et al. 2021, arXiv 2106.14806, with the library laplace-torch: the generalised Gauss-Newton matrix in
+Kronecker factors, of the last layer with one prior precision, or of all layers with one for each parameter tensor. The
+precisions maximise the marginal likelihood. A draw w of the weights predicts by the network linearised at its weights
+w*,
+
+    f(x) + J(x) (w - w*),
+
+the library's predictive "glm", whose integral over the logits is here the mean of draws instead of the probit formula.
+
+Objective (mean per training row, nats): the cross-entropy; the prior comes in afterwards.  Target: the posterior, to
+second order around the network.  Cost: one training, one pass over the rows for the curvature; a draw is one pass of
+the last layer, or three passes for all layers.  Fails when: the network is far from a maximum of its posterior.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from bench.core.errors import unknown_name
+from bench.core.streams import normals_
+from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
+from implementations import _dense, _methods
+from implementations._kernels.layout import Layout, affine
+from implementations._laplace import KronDecomposed, Laplace
+
+PRIORS = {"last_layer": "scalar", "all": "layerwise"}
+"""The prior precisions that are fitted: the library takes one for the last layer, one a tensor for all layers."""
+ROWS_OF_CURVATURE = 1000  # of a batch of the pass for the curvature
+
+
+@dataclass(frozen=True)
+class LaplaceNetwork(_methods.Method):
+    """Training of the network, and its curvature."""
+
+    noise: ClassVar[Noise] = "weights"
+
+    weights: str = "last_layer"  # or "all"
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError on an unknown choice of weights."""
+        if self.weights not in PRIORS:
+            raise unknown_name("choice of weights of laplace", self.weights, PRIORS)
+
+    def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
+        """Train; the trace holds the mean of the batch losses."""
+        return _methods.learn(Curved(self, task, ctx, train), self, train, ctx)
+
+    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+        """Return the posterior of a stored network and curvature."""
+        return LaplacePosterior(_methods.layout_of(task), arrays, seed)
+
+
+class Curved(_methods.PlainNetworks):
+    """A network that learns, and the rows of its curvature."""
+
+    def __init__(self, recipe: LaplaceNetwork, task: Task, ctx: Context, train: Split) -> None:
+        """Draw the first weights."""
+        super().__init__(recipe, task, ctx)
+        n_rows = len(train) if ctx.steps_per_epoch is None else ctx.steps_per_epoch * recipe.batch_size
+        self._drawn, self._prior, self._seed = recipe.weights, PRIORS[recipe.weights], ctx.seed
+        self._rows = TensorDataset(train.x[:n_rows].cpu(), train.y[:n_rows].cpu())
+
+    def posterior(self) -> Posterior:
+        """Return the Gaussian around the network as it is now."""
+        flat = self.weights()[0]
+        net = _methods.module_of(self.layout, flat)
+        found = Laplace(net, "classification", subset_of_weights=self._drawn, hessian_structure="kron")
+        loader = DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator())  # spares the global generator
+        found.fit(loader)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
+            found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=self._prior)
+        return LaplacePosterior(self.layout, {"network": flat, **arrays_of(found.posterior_precision)}, self._seed)
+
+
+def arrays_of(precision: KronDecomposed) -> dict[str, Tensor]:
+    """Return a precision matrix in Kronecker factors as tensors by name: prior, eigenvectors and eigenvalues."""
+    named = {"prior": precision.deltas}
+    for part in ("eigenvectors", "eigenvalues"):
+        for index, factors in enumerate(getattr(precision, part)):
+            named |= {f"{part}/{index}/{side}": factor for side, factor in enumerate(factors)}
+    return {name: value.detach().cpu().clone().contiguous() for name, value in named.items()}
+
+
+class LaplacePosterior(Posterior):
+    """The network, and the precision of the last of its weights."""
+
+    noise: Noise = "weights"
+
+    def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
+        """Keep the network [P] and `arrays_of` its precision, which the caller must not change afterwards."""
+        self._layout, self._arrays, self._seed = layout, dict(arrays), seed
+        vectors, values = (self._factors(part) for part in ("eigenvectors", "eigenvalues"))
+        self._precision = KronDecomposed(vectors, values, arrays["prior"])
+        self._n_drawn = sum(math.prod(len(value) for value in factors) for factors in values)
+
+    def _factors(self, part: str) -> list[list[Tensor]]:
+        groups = [_methods.part_of(self._arrays, f"{part}/{i}") for i in range(len(self._arrays["prior"]))]
+        return [[group[side] for side in sorted(group)] for group in groups]
+
+    def change(self, draw: int) -> Tensor:
+        """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
+        found = torch.zeros_like(self._arrays["network"])
+        normals = normals_(found.new_empty(self._n_drawn), self._seed, "draw", draw)
+        found[-self._n_drawn :] = self._precision.bmm(normals, exponent=-0.5)
+        return found
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
+        """Predict x [B, n_inputs] with each draw's linearised network."""
+        del rows
+        layers = self._layout.layers(self._arrays["network"].to(x.device))
+        changes = [self._layout.layers(self.change(draw).to(x.device)) for draw in draws]
+        first = len(layers) - self._n_layers_drawn()
+        blocks = [linearised(block, layers, changes, first) for block in torch.split(x, _dense.ROWS_AT_A_TIME)]
+        return Categorical(torch.log_softmax(torch.cat(blocks, dim=1), 2))
+
+    def _n_layers_drawn(self) -> int:
+        return len(self._arrays["prior"]) // 2  # a layer has two parameter tensors
+
+    def arrays(self) -> Mapping[str, Tensor]:
+        """Return the network and its precision."""
+        return {name: value.clone() for name, value in self._arrays.items()}
+
+
+Layers = list[tuple[Tensor, Tensor]]
+
+
+def linearised(x: Tensor, layers: Layers, changes: list[Layers], first: int) -> Tensor:
+    """Return f(x) + J(x) d for each change d of the weights from layer `first` on; logits [S, B, K].
+
+    Forward differentiation: with z = W h + b of a layer, dz = W dh + dW h + db, and dh = dz where z > 0 of the layer
+    below, else 0.
+    """
+    inputs = [x]
+    for matrix, bias in layers[:-1]:
+        inputs.append(affine(inputs[-1], matrix, bias).relu_())
+    logits = affine(inputs[-1], *layers[-1])
+    found = []
+    for change in changes:
+        slope = affine(inputs[first], *change[first])
+        for depth in range(first + 1, len(layers)):
+            slope = slope.mul_(inputs[depth] > 0)
+            slope = affine(inputs[depth], *change[depth]).addmm_(slope, layers[depth][0].t())
+        found.append(logits + slope)
+    return torch.stack(found)

@@ -1,0 +1,72 @@
+"""One plain network, whose logits are divided by a temperature that suits training images it has not learnt from.
+
+Guo et al. 2017, arXiv 1706.04599. One training row in twelve is held out; the temperature T minimises the negative
+log-likelihood of the held-out rows under softmax(z / T). Dividing the last layer by T does the same to the logits.
+
+Objective (mean per training row, nats): the cross-entropy, of eleven rows in twelve.  Target: weights of largest
+likelihood.  Cost: one training, one pass.  Fails when: rows are not like the held-out ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
+from implementations import _dense, _methods
+
+WIDEST = 5.0  # |log T| at most
+
+
+@dataclass(frozen=True)
+class Temperature(_methods.Method):
+    """Training of the network and of its temperature."""
+
+    noise: ClassVar[Noise] = "none"
+
+    def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
+        """Train on the rows that are not held out; the trace holds the mean of the batch losses."""
+        order = torch.randperm(len(train), generator=ctx.generator("held-out"))
+        n_held = max(1, len(train) // _methods.HELD_OUT)
+        learner = Scaled(self, task, ctx, train.select(order[:n_held]))
+        return _methods.learn(learner, self, train.select(order[n_held:]), ctx)
+
+    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+        """Return the network with these matrices and biases."""
+        del task, seed
+        return _methods.plain(*_dense.from_named(arrays))
+
+
+class Scaled(_methods.PlainNetworks):
+    """A network that learns, and the rows that decide its temperature."""
+
+    def __init__(self, recipe: Temperature, task: Task, ctx: Context, held: Split) -> None:
+        """Draw the first weights."""
+        super().__init__(recipe, task, ctx)
+        self._held = held
+
+    def posterior(self) -> Posterior:
+        """Return the network with its last layer divided by the temperature."""
+        flat = self.weights()[0]
+        answer = _methods.plain(self.layout, flat).predict(self._held.x.cpu(), range(1), self._held.rows)
+        assert isinstance(answer, Categorical)
+        divisor = best_temperature(answer.log_probs[0], self._held.y.cpu())
+        for part in self.layout.layers(flat)[-1]:
+            part.div_(divisor)
+        return _methods.plain(self.layout, flat)
+
+
+def best_temperature(logits: Tensor, y: Tensor) -> float:
+    """Return the T > 0 of the lowest mean -log softmax(z / T)_y; logits z [B, K], up to a constant per row, y [B]."""
+    logits = logits.double()
+
+    def nll(log_temperature: float) -> float:
+        return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), y))
+
+    return math.exp(minimize_scalar(nll, bounds=(-WIDEST, WIDEST), method="bounded", options={"xatol": 1e-6}).x)

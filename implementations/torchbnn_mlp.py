@@ -1,0 +1,81 @@
+"""Mean-field variational inference by torchbnn: a Gaussian for every weight, one draw of the weights a batch.
+
+The demos that the library's README names have layers `BayesLinear(prior_mu=0, prior_sigma=0.1)` and add 0.01 times
+`BKLLoss(reduction="mean")` to the cross-entropy. `mean` divides the KL by the number of weights P, and nothing divides
+it by N, so that it counts 0.01 N / P of what it counts in an evidence lower bound: 1/797 of it here.
+
+Objective (mean per training row, nats): published as above; corrected -log p(y | x, w) + KL / N, an evidence lower
+bound.  Target: the mean-field posterior under N(0, 0.1^2), corrected.  Cost: a draw of P normals and its gradient a
+step.  Fails when: the KL's weight follows neither N nor P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+import torchbnn
+from torch import Tensor, nn
+
+from bench.core.errors import unknown_name
+from bench.interface import Context, Noise, Posterior, Split, Task
+from implementations import _dense, _methods
+
+REDUCTIONS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class TorchbnnMlp(_methods.Method):
+    """Training by the library's layers."""
+
+    noise: ClassVar[Noise] = "weights"
+
+    prior_std: float = 0.1  # of every weight, and sigma at the start
+    reduction: str = "mean"  # of the KL over the weights, or "sum"
+    kl_weight: float = 0.01  # factor of the KL; 0: 1/N
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError on an unknown reduction."""
+        if self.reduction not in REDUCTIONS:
+            raise unknown_name("reduction of torchbnn_mlp", self.reduction, REDUCTIONS)
+
+    def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
+        """Train; the trace holds the mean of the batch losses, the KL included."""
+        _dense.check_task("torchbnn_mlp", task, "classification")
+        return _methods.learn(BayesLinears(self, task, ctx), self, train, ctx)
+
+    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+        """Return the posterior of stored means and standard deviations."""
+        return _methods.rebuilt_gaussian(task, self.prior_std, seed, arrays)
+
+
+class BayesLinears(_methods.ModuleLearner):
+    """The library's layers while they learn."""
+
+    def __init__(self, recipe: TorchbnnMlp, task: Task, ctx: Context) -> None:
+        """Draw the first means as the library does."""
+        sizes = _methods.layout_of(task).sizes
+        with torch.random.fork_rng([]):
+            torch.manual_seed(ctx.stream("init"))
+            layers = [torchbnn.BayesLinear(0.0, recipe.prior_std, *ends) for ends in pairwise(sizes)]
+        net = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))[:-1]
+        super().__init__(recipe, net, ctx)
+        self._layers, self._task, self._prior_std = layers, task, recipe.prior_std
+        self._kl = torchbnn.BKLLoss(reduction=recipe.reduction)
+        self._kl_weight = recipe.kl_weight or 1 / task.n_train
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """See `_methods.ModuleLearner`."""
+        kl: Tensor = self._kl(self.net).sum()
+        return nn.functional.cross_entropy(self.net(x), y) + self._kl_weight * kl
+
+    def posterior(self) -> Posterior:
+        """See `_methods.Learner`."""
+        mu = [part for layer in self._layers for part in (layer.weight_mu, layer.bias_mu)]
+        log_sigma = [part for layer in self._layers for part in (layer.weight_log_sigma, layer.bias_log_sigma)]
+        return _methods.gaussian(
+            self._task, self._prior_std, self.seed, _methods.flat_of(mu), _methods.flat_of(log_sigma).exp()
+        )

@@ -1,0 +1,182 @@
+"""The methods: what they share with the plain network, and each one's own formula against a worked or a known value."""
+
+import math
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.core.errors import MissingFramework
+from bench.interface import Task
+from bench.judge.contract import CheckContext
+from bench.plan.recipes import build, profile, resolve
+from bench.plan.registry import load_class, manifest, of_group
+from implementations import _methods
+from implementations._kernels.layout import Layout
+from implementations.mc_dropout import McDropout
+from implementations.mlp import Mlp
+from implementations.swag import SwagPosterior
+from implementations.temperature import best_temperature
+from tests.implementations.made_up import rows
+
+MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
+SMALL = Layout((3, 4, 4, 2))
+
+
+def module(name):
+    """Return the module of an approach, whose library may be missing."""
+    try:
+        return sys.modules[load_class(name).__module__]
+    except MissingFramework as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["deep_ensemble", "laplace"])
+def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
+    """So that methods can be compared seed by seed. sghmc takes steps of its own: only its start is the same."""
+    module(name)
+    epochs = 0 if name == "sghmc" else 2
+    entry = manifest(name)
+    recipe = build(entry, resolve(entry, "published"), profile("full"))
+    plain = Mlp(epochs=epochs, learning_rate_divisor=1.1).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
+    wanted = torch.cat([value.flatten() for value in plain.values()])
+    short = type(recipe)(**{"epochs": epochs, **({"swag_epochs": 0} if name == "swag" else {})})
+    arrays = short.fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
+    found = {"deep_ensemble": "weights", "sghmc": "weights", "swag": "mean", "laplace": "network"}[name]
+    # products of several networks at once sum in another order
+    close = torch.allclose(arrays[found].view(-1, len(wanted))[0], wanted, rtol=0, atol=1e-6)
+    assert close if name == "deep_ensemble" else torch.equal(arrays[found].view(-1), wanted)
+
+
+def test_without_dropout_the_network_is_that_of_mlp():
+    found = McDropout(epochs=2, dropout=0.0).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
+    plain = Mlp(epochs=2, learning_rate_divisor=1.1).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
+    for name, value in plain.items():
+        assert torch.allclose(found[name], value, rtol=0, atol=1e-6), name
+
+
+def test_every_method_has_the_shared_network_and_budget():
+    for name in of_group("methods"):
+        try:
+            recipe = load_class(name)()
+        except MissingFramework:
+            continue
+        assert (recipe.epochs, recipe.batch_size) == (Mlp().epochs, Mlp().batch_size), name
+
+
+@given(st.integers(1, 30), st.integers(1, 500))
+def test_weights_are_kept_as_often_as_asked_or_after_every_step(per_epoch, n_steps):
+    visits = _methods.Visits(per_epoch)
+    visits.begin(n_steps)
+    due = [visits.is_due() for _ in range(n_steps)]
+    assert sum(due) == min(per_epoch, n_steps)
+    assert due[-1]
+    visits.begin(0)
+    assert not visits.is_due()
+
+
+def test_the_temperature_makes_the_confidence_the_accuracy():
+    """Ten rows of logits (3, 0), of which eight are of class 0: softmax(3 / T)_0 = .8 at T = 3 / log(.8 / .2)."""
+    logits, y = torch.tensor([[3.0, 0.0]]).expand(10, 2), torch.tensor([0] * 8 + [1] * 2)
+    assert best_temperature(logits, y) == pytest.approx(3 / math.log(4), rel=1e-4)
+
+
+def test_a_swag_draw_has_the_mean_and_covariance_of_the_paper():
+    """Covariance = diag(variance) / 2 + sum_i d_i d_i' / (2 (K - 1)), of K = 2 deviations and one row never filled.
+
+    The mean of 4,000 products of normals with standard deviation s is off by more than 5 s / sqrt(4000) once in
+    millions; the seed is fixed.
+    """
+    n = SMALL.n_weights
+    source = torch.Generator().manual_seed(0)
+    mean, variance = torch.randn(n, generator=source), torch.rand(n, generator=source)
+    deviations = torch.cat([torch.randn(2, n, generator=source), torch.zeros(1, n)])
+    arrays = {"mean": mean, "variance": variance, "deviations": deviations, "n_kept": torch.tensor(2)}
+    posterior = SwagPosterior(SMALL, arrays, seed=3)
+    draws = torch.stack([posterior.network(draw) for draw in range(4000)]) - mean
+    wanted = torch.diag(variance / 2) + deviations.T @ deviations / 2
+    scale = wanted.diagonal().sqrt()
+    assert bool((draws.mean(0).abs() < 5 * scale / 4000**0.5).all())
+    bound = 5 * (torch.outer(scale, scale) ** 2 + wanted**2).sqrt() / 4000**0.5  # Isserlis: of a product of normals
+    assert bool(((draws.T @ draws / 4000 - wanted).abs() < bound).all())
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_the_linearised_network_is_that_of_forward_differentiation(first):
+    laplace = module("laplace")
+    source = torch.Generator().manual_seed(1)
+    flat, change, x = (
+        torch.randn(*shape, generator=source) for shape in [(SMALL.n_weights,), (SMALL.n_weights,), (5, 3)]
+    )
+    n_fixed = sum(part.numel() for layer in SMALL.layers(flat)[:first] for part in layer)
+    change[:n_fixed] = 0
+
+    value, slope = torch.autograd.functional.jvp(lambda weights: forward(x, SMALL.layers(weights)), flat, change)
+    found = laplace.linearised(x, SMALL.layers(flat), [SMALL.layers(change)], first)
+    assert torch.allclose(found[0], value + slope, atol=1e-5)
+
+
+def forward(x, layers):
+    for matrix, bias in layers[:-1]:
+        x = torch.relu(x @ matrix.t() + bias)
+    return x @ layers[-1][0].t() + layers[-1][1]
+
+
+def test_a_laplace_draw_has_the_covariance_of_the_library():
+    """Of the last layer alone: the precision times the covariance of 4,000 draws is the identity, up to sampling."""
+    laplace = module("laplace")
+    torch.manual_seed(0)
+    matrix = torch.diag(torch.tensor([1.0, 4.0]))
+    arrays = {
+        "network": torch.zeros(SMALL.n_weights),
+        "prior": torch.tensor([1.0, 3.0]),
+        "eigenvectors/0/0": torch.eye(2), "eigenvalues/0/0": matrix.diagonal(),
+        "eigenvectors/0/1": torch.eye(4), "eigenvalues/0/1": torch.arange(4.0),
+        "eigenvectors/1/0": torch.eye(2), "eigenvalues/1/0": torch.tensor([0.0, 1.0]),
+    }  # fmt: skip
+    posterior = laplace.LaplacePosterior(SMALL, arrays, seed=5)
+    draws = torch.stack([posterior.change(draw) for draw in range(4000)])
+    # the last matrix: eigenvalues of the product plus prior 1; the last bias: plus prior 3
+    precision = torch.cat([torch.outer(matrix.diagonal(), torch.arange(4.0)).flatten() + 1, torch.tensor([3.0, 4.0])])
+    assert not bool(draws[:, : -len(precision)].any())
+    variance = draws[:, -len(precision) :].square().mean(0)
+    assert torch.allclose(variance * precision, torch.ones_like(precision), atol=5 * (2 / 4000) ** 0.5)
+
+
+def test_the_log_posterior_of_a_batch_is_that_of_torchs_distributions():
+    log_posterior = module("sghmc").log_posterior
+    source = torch.Generator().manual_seed(1)
+    flat, x, y = (
+        torch.randn(SMALL.n_weights, generator=source),
+        torch.randn(5, 3, generator=source),
+        torch.arange(5) % 2,
+    )
+    found, logits = log_posterior(SMALL, 0.3, n_rows=50)(flat, (x, y))
+    normal = torch.distributions.Normal(0.0, 0.3).log_prob(flat).sum()
+    likelihood = torch.distributions.Categorical(logits=forward(x, SMALL.layers(flat))).log_prob(y).mean()
+    assert torch.allclose(found, normal / 50 + likelihood, rtol=1e-5)
+    assert logits.shape == (5, 2)
+
+
+@pytest.mark.parametrize("name", ["torchbnn_mlp", "bayesian_torch_mlp"])
+def test_corrected_the_loss_is_the_cross_entropy_and_the_whole_kl_over_n(name):
+    found = module(name)
+    entry = manifest(name)
+    recipe = build(entry, resolve(entry, "corrected"), profile("full"))
+    learners = {"torchbnn_mlp": "BayesLinears", "bayesian_torch_mlp": "Reparameterised"}
+    learner = getattr(found, learners[name])(recipe, MNIST, CheckContext(0))
+    posterior = learner.posterior()
+    x, y = torch.rand(20, 784), torch.arange(20) % 10
+    torch.manual_seed(4)
+    loss = learner.loss(x, y)
+    torch.manual_seed(4)
+    fit = torch.nn.functional.cross_entropy(learner.net(x), y)
+    kl = sum(
+        torch.distributions.kl_divergence(
+            torch.distributions.Normal(m.mean, m.std), torch.distributions.Normal(0.0, recipe.prior_std)
+        ).sum()
+        for m in posterior.weights().values()
+    )
+    assert torch.allclose(loss, fit + kl / 300, rtol=1e-4)
