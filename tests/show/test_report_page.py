@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from msgspec import structs
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.cli import USAGE
 from bench.cli.main import main
