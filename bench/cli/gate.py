@@ -40,7 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
-    parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores, or a worker's share)")
+    parser.add_argument(
+        "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
+    )
     parser.add_argument(
         "--workers", type=count, metavar="N", help="fits at a time; repeats run one by one (default: 1)"
     )

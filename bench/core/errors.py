@@ -46,20 +46,20 @@ class Diverged(BenchError):
     """Training met a loss that is not finite."""
 
 
-class WorkerEnded(BenchError):
-    """The worker of a fit did not finish; `printed` is the end of what it printed."""
+class FitEnded(BenchError):
+    """The child process of a fit did not finish; `printed` is the end of what it printed."""
 
     def __init__(self, message: str, printed: str = "") -> None:
         super().__init__(message)
         self.printed = printed
 
 
-class OutOfTime(WorkerEnded):
+class OutOfTime(FitEnded):
     """A fit did not finish within the time it was given."""
 
 
-class WorkerCrashed(WorkerEnded):
-    """The worker of a fit did not start, or ended without reporting why; the message says how."""
+class FitCrashed(FitEnded):
+    """The child process of a fit did not start, or ended without reporting why; the message says how."""
 
 
 class ContractViolation(BenchError):

@@ -1,7 +1,7 @@
 """One lock for each fit, and a note that says which process holds it.
 
-The operating system releases a lock when its process ends, however it ends. A worker ends with the run that started it,
-so that nobody works on a fit whose lock is free.
+The operating system releases a lock when its process ends, however it ends. A child process ends with the run that
+started it, so that nobody works on a fit whose lock is free.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events that a worker sends to the run, and the run to its watcher. Between processes, an event is a line of JSON.
+"""Events that a child process sends to the run, and the run to its watcher; as a line of JSON between processes.
 
 The field `kind` of the JSON names the type of the event.
 """
@@ -23,7 +23,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class Started(_Event, frozen=True, tag="start"):
-    """A worker begins with a cell."""
+    """A child process begins with a cell."""
 
     key: str
 
@@ -38,7 +38,7 @@ class EpochEnded(_Event, frozen=True, tag="epoch"):
 
 
 class Measuring(_Event, frozen=True, tag="measure"):
-    """A worker measures a cell; its fit is done."""
+    """A child process measures a cell; its fit is done."""
 
     key: str
 
@@ -60,7 +60,7 @@ class Warned(_Event, frozen=True, tag="warning"):
 
 
 class Placed(_Event, frozen=True, tag="place"):
-    """A worker runs under an interpreter of its own or on another machine."""
+    """A child process runs under an interpreter of its own or on another machine."""
 
     host: str
     pid: int
@@ -80,7 +80,7 @@ class Waiting(_Event, frozen=True, tag="waiting"):
 
 
 class Tick(_Event, frozen=True, tag="tick"):
-    """A worker is silent, but alive."""
+    """A child process is silent, but alive."""
 
 
 class AtWork(_Event, frozen=True, tag="fleet"):
@@ -100,7 +100,7 @@ class Ended(_Event, frozen=True, tag="end"):
 
 
 class Refused(_Event, frozen=True, tag="refused"):
-    """The worker cannot do the job; nothing more comes."""
+    """The child process cannot do the job; nothing more comes."""
 
     reason: str
 

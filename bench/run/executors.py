@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from bench.core.errors import WorkerCrashed, unknown_name
+from bench.core.errors import FitCrashed, unknown_name
 from bench.plan.cells import Cell
 from bench.run.events import AtWork, Event
 from bench.run.options import Options
@@ -31,13 +31,13 @@ Found = TypeVar("Found")
 class Processes:
     """A `Room` on this machine: several fits at a time, each in its own process."""
 
-    def __init__(self, workers: int) -> None:
-        """Make room for `workers` fits at a time."""
-        self._workers, self._closed = workers, threading.Event()
+    def __init__(self, at_once: int) -> None:
+        """Make room for `at_once` fits at a time."""
+        self._at_once, self._closed = at_once, threading.Event()
 
     def width(self) -> int:
         """See `Room.width`."""
-        return self._workers
+        return self._at_once
 
     def close(self) -> None:
         """See `Room.close`."""
@@ -51,8 +51,8 @@ class Processes:
                     if self._closed.is_set():
                         raise KeyboardInterrupt
                     yield event
-        except WorkerCrashed:
-            # Ctrl-C also reaches the worker, and may end it before the main thread calls `close`. That is no crash.
+        except FitCrashed:
+            # Ctrl-C also reaches the child, and may end it before the main thread calls `close`. That is no crash.
             if self._closed.wait(POLL_S):
                 raise KeyboardInterrupt from None
             raise
@@ -61,9 +61,9 @@ class Processes:
 def run_group(
     cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
 ) -> Events:
-    """Fit and measure cells of one fit. Yield the worker's events, and Tick while the worker is silent.
+    """Fit and measure cells of one fit. Yield the child process's events, and Tick while it is silent.
 
-    Raises WorkerCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
+    Raises FitCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
     """
     if isinstance(executor, Processes):
         yield from executor.while_open(run_group(cells, options, "process", time_limit_s))

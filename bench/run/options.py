@@ -1,4 +1,4 @@
-"""The options of a worker, which do not depend on its cells."""
+"""The options of a child process, which do not depend on its cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.plan import plugins
 
 @dataclass(frozen=True)
 class Options:
-    """The same for every worker of a run."""
+    """The same for every child process of a run."""
 
     root: str
     data_dir: str | None = None
@@ -19,5 +19,5 @@ class Options:
     approaches: str = field(default_factory=plugins.path)  # path of approaches from outside
     interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, if it has one of its own
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
-    memory_mib: float | None = None  # most address space of a worker
+    memory_mib: float | None = None  # most address space of a child process
     at_once: int = 1  # fits at a time on this machine, this one included

@@ -1,4 +1,4 @@
-"""Write the output of a worker to a file. The end of it goes into the record of a cell that failed."""
+"""Write the output of a child process to a file. The end of it goes into the record of a cell that failed."""
 
 from __future__ import annotations
 

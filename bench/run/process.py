@@ -1,4 +1,4 @@
-"""A worker's work: fit once, measure every cell, and write a record for each."""
+"""The work of a child process: fit once, measure every cell, and write a record for each."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _failed(cell: Cell, error: Exception) -> Record:
     detail = "".join(traceback.format_exception(error))
     printed = output.printed()
     if printed:
-        detail += f"\nprinted by the worker:\n{printed}"
+        detail += f"\nprinted by the child process:\n{printed}"
     return empty_record(cell, "failed", Reason("error", values), detail)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bench.core.errors import OutOfTime, StoreError, WorkerCrashed
+from bench.core.errors import FitCrashed, OutOfTime, StoreError
 from bench.core.locks import Busy
 from bench.core.reasons import in_words, told
 from bench.core.records import Outcome, Record
@@ -45,7 +45,7 @@ class Watcher(Protocol):
         """Begin to show these groups; `done` cells are finished already."""
 
     def event(self, group: Sequence[Cell], event: Event) -> None:
-        """Show an event of a worker."""
+        """Show an event of a child process."""
 
     def finish(self) -> None:
         """Leave the terminal in order."""
@@ -182,7 +182,7 @@ def _run_group(
     try:
         with contextlib.closing(
             run_group(todo, options, executor, limit_s)
-        ) as events:  # end the worker before the locks
+        ) as events:  # end the child process before the locks
             for event in events:
                 if isinstance(event, Recorded):
                     cell = open_cells.pop(event.key)
@@ -190,7 +190,7 @@ def _run_group(
                 watcher.event(todo, event)
     except OutOfTime as error:
         outcome, reason, printed = "out-of-time", told("out-of-time", error), error.printed
-    except WorkerCrashed as error:
+    except FitCrashed as error:
         reason, printed = told("crashed", error), error.printed
     for cell in open_cells.values():
         event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, printed))

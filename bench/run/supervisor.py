@@ -1,7 +1,8 @@
-"""Starts a worker's process, reads its events and ends it. A crash or a time limit affects the cells of one fit only.
+"""Starts a child process, reads its events and ends it. A crash or a time limit affects the cells of one fit only.
 
-A worker of this interpreter is forked from a server that has imported torch already, which saves seconds. A worker of
-another interpreter, or on a cluster, is `python -m bench.run.remote`. Both write events as lines of JSON.
+A child process of this interpreter is forked from a server that has imported torch already, which saves seconds. A
+child process of another interpreter, or on a cluster, is `python -m bench.run.remote`. Both write events as lines of
+JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import msgspec
 import psutil
 
 from bench.core.environment import thread_variables
-from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.core.errors import FitCrashed, OutOfTime
 from bench.run.child import forked
 from bench.run.events import Ended, Event, Refused, Tick, decode
 from bench.run.output import tail
@@ -68,7 +69,7 @@ _Process: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> Events:
-    """Let a worker do a job. Yield its events, and Tick while it is silent. Closing the generator ends the worker.
+    """Let a child process do a job. Yield its events, and Tick while it is silent. Closing the generator ends it.
 
     Args:
         job: what to do.
@@ -77,7 +78,7 @@ def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> 
         time_limit_s: most seconds, the start included.
 
     Raises:
-        WorkerCrashed: the worker does not start, refuses the job, or ends without an event that says so.
+        FitCrashed: the child process does not start, refuses the job, or ends without an event that says so.
         OutOfTime: the job took longer than the limit.
     """
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
@@ -91,9 +92,9 @@ def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> 
                 if isinstance(event, Ended):
                     return
                 if isinstance(event, Refused):
-                    raise WorkerCrashed(event.reason, tail(said.fileno()))
+                    raise FitCrashed(event.reason, tail(said.fileno()))
                 yield event
-            raise WorkerCrashed(_how_it_ended(process, said), tail(said.fileno()))
+            raise FitCrashed(_how_it_ended(process, said), tail(said.fileno()))
         except TimeoutError:
             text = f"not finished within {time_limit_s:.0f} s; raise --time-limit or resume by running again"
             raise OutOfTime(text, tail(said.fileno())) from None
@@ -112,7 +113,7 @@ def process_context() -> ForkServerContext | SpawnContext:
 
 
 def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
-    """Start a worker of the fork server; return it and the pipe from which to read its events."""
+    """Start a child process of the fork server; return it and the pipe from which to read its events."""
     context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     with receiver, sender:
@@ -123,7 +124,7 @@ def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
 
 
 def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
-    """Start a worker under an interpreter; see `_fork`."""
+    """Start a child process under an interpreter; see `_fork`."""
     command = [python, "-m", "bench.run.remote", str(os.getpid())]
     environ = thread_variables(job.options.threads) if isinstance(job, WorkJob) else {}
     try:
@@ -131,7 +132,7 @@ def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=_environment(python, environ)
         )
     except OSError as error:
-        raise WorkerCrashed(f"interpreter {python} does not start: {error.strerror}") from error
+        raise FitCrashed(f"interpreter {python} does not start: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:
@@ -141,11 +142,11 @@ def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
 
 
 def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's environment: this one, without variables that point another interpreter to our packages."""
+    """Return the child's environment: this one, without variables that point another interpreter to our packages."""
     same = python == sys.executable
     found = {name: value for name, value in os.environ.items() if same or name not in NOT_HANDED_ON}
     root = Path(__file__).resolve().parents[2]
-    if root.name not in INSTALLED:  # a clone: the worker must import this one
+    if root.name not in INSTALLED:  # a clone: the child process must import this one
         found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), found.get("PYTHONPATH", "")]))
     return {**found, **more}
 
@@ -178,7 +179,7 @@ def _parsed(line: bytes) -> Event:
     try:
         return decode(line)
     except msgspec.DecodeError:
-        raise WorkerCrashed(f"its process wrote a line that is not an event: {line[:80]!r}") from None
+        raise FitCrashed(f"its process wrote a line that is not an event: {line[:80]!r}") from None
 
 
 def _how_it_ended(process: _Process, said: IO[bytes]) -> str:

@@ -113,7 +113,7 @@ def measure(request: Request) -> Speeds:
         torch.set_num_threads(request.threads)
     for kind in (np.float32, np.float64):
         np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
-    torch.set_flush_denormal(True)  # as a worker does
+    torch.set_flush_denormal(True)  # as a child process does
     load_before, started, threads = environment.load_average(), environment.now(), torch.get_num_threads()
     others = OtherLoad(threads)
     try:
@@ -195,7 +195,7 @@ def make_subject(request: Request) -> Subject:
 
 
 def _to(split: Split, device: torch.device) -> Split:
-    """Return the split with all but its rows' numbers on the device, as a worker holds it."""
+    """Return the split with all but its rows' numbers on the device, as a child process holds it."""
     return Split(split.name, split.x.to(device), split.y.to(device), split.rows)
 
 

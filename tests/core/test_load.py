@@ -1,4 +1,4 @@
-"""Other load: worked counts, a real other process, systems without such a count, and what a worker makes of it."""
+"""Other load: worked counts, a real other process, systems without such a count, and what a fit makes of it."""
 
 from types import SimpleNamespace
 

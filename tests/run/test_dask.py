@@ -14,7 +14,7 @@ import dask
 import psutil
 import pytest
 
-from bench.core.errors import BenchError, ConfigError, WorkerCrashed
+from bench.core.errors import BenchError, ConfigError, FitCrashed
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run.events import AtWork, Measuring, Placed, Recorded, Replaced, Started
@@ -207,7 +207,7 @@ def test_a_worker_has_one_gpu_and_a_fit_as_many_threads_as_asked_for(pool, tmp_p
 
 def test_a_task_that_kills_every_worker_is_given_up(pool, tmp_path):
     _, error = done(pool, interpreter(tmp_path, f"echo x >> {tmp_path}/deaths; kill -9 $PPID; sleep 60"))
-    assert isinstance(error, WorkerCrashed)
+    assert isinstance(error, FitCrashed)
     assert "3 workers died in turn" in str(error)
     assert (tmp_path / "deaths").read_text() == "x\n" * 3
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 import bench.plan.registry
 from bench.cli.main import main
-from bench.core.errors import WorkerCrashed
+from bench.core.errors import FitCrashed
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
@@ -86,5 +86,5 @@ def test_a_framework_that_is_missing_there_is_the_reason(tmp_path):
 
 def test_an_interpreter_with_another_harness_is_refused():
     job = msgspec.structs.replace(plan_job(Selection(approaches=("uniform",))), harness="0")
-    with pytest.raises(WorkerCrashed, match="another version"):
+    with pytest.raises(FitCrashed, match="another version"):
         list(supervise(job, sys.executable))

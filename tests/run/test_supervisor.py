@@ -1,4 +1,4 @@
-"""How a worker's process is heard, ended and remembered, with programs in place of Python."""
+"""How a child process is heard, ended and remembered, with programs in place of Python."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.core.errors import FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan import plugins, registry
 from bench.plan.cells import Selection, cells
@@ -32,7 +32,7 @@ def listen(python, **options):
     return [event for event in supervise(JOB, python, **options) if not isinstance(event, Tick)]
 
 
-def test_a_worker_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
+def test_a_child_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
     said = 'echo $$ > pid; read job; printf \'{"kind":"waiting"}\\n{"ki\'; sleep 0.1; printf \'nd":"waiting"}\\n\'; '
     program = interpreter(tmp_path, f'cd {tmp_path}; {said} echo \'{{"kind":"end"}}\'; sleep 600')
     assert listen(program) == [Waiting(), Waiting()]
@@ -50,26 +50,26 @@ def test_a_worker_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
         ("echo noise >&2; exec >&-; sleep 600", "closed its output and went on", "noise"),
     ],
 )
-def test_how_a_worker_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, words, printed, monkeypatch):
+def test_how_a_child_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, words, printed, monkeypatch):
     monkeypatch.setattr("bench.run.supervisor.GRACE_S", 0.2)
-    with pytest.raises(WorkerCrashed, match=words) as caught:
+    with pytest.raises(FitCrashed, match=words) as caught:
         listen(interpreter(tmp_path, text))
     assert caught.value.printed == printed
 
 
-def test_only_the_end_of_what_a_worker_prints_is_kept(tmp_path):
-    with pytest.raises(WorkerCrashed) as caught:
+def test_only_the_end_of_what_a_child_prints_is_kept(tmp_path):
+    with pytest.raises(FitCrashed) as caught:
         listen(interpreter(tmp_path, f"head -c {2 * KEPT_BYTES} /dev/zero | tr '\\0' x >&2; echo end >&2; exit 1"))
     assert len(caught.value.printed) == KEPT_BYTES - 1  # less the last newline
     assert caught.value.printed.endswith("xend")
 
 
 def test_an_interpreter_that_is_not_there():
-    with pytest.raises(WorkerCrashed, match="/no/python does not start"):
+    with pytest.raises(FitCrashed, match="/no/python does not start"):
         listen("/no/python")
 
 
-def test_a_worker_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
+def test_a_child_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
     program = interpreter(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; echo busy >&2; wait")
     with pytest.raises(OutOfTime, match="--time-limit") as caught:
         listen(program, time_limit_s=1)
@@ -82,7 +82,7 @@ def test_a_crash_is_no_lack_of_time_though_a_grandchild_holds_the_pipe(tmp_path)
         tmp_path, f'sleep 600 & echo $! > {tmp_path}/pid; echo \'{{"kind":"waiting"}}\'; kill -SEGV $$'
     )
     try:
-        with pytest.raises(WorkerCrashed, match="SIGSEGV"):
+        with pytest.raises(FitCrashed, match="SIGSEGV"):
             listen(program, time_limit_s=30)
     finally:
         psutil.Process(int((tmp_path / "pid").read_text())).kill()
@@ -95,7 +95,7 @@ WAITS = (
 )
 
 
-def test_a_worker_ends_with_the_process_that_started_it():
+def test_a_child_ends_with_the_process_that_started_it():
     """Its input stays open, here, so that only the end of its parent can tell it."""
     parent = subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -155,7 +155,7 @@ def look_again():
 @pytest.mark.parametrize(
     ("end", "reason"), [("raise ZeroDivisionError", "ZeroDivisionError"), ("os.abort()", "ended by SIGABRT")]
 )
-def test_a_failed_cells_record_has_what_its_worker_printed(end, reason, tmp_path, monkeypatch, look_again):
+def test_a_failed_cells_record_has_what_its_child_printed(end, reason, tmp_path, monkeypatch, look_again):
     text = f"\ndef _fit(*_):\n    import os\n    print('the last word', flush=True)\n    {end}\nMcDropout.fit = _fit\n"
     chosen = outside(tmp_path, monkeypatch, "noisy", text)
     store = Store(tmp_path / "results")
@@ -198,7 +198,7 @@ def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(t
     assert ended.stderr == ""
 
 
-def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
+def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
     (cell,) = outside(tmp_path, monkeypatch, "mine")
     options = Options(str(tmp_path / "results"), memory_mib=123.0)
     bounds, done = [], []
@@ -211,7 +211,7 @@ def test_a_workers_memory_is_bounded_and_the_callers_approaches_are_known_to_it(
     assert (bounds, done) == ([123.0] * 2, [cell] * 2)
 
 
-def test_a_framework_in_a_worker_hears_of_its_threads(tmp_path, monkeypatch):
+def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
     """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
     heard = []
     monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append(os.environ["OMP_NUM_THREADS"]))

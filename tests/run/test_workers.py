@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
-from bench.core.errors import WorkerCrashed
+from bench.core.errors import FitCrashed
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
@@ -78,7 +78,7 @@ def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp
     with pytest.raises(ZeroDivisionError):
         run(long, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(act), Processes(2))
     assert numbers(tmp_path) == {}
-    assert [worker for server in processes.children(os.getpid()) for worker in processes.children(server)] == []
+    assert processes.grandchildren(os.getpid()) == []
 
 
 INTERRUPTIBLE = (  # a shell that runs something in the background has it ignore Ctrl-C
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        at_work = processes.workers(process.pid)
+        at_work = processes.grandchildren(process.pid)
         assert len(at_work) == 2
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=60)[1]
@@ -114,11 +114,11 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path):
     assert len(list(tmp_path.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
 
 
-def test_a_worker_that_ends_as_the_room_is_closed_has_not_crashed():
+def test_a_child_that_ends_as_the_room_is_closed_has_not_crashed():
     def events():
         yield Tick()
         room.close()
-        raise WorkerCrashed("its process ended with exit code 1")
+        raise FitCrashed("its process ended with exit code 1")
 
     room = Processes(2)
     with pytest.raises(KeyboardInterrupt):

@@ -34,7 +34,7 @@ OPTIONS = (
     "--checkpoint-every",
     "0",
 )
-VICTIMS = ("worker", "worker", "worker", "worker", "run", "worker", "worker", "all")  # in turn
+VICTIMS = ("child", "child", "child", "child", "run", "child", "child", "all")  # in turn
 MOMENTS = ("any", "any", "any", "write")  # any moment of a fit; or as soon as a file is being written
 WATCH_S = 0.0005  # between two looks for a file that is being written
 LONGER = 1.15  # than the mean: a few kills come late in the longest fits or after a fit's last record
@@ -47,26 +47,26 @@ class Kills:
     """The figures of a campaign."""
 
     kills: int = 0
-    of_workers: int = 0
+    of_children: int = 0
     in_training: int = 0
     in_measuring: int = 0
     while_writing: int = 0  # that left an unfinished file
     rounds: int = 0  # results folders that were completed, each after several kills
     identical: int = 0  # of them, with every number as in the calm run, to the bit
     finished_epochs_lost: int = 0  # most by any kill, of epochs that the run had reported
-    longest_orphan_s: float = 0.0  # most time for which a worker outlived its run
+    longest_orphan_s: float = 0.0  # most time for which a child process outlived its run
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """Return the figures in words."""
         return [
-            f"{self.kills} of real runs at random moments, {self.of_workers} of a worker, the rest of the run; "
+            f"{self.kills} of real runs at random moments, {self.of_children} of a child process, the rest of the run; "
             f"{self.in_training} in training, {self.in_measuring} in measuring, {self.while_writing} in a file's "
             "writing",
             f"{self.identical} of {self.rounds} results folders completed with every number of the calm run, to the "
-            f"bit; finished epochs lost by one kill: at most {self.finished_epochs_lost}; workers outlived their run "
-            f"by at most {self.longest_orphan_s:.2f} s ({self.seconds:.0f} s)",
+            f"bit; finished epochs lost by one kill: at most {self.finished_epochs_lost}; child processes outlived "
+            f"their run by at most {self.longest_orphan_s:.2f} s ({self.seconds:.0f} s)",
         ]
 
 
@@ -141,12 +141,12 @@ class _Round:
         self._wait_for_the_moment(run)
         n_before, last = len(run.events), run.events[-1]
         if not run.kill(victim):
-            return n_before  # the worker had just ended, or everything
+            return n_before  # the child process had just ended, or everything
         found.kills += 1
-        found.of_workers += victim == "worker"
+        found.of_children += victim == "child"
         found.in_measuring += last["kind"] == "measure"
         found.in_training += last["kind"] in ("start", "epoch")
-        if victim == "worker":
+        if victim == "child":
             after = run.wait_for(lambda event: event["kind"] in ("start", "finish"), n_before)
             fits = {event["fit"] for event in run.events[n_before:] if _is_of_killed(event)}
         else:

@@ -62,7 +62,7 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
 
 
 def _end_with_watcher() -> None:
-    """End this process, and so its workers, when whoever watches it is gone: nobody else would end the loop."""
+    """End this process, and so its child processes, when whoever watches it is gone: nobody else would end the loop."""
 
     def watch() -> None:
         sys.stdin.read()

@@ -33,7 +33,7 @@ NOTHING = ("nothing", "")
 FILES_OF_256_KIB, FILES_OF_HALF_A_KIB = "-f 512", "-f 1"  # of blocks of 512 bytes, as POSIX has it
 SECONDS = "15"  # for the fit that never ends; others need one
 LONGEST_ORPHAN_S = 10.0  # on a busy machine
-MEMORY_MIB = "65536"  # addresses of a worker
+MEMORY_MIB = "65536"  # addresses of a child process
 
 
 @dataclass
@@ -41,13 +41,13 @@ class Planted:
     """What became of every fault: outcome and reason, by the fault's name."""
 
     ends: dict[str, tuple[str, str]] = field(default_factory=dict)
-    orphan_s: float = 0.0  # for which a worker that hangs outlived its run
+    orphan_s: float = 0.0  # for which a child process that hangs outlived its run
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """Return the figures in words."""
-        orphan = f"a worker that hangs outlived its killed run by {self.orphan_s:.2f} s"
+        orphan = f"a child process that hangs outlived its killed run by {self.orphan_s:.2f} s"
         return [
             *(f"{name}: {outcome}, {reason}" for name, (outcome, reason) in self.ends.items()),
             f"{len(self.ends)} faults, the other cells went on; {orphan} ({self.seconds:.0f} s)",
@@ -55,7 +55,7 @@ class Planted:
 
 
 def plant(names: Sequence[str], disks: bool) -> Planted:
-    """Run each fault in a worker of its own, with healthy cells among them; `disks`: broken file systems too."""
+    """Run each fault in a child process of its own, with healthy cells among them; `disks`: broken file systems too."""
     found, begin = Planted(), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-planted-") as name:
         folder = Path(name)
@@ -103,7 +103,7 @@ def _ends(run: Run) -> dict[str, tuple[str, str]]:
 def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
     """Run the faults, then a fit whose posterior is too large for the disk, a healthy one, and one that hangs.
 
-    While that hangs the run is killed: the worker must not go on, since the lock of its fit is free.
+    While that hangs the run is killed: the child process must not go on, since the lock of its fit is free.
     """
     recipes = [*map(_fault, names), _fault(LARGE), HEALTHY, _fault(LAST)]
     limits = ("--time-limit", SECONDS, "--memory-limit", MEMORY_MIB)
@@ -116,7 +116,7 @@ def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
     if "Traceback" in run.errors():
         found.faults.append(f"a traceback: {run.errors()[-500:]}")
     if found.orphan_s > LONGEST_ORPHAN_S:
-        found.faults.append(f"a worker outlived its run by {found.orphan_s:.0f} s")
+        found.faults.append(f"a child process outlived its run by {found.orphan_s:.0f} s")
     ends = _ends(run)
     stored = {r.recipe.removeprefix(f"{HEALTHY}+"): r for r in Store(folder / "fits").all_records()[0]}
     for name in names:

@@ -1,4 +1,4 @@
-"""A real run in a process of its own, as a user starts it: its events, its workers, its end. Needs Linux's /proc."""
+"""A real run in a process of its own, as a user starts it: its events, its children, its end. Needs Linux's /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import psutil
 from bench.core.errors import BenchError, ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # the folder that `bench` is imported from
-ORPHAN_S = 60.0  # for which a worker without its run is waited for
+ORPHAN_S = 60.0  # for which a child process without its run is waited for
 MIB = 2**20
 PATIENCE_S = 900.0  # for anything that a run is waited for; a machine may be busy
 
@@ -70,9 +70,9 @@ def children(pid: int) -> list[int]:
     return []
 
 
-def workers(pid: int) -> list[int]:
-    """Return the workers of a run: the children of its fork server."""
-    return [worker for server in children(pid) for worker in children(server)]
+def grandchildren(pid: int) -> list[int]:
+    """Return the child processes of a run: the children of its fork server."""
+    return [child for server in children(pid) for child in children(server)]
 
 
 def family(pid: int) -> list[int]:
@@ -125,7 +125,7 @@ class Run:
         self._news = threading.Condition()
         self._ended = False
         self._errors: list[str] = []
-        self._workers: list[int] = []  # those that lived when this was killed
+        self._children_then: list[int] = []  # those that lived when this was killed
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
         for reader in self._readers:
             reader.start()
@@ -158,9 +158,9 @@ class Run:
                     raise BenchError(f"the run {self.pid} said nothing for {PATIENCE_S:.0f} s: {self.errors()[-500:]}")
 
     def kill(self, victim: str) -> bool:
-        """End the `worker`, the `run` itself or `all` processes with SIGKILL; return whether one was there to end."""
-        self._workers = workers(self.pid)
-        found = {"worker": self._workers[:1], "run": [self.pid], "all": [-self.pid]}[victim]
+        """End the `child`, the `run` itself or `all` processes with SIGKILL; return whether one was there to end."""
+        self._children_then = grandchildren(self.pid)
+        found = {"child": self._children_then[:1], "run": [self.pid], "all": [-self.pid]}[victim]
         killed = False
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -183,9 +183,9 @@ class Run:
         return code
 
     def outlived_s(self) -> float:
-        """Return for how long workers go on after their run was killed, at most `ORPHAN_S`."""
+        """Return for how long child processes go on after their run was killed, at most `ORPHAN_S`."""
         start = time.monotonic()
-        while any(map(is_alive, self._workers)) and time.monotonic() - start < ORPHAN_S:
+        while any(map(is_alive, self._children_then)) and time.monotonic() - start < ORPHAN_S:
             time.sleep(0.01)
         return time.monotonic() - start
 

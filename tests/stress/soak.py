@@ -16,7 +16,7 @@ from tests.stress import comparing
 from tests.stress.processes import Run
 
 KILL_EVERY_S = 60.0  # on average
-VICTIMS = ("worker", "worker", "all")
+VICTIMS = ("child", "child", "all")
 WARM_ROUNDS = 2  # of a process, before its memory counts
 GROWTH_MIB = 64.0  # from which memory is not flat: far less than one results folder in memory, and more than noise
 LOOK_S = 0.5
@@ -34,9 +34,9 @@ class Soak:
     rounds: int = 0
     cells: int = 0
     kills: int = 0
-    of_workers: int = 0
+    of_children: int = 0
     run_mib: list[float] = field(default_factory=list)  # resident memory of the run after each round
-    servers_mib: list[float] = field(default_factory=list)  # of the processes that start its workers
+    servers_mib: list[float] = field(default_factory=list)  # of the processes that start its child processes
     growth_mib: float = 0.0  # most that one process's run grew from its warm rounds to its last
     unfinished: int = 0  # files that kills left half written
     faults: list[str] = field(default_factory=list)
@@ -46,8 +46,8 @@ class Soak:
         memory = f"{self.run_mib[0]:.0f} to {self.run_mib[-1]:.0f} MiB" if self.run_mib else "not measured"
         return [
             f"{self.seconds / 60:.0f} minutes, {self.rounds} rounds of {', '.join(self.approaches)} in profile "
-            f"{self.profile}, {self.cells} cells, {self.kills} kills ({self.of_workers} of a worker): memory of the "
-            f"run {memory}, grown by at most {self.growth_mib:.0f} MiB"
+            f"{self.profile}, {self.cells} cells, {self.kills} kills ({self.of_children} of a child process): memory "
+            f"of the run {memory}, grown by at most {self.growth_mib:.0f} MiB"
         ]
 
 
@@ -92,7 +92,7 @@ class _Watched:
                     victim = self._rng.choice(VICTIMS)
                     if run.kill(victim):
                         found.kills += 1
-                        found.of_workers += victim == "worker"
+                        found.of_children += victim == "child"
                         next_kill = time.monotonic() + self._pause()
                         if victim == "all":
                             break

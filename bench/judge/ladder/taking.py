@@ -87,7 +87,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     device = torch.device(record.device)
     posterior: Posterior = approach.rebuild(arrays, task, seed)
-    torch.set_flush_denormal(True)  # as the worker that measured the record
+    torch.set_flush_denormal(True)  # as the child process that measured the record
     try:
         with matrix_products(record.precision, device):
             protocol = Common(entry, seed, budget, data_dir, device)

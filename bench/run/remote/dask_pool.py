@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 
 from bench.core.environment import harness_hash
-from bench.core.errors import BenchError, ConfigError, WorkerCrashed
+from bench.core.errors import BenchError, ConfigError, FitCrashed
 from bench.run.events import EpochEnded, Event, Tick, decode, encode
 from bench.run.remote.pool import AnsweringEvents
 from bench.run.remote.task import FitAnswer, FitTask, do_task
@@ -119,11 +119,11 @@ class DaskPool:
             answer: FitAnswer = future.result()
         except KilledWorker as error:
             deaths, last = error.allowed_failures + 1, error.last_worker.address
-            raise WorkerCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
+            raise FitCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
         except CancelledError as error:
             raise self._gone() from error
         except Exception as error:  # any error of a worker; the cell's record has it
-            raise WorkerCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
+            raise FitCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
         return answer
 
     def _gone(self) -> BaseException:

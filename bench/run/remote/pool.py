@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from bench.core.errors import OutOfTime, WorkerCrashed
+from bench.core.errors import FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan.cells import Cell
 from bench.run.events import Event, Placed, Recorded, Replaced, recorded
@@ -46,7 +46,7 @@ class Pool(Room, Protocol):
     def do(self, task: FitTask) -> AnsweringEvents:
         """Let a worker call `do_task`. Yield events and ticks; return the answer.
 
-        It is called from many threads. If a worker dies, another one takes the task, a few times; then WorkerCrashed is
+        It is called from many threads. If a worker dies, another one takes the task, a few times; then FitCrashed is
         raised. After `close`, it raises KeyboardInterrupt.
         """
 
@@ -69,7 +69,7 @@ def run_on(
     if answer.out_of_time:
         raise OutOfTime(answer.failure, answer.printed)
     if len(records) < len(cells):
-        raise WorkerCrashed(answer.failure or "its record did not arrive whole", answer.printed)
+        raise FitCrashed(answer.failure or "its record did not arrive whole", answer.printed)
 
 
 def _while_it_works(events: AnsweringEvents) -> AnsweringEvents:

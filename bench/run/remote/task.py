@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.core.errors import BenchError, OutOfTime, WorkerCrashed, WorkerEnded
+from bench.core.errors import BenchError, FitCrashed, FitEnded, OutOfTime
 from bench.core.files import write_atomically
 from bench.run.events import Send
 from bench.run.remote.jobs import WorkJob
@@ -60,11 +60,11 @@ def do_task(
             with contextlib.closing(supervise(job, task.python or sys.executable, task.limit_s)) as events:
                 for event in events:
                     if not wanted():
-                        raise WorkerCrashed("nobody waits for it any more")
+                        raise FitCrashed("nobody waits for it any more")
                     send(event)
         except BenchError as error:
             failure, out_of_time = str(error), isinstance(error, OutOfTime)
-            printed = error.printed if isinstance(error, WorkerEnded) else ""
+            printed = error.printed if isinstance(error, FitEnded) else ""
         return FitAnswer(_pack(Path(root), task.files), failure, out_of_time, printed)
 
 

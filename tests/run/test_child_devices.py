@@ -1,4 +1,4 @@
-"""What a worker does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
+"""What a child process does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
 
 import dataclasses
 
