@@ -14,12 +14,18 @@ from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.alternatives.weighing import against
+from bench.judge.papers import PAPER
 from bench.judge.results import Results
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
+from bench.show.material import Material
 from bench.show.reasoning import as_json
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
+from bench.show.tables.blundell2015 import can_it_be_reproduced
 from bench.show.tables.headline import load_short_names
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import render
+from bench.show.tables.trial import as_rows
 from bench.show.terminal import screen
 from bench.show.verdict_screen import all_text, ends_text, folded, summary_text
 
@@ -28,7 +34,9 @@ LINE = 80  # columns
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("claim", nargs="?", help="explain this claim step by step (default: a line an end result)")
+    parser.add_argument(
+        "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line an end result)"
+    )
     add_place(parser)
     parser.add_argument("--document", help="only the claims of this document")
     parser.add_argument("--all", action="store_true", help="also curves over epochs, computed numbers and all points")
@@ -42,6 +50,8 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if is_asked(arguments):
         return answer(arguments)
     material = material_of(arguments)
+    if PAPER in (arguments.claim, arguments.document):
+        return _paper(arguments, material)
     judgement = _chosen(material.judgement, arguments.document)
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
@@ -60,6 +70,20 @@ def _verdict(arguments: argparse.Namespace) -> int:
         say(text(judgement, load_short_names(), screen().width))
         say(f"{material.results.describe(spread=False)}\n{summary_text(judgement)}")
         say("\n".join(_against_what(judgement, material.results)))
+    return INCOMPLETE if material.problems else 0
+
+
+def _paper(arguments: argparse.Namespace, material: Material) -> int:
+    """Print the verdicts on the paper behind the tutorials; its claims are not the documents'."""
+    if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
+        raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
+    warn(material)
+    table = one_table(material, PAPER)
+    if arguments.json:
+        print(json.dumps(as_rows(table), indent=1))
+    else:
+        print(render(table, "text"))
+        say(folded(can_it_be_reproduced(material.paper), screen().width))
     return INCOMPLETE if material.problems else 0
 
 

@@ -9,6 +9,7 @@ from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.ladder.readings import SURE
+from bench.judge.papers import PAPER
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifest
@@ -17,6 +18,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures import mistakes as mistakes_figure
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
+from bench.show.tables.blundell2015 import can_it_be_reproduced
 from bench.show.tables.confidence import Place, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
@@ -181,5 +183,6 @@ FINDINGS = (
 
 
 def sentences(material: Material) -> dict[str, str]:
-    """Return the answer of every finding."""
-    return {finding.name: finding.answer(material) for finding in FINDINGS}
+    """Return the answer of every finding, and of the paper's question, which has a text of its own."""
+    found = {finding.name: finding.answer(material) for finding in FINDINGS}
+    return {**found, PAPER: can_it_be_reproduced(material.paper)}

@@ -98,6 +98,12 @@ class Material:
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
         return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
 
+    @cached_property
+    def paper(self) -> Results:
+        """The records of the approaches of the paper, under the same conditions."""
+        place = (self.store.root, self.profile, self.device, self.precision)
+        return Material(*place, self._baseline.root if self._baseline else None, group="paper").results
+
     @property
     def manifests(self) -> Mapping[str, ApproachManifest]:
         """The approaches by name, in the order of the tables."""

@@ -4,7 +4,8 @@ import pytest
 
 from bench.core.csv_rows import columns
 from bench.core.errors import ConfigError
-from bench.show.tables.papers import OBTAINED, Paper, load_papers, papers_table
+from bench.judge.papers import OBTAINED, Paper, load_papers
+from bench.show.tables.papers import papers_table
 from bench.show.tables.render import markdown
 from tests.tables import by_column
 

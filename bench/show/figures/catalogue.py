@@ -17,6 +17,7 @@ from bench.show.figures import (
     draw_counts,
     forest,
     ladders,
+    learning,
     mistakes,
     pruning,
     rabanser,
@@ -45,6 +46,7 @@ MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
     detection.make,
     pruning.make,
     ladders.make,
+    learning.make,
     cost.make,
     draw_counts.make,
 )

@@ -11,6 +11,7 @@ from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
+from bench.judge.papers import load_papers
 from bench.judge.planted import read_runs
 from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, trials
 from bench.show.material import Material
@@ -18,6 +19,7 @@ from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
+from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.cells import Table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
@@ -27,7 +29,7 @@ from bench.show.tables.faults import fault_table
 from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
 from bench.show.tables.mistakes import mistakes_table
-from bench.show.tables.papers import load_papers, papers_table
+from bench.show.tables.papers import papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
@@ -133,6 +135,7 @@ TABLES = (
     TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
     TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
+    TableKind("blundell2015", "Does the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)),
     TableKind("determinism", "What gives the same bits again?", _determinism, REPEATS),
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does a document make?", _audits),

@@ -1,0 +1,177 @@
+"""Numbers of papers and of public reproductions, and verdicts on those of Blundell et al. 2015.
+
+`results/reference/papers.csv` says of each number how it was obtained. The paper does not say how its errors were
+measured, so each of its claims is judged under several readings: the same fits, measured in another way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from bench.core.csv_rows import CsvRow, read_csv
+from bench.core.project import REFERENCE
+from bench.core.toml import Text
+from bench.judge.claims import Claim
+from bench.judge.results import Results
+from bench.judge.samples import metrics_of
+from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
+
+PAPERS = REFERENCE / "papers.csv"
+OBTAINED = {
+    "read": "read in the source",
+    "secondary": "as another text quotes the source",
+    "unchecked": "from memory, not checked against the source",
+}
+PAPER = "blundell2015"
+MARGIN = 0.001  # ten images; the paper's methods differ by half a percent
+READINGS = {
+    "means": ("error", "network of the means, last epoch"),
+    "draws": ("error_of_draws", "100 draws averaged, last epoch"),
+    "held-out": ("error_at_chosen_epoch", "network of the means, epoch of least error on held-out images"),
+    "peek": ("error_at_best_test_epoch", "network of the means, epoch of least error on the test images"),
+}
+"""What can have been measured: the metric, and in words. The last looks at the test images to choose."""
+PRUNED = {"means": "pruned_error", "draws": "pruned_error_of_draws"}
+NOISY = {"draws": "noisy_pruned_error_of_draws"}  # of an attempt that leaves noise in pruned weights
+
+_ID = re.compile(r"(?P<source>[^.]+)(?:\.t[12])?\.(?P<method>[a-z_]+)\.?(?P<size>\d+)")
+_METHODS = {
+    "sgd": ("blundell_sgd", ""),
+    "dropout": ("blundell_dropout", ""),
+    "bbb_gaussian": ("blundell_bbb", "+gaussian-prior"),
+    "bbb_mixture": ("blundell_bbb", ""),
+    "pruned": ("blundell_bbb", ""),
+}
+_SETUPS = {
+    PAPER: ("", ""),
+    "jinkehe2019": ("", ""),
+    "kristonova": ("+epochs-300", ""),
+    "saxena-mayur": ("+batch-125", "+rho-8"),
+}
+"""What each source changes of the main reading: for every method, and for Bayes by Backprop besides."""
+
+
+class Paper(CsvRow, frozen=True, kw_only=True):
+    """One number."""
+
+    id: Text
+    source: Text
+    method: Text
+    network: str
+    metric: Text
+    dataset: Text
+    unit: str
+    value: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    n_runs: Annotated[int, msgspec.Meta(ge=1)] | None = None  # None where the source does not say
+    obtained: Literal["read", "secondary", "unchecked"]  # see OBTAINED
+    note: str
+
+
+def load_papers(path: Path = PAPERS) -> list[Paper]:
+    """Read and check the file; raises ConfigError that names the row and the column of the first fault."""
+    return read_csv(path, Paper, "papers", key="id")
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A number of the paper, or of an attempt to reproduce it, and the fits that it is compared with."""
+
+    paper: Paper
+    approach: str
+    recipe: str
+    metrics: dict[str, str]  # of each reading
+
+    @property
+    def source(self) -> str:
+        """Return the name of the paper or of the attempt."""
+        return self.paper.id.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class PaperVerdict:
+    """What our seeds say of a number under one reading."""
+
+    claim: PaperClaim
+    reading: str  # of READINGS
+    verdict: Verdict
+
+
+def paper_claims(papers: Iterable[Paper]) -> list[PaperClaim]:
+    """Return the numbers of the paper and of the attempts whose set-up is known, with their fits."""
+    found = []
+    for paper in papers:
+        named = _ID.fullmatch(paper.id)
+        if named and named["source"] in _SETUPS and named["method"] in _METHODS:
+            source, method, size = named.groups()
+            approach, change = _METHODS[method]
+            everywhere, bayes = _SETUPS[source]
+            units = "1200" if method == "pruned" else size
+            changes = change + everywhere + (bayes if approach == "blundell_bbb" else "")
+            recipe = "published" + changes + ("" if units == "400" else f"+units-{units}")
+            found.append(PaperClaim(paper, approach, recipe, _metrics(source, method, size)))
+    return found
+
+
+def _metrics(source: str, method: str, size: str) -> dict[str, str]:
+    if method != "pruned" or size == "00":
+        has_draws = method not in ("sgd", "dropout")
+        return {name: metric for name, (metric, _) in READINGS.items() if has_draws or name != "draws"}
+    return {name: f"{metric}@0.{size}".rstrip("0") for name, metric in (PRUNED if source == PAPER else NOISY).items()}
+
+
+def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[PaperVerdict]:
+    """Judge every number under every reading, by the rule of all verdicts.
+
+    The p-values of a source's numbers under one reading are adjusted for how many of them have enough seeds
+    (Bonferroni); readings are no further tests of a claim, but other claims that the same words can mean.
+    """
+    samples = {
+        (claim.paper.id, reading): metrics_of(
+            results.cell(claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}"
+        )
+        for claim in claims
+        for reading, metric in claim.metrics.items()
+    }
+
+    def n_tested(source: str, reading: str) -> int:
+        mine = [samples.get((one.paper.id, reading)) for one in claims if one.source == source]
+        return max(1, sum(sample is not None and sample.n >= ENOUGH for sample in mine))
+
+    return [
+        PaperVerdict(
+            claim,
+            reading,
+            judge_one(_as_claim(claim, metric), samples[claim.paper.id, reading], n_tested(claim.source, reading)),
+        )
+        for claim in claims
+        for reading, metric in claim.metrics.items()
+    ]
+
+
+def _as_claim(claim: PaperClaim, metric: str) -> Claim:
+    paper = claim.paper
+    return Claim(
+        id=paper.id,
+        source=claim.source,
+        approach=claim.approach,
+        stage="final",
+        metric=metric,
+        dataset="mnist",
+        split="test10k",
+        protocol="published",
+        unit="fraction",
+        printed=f"{paper.value:g}",
+        precision=1e-4 if paper.value < 0.1 else 1e-3,  # percent with two decimals, or with one
+        precision_kind="rounded",
+        margin=MARGIN,
+        margin_reason="ten of 10,000 images: the paper's methods differ by up to fifty",
+        n_runs=1,
+        locator=paper.source,
+        note=OBTAINED[paper.obtained],
+    )

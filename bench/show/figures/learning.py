@@ -1,0 +1,108 @@
+"""Learning curves of the approaches after Blundell et al. 2015, with what the paper and its reproductions report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.core.records import Record
+from bench.judge.papers import PAPER, PaperClaim, load_papers, paper_claims
+from bench.judge.results import Results
+from bench.measure.metrics.arrays import FloatArray
+from bench.show.figures.figure import Absent, Figure
+from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas
+from bench.show.material import Material
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+NAME, TITLE = f"{PAPER}-learning", "Test error after each epoch, and what the paper and its reproductions report"
+KEY = "mnist/test10k/error"
+CELLS = {
+    "SGD": ("blundell_sgd", "published"),
+    "dropout": ("blundell_dropout", "published"),
+    "Gaussian prior": ("blundell_bbb", "published+gaussian-prior"),
+    "scale mixture": ("blundell_bbb", "published"),
+}
+HIGHEST = 3.5  # percent shown; the first epochs lie above
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """The test error of one method after each epoch."""
+
+    method: str
+    errors: FloatArray  # percent [seeds, epochs]
+    reported: Sequence[PaperClaim]
+
+
+def make(material: Material) -> Iterator[Figure | Absent]:
+    """Give the figure of 400 units."""
+    found = _found(material.paper)
+    if not found:
+        yield Absent(NAME, TITLE, PAPER, "no method of the paper has run; docs/blundell2015.md has the commands")
+        return
+    seeds = ", ".join(f"{one.method} {len(one.errors)}" for one in found)
+    caption = (
+        "400 units: share of the 10,000 test images that the network of the means gets wrong after each epoch, in "
+        "percent; mean of the seeds, band: their range. On the right: the paper's value (o), from memory or from "
+        f"another text, and those of public reproductions (x). Number of seeds: {seeds}."
+    )
+    yield Figure(NAME, TITLE, caption, PAPER, partial(_draw, found))
+
+
+def _found(results: Results) -> list[Learnt]:
+    claims = paper_claims(load_papers())
+    made = []
+    for method, cell in CELLS.items():
+        records = [one for one in results.cell(*cell, "published") if one.outcome == "done" and one.epochs]
+        mine = [one for one in claims if one.approach == cell[0] and one.recipe.startswith(cell[1])]
+        small = [
+            one for one in mine if one.paper.network.startswith("784-400") and _prior(one.recipe) == _prior(cell[1])
+        ]
+        if records:
+            made.append(Learnt(method, _errors(records), small))
+    return made
+
+
+def _prior(recipe: str) -> bool:
+    return "gaussian-prior" in recipe
+
+
+def _errors(records: Sequence[Record]) -> FloatArray:
+    rows = [[_of(epoch.metrics) for epoch in record.epochs] for record in records]
+    shortest = min(map(len, rows))
+    return 100 * np.array([row[:shortest] for row in rows], dtype=np.float64)
+
+
+def _of(metrics: Mapping[str, float | None]) -> float:
+    value = metrics.get(KEY)
+    return np.nan if value is None else value
+
+
+def _draw(found: Sequence[Learnt]) -> Drawing:
+    """Return the drawing."""
+    drawing = canvas(WIDTH, 3.4)
+    axes = drawing.subplots()
+    last = max(one.errors.shape[1] for one in found)
+    for colour, one in zip(COLOURS, found, strict=False):
+        epochs = np.arange(1, one.errors.shape[1] + 1)
+        axes.plot(epochs, one.errors.mean(axis=0), color=colour, label=one.method, linewidth=0.9)
+        if len(one.errors) > 1:
+            axes.fill_between(
+                epochs, one.errors.min(axis=0), one.errors.max(axis=0), color=colour, alpha=0.2, linewidth=0
+            )
+        for claim in one.reported:
+            marker = "o" if claim.source == PAPER else "x"
+            axes.plot([last * 1.02], [100 * claim.paper.value], marker, color=colour, fillstyle="none", clip_on=False)
+    axes.set_ylim(1, HIGHEST)
+    axes.set_xlim(0, last)
+    axes.legend(loc="upper right")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("test error [percent]")
+    axes.annotate("reported", (1.0, 1.01), xycoords="axes fraction", ha="right", fontsize=7.5, color=REPORTED)
+    return drawing

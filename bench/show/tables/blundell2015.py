@@ -1,0 +1,93 @@
+"""The verdicts on Blundell et al. 2015, its public reproductions beside them, and the sentence that sums them up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.core.text import Digits
+from bench.judge.papers import OBTAINED, PAPER, READINGS, PaperVerdict, load_papers, paper_claims, paper_verdicts
+from bench.judge.results import Results
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
+from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
+
+PERCENT = Digits(decimals=4)
+QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
+SMALL = "blundell2015.t1.bbb_mixture.400"
+COMMANDS = "docs/blundell2015.md has the commands"
+MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
+
+
+def blundell_table(results: Results) -> Table:
+    """Return a row for each number and reading that was measured, and one for each number that was not."""
+    rows: list[list[Entry]] = []
+    for verdicts in _by_claim(paper_verdicts(paper_claims(load_papers()), results)):
+        measured = [one for one in verdicts if one.verdict.sample.n]
+        rows += [_row(one, is_run=bool(measured)) for one in measured or verdicts[:1]]
+    marks = "; ".join(f"{mark.strip()}: {OBTAINED[name]}" for name, mark in MARKS.items() if mark)
+    readings = "; ".join(f"{name}: {text}" for name, (_, text) in READINGS.items())
+    caption = (
+        "Errors on the 10,000 test images, as fractions: the reported number and ours, mean +- standard deviation "
+        f"(number of seeds). {marks}. Readings, because the paper does not say what it measured: {readings}. Verdicts "
+        "by the rule of all verdicts, adjusted over the numbers of a source under one reading. The recipe is our main "
+        "reading of the paper, with the named changes."
+    )
+    columns = ["number", "approach", "recipe", "reported", "reading", "ours", "p", "verdict"]
+    return make_table(
+        PAPER,
+        "Do the numbers of Blundell et al. 2015 come out?",
+        caption,
+        columns,
+        rows,
+        [],
+        conditions=results.describe(spread=False) if results.records else "No records.",
+        origin=results.origin(),
+    )
+
+
+def _by_claim(verdicts: Sequence[PaperVerdict]) -> list[list[PaperVerdict]]:
+    found: dict[str, list[PaperVerdict]] = {}
+    for one in verdicts:
+        found.setdefault(one.claim.paper.id, []).append(one)
+    return list(found.values())
+
+
+def _row(one: PaperVerdict, *, is_run: bool) -> list[Entry]:
+    paper, verdict = one.claim.paper, one.verdict
+    p: Entry = "" if verdict.p_adjusted is None else Number(verdict.p_adjusted, Digits(significant=2))
+    gap = verdict.sample.gap
+    ours: Entry = Measured(verdict.sample, PERCENT) if is_run or gap is None else Missing(gap)
+    reported = f"{paper.value:.4f}{MARKS[paper.obtained]}"
+    reading = one.reading if is_run else ""
+    return [paper.id, one.claim.approach, one.claim.recipe, reported, reading, ours, p, verdict.outcome]
+
+
+def can_it_be_reproduced(results: Results) -> str:
+    """Say whether 1.32 % comes out and under which readings; until 1200 units have run, what 400 units say."""
+    found = paper_verdicts(paper_claims(load_papers()), results)
+    for claim_id, before in ((QUOTED, ""), (SMALL, "1200 units have not run yet, so that 1.32 % is open. ")):
+        mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
+        if mine:
+            return before + " ".join([_opening(mine), *map(_said, mine)])
+    return f"Not run yet: {COMMANDS}."
+
+
+def _opening(mine: Sequence[PaperVerdict]) -> str:
+    reported, units = f"{100 * mine[0].claim.paper.value:.2f} %", mine[0].claim.paper.network.split("-")[1]
+    few = min(one.verdict.sample.n for one in mine)
+    if few < ENOUGH:
+        return f"Of {reported} with {units} units there is no verdict yet: {few} of the {ENOUGH} seeds that one needs."
+    agreeing = [one.reading for one in mine if one.verdict.outcome in (AGREES, COARSE)]
+    differing = [one.reading for one in mine if one.verdict.outcome == DIFFERS]
+    if not agreeing:
+        return f"{reported} with {units} units does not come out under any reading."
+    if not differing:
+        return f"{reported} with {units} units comes out under every reading."
+    return f"{reported} with {units} units comes out under {', '.join(agreeing)}, not under {', '.join(differing)}."
+
+
+def _said(one: PaperVerdict) -> str:
+    verdict = one.verdict
+    mean, interval = verdict.sample.mean, verdict.interval
+    assert mean is not None, "only measured readings are said"
+    between = f", one more run: {100 * interval[0]:.2f} to {100 * interval[1]:.2f} %" if interval else ""
+    return f"{one.reading.capitalize()}: {100 * mean:.2f} % (n = {verdict.sample.n}{between})."
