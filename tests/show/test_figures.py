@@ -90,7 +90,8 @@ def test_png_has_the_resolution_of_print(found):
 def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, tmp_path):
     reasons = missing(tmp_path)
     assert {figure.name for figure in figures(tmp_path)} == {"alsibahi2019-digits"}
-    assert {*reasons, "alsibahi2019-digits"} == {figure.name for figure in found}
+    unasked = {"alsibahi2019-digits", "blundell2015-learning"}  # the paper's fits take hours: nothing lacks without
+    assert {*reasons, *unasked} == {figure.name for figure in found}
     assert all(re.search("no finished record|no change is measured", reason) for reason in reasons.values())
 
 
