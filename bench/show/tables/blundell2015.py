@@ -38,7 +38,7 @@ def blundell_table(results: Results) -> Table:
         caption,
         columns,
         rows,
-        [],
+        ["-: nothing was measured, or too few seeds for a p-value"],
         conditions=results.describe(spread=False) if results.records else "No records.",
         origin=results.origin(),
     )
@@ -53,11 +53,11 @@ def _by_claim(verdicts: Sequence[PaperVerdict]) -> list[list[PaperVerdict]]:
 
 def _row(one: PaperVerdict, *, is_run: bool) -> list[Entry]:
     paper, verdict = one.claim.paper, one.verdict
-    p: Entry = "" if verdict.p_adjusted is None else Number(verdict.p_adjusted, Digits(significant=2))
+    p: Entry = "-" if verdict.p_adjusted is None else Number(verdict.p_adjusted, Digits(significant=2))
     gap = verdict.sample.gap
     ours: Entry = Measured(verdict.sample, PERCENT) if is_run or gap is None else Missing(gap)
     reported = f"{paper.value:.4f}{MARKS[paper.obtained]}"
-    reading = one.reading if is_run else ""
+    reading = one.reading if is_run else "-"
     return [paper.id, one.claim.approach, one.claim.recipe, reported, reading, ours, p, verdict.outcome]
 
 
