@@ -10,6 +10,6 @@ make_importable()
 with warnings.catch_warnings():  # of what the library imports
     warnings.filterwarnings("ignore", message="`torch.jit.script", category=DeprecationWarning)
     from laplace import Laplace
-    from laplace.utils.matrix import KronDecomposed
+    from laplace.utils.matrix import Kron
 
-__all__ = ["KronDecomposed", "Laplace"]
+__all__ = ["Kron", "Laplace"]

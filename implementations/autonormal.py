@@ -3,6 +3,8 @@
 A Bayesian network of `pyro.sample` statements under `TraceMeanField_ELBO`, whose KL is exact. The likelihood of a batch
 of B rows is scaled by N / B, without which the KL would count N / B times.
 
+The objective is that of `vi_diag`, whose learning rate and prior it takes.
+
 Objective (nats): N / B sum -log p(y | x, w) + KL, divided by N in the trace.  Target: the mean-field posterior under
 N(0, prior_std^2).  Cost: a draw of P normals and its gradient a step.  Fails when: sigma has no time to grow.
 """
@@ -31,7 +33,8 @@ class AutoNormalMlp(_methods.Method):
 
     noise: ClassVar[Noise] = "weights"
 
-    prior_std: float = 0.1  # of every weight
+    learning_rate: float = 3e-3  # of Adam, in the first epoch
+    prior_std: float = 1.0  # of every weight
     sigma_start: float = 0.02  # of every weight
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:

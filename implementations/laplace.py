@@ -31,7 +31,7 @@ from bench.core.streams import normals_
 from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._kernels.layout import Layout, affine
-from implementations._laplace import KronDecomposed, Laplace
+from implementations._laplace import Kron, Laplace
 
 PRIORS = {"last_layer": "scalar", "all": "layerwise"}
 """The prior precisions that are fitted: the library takes one for the last layer, one a tensor for all layers."""
@@ -80,16 +80,11 @@ class Curved(_methods.PlainNetworks):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
             found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=self._prior)
-        return LaplacePosterior(self.layout, {"network": flat, **arrays_of(found.posterior_precision)}, self._seed)
-
-
-def arrays_of(precision: KronDecomposed) -> dict[str, Tensor]:
-    """Return a precision matrix in Kronecker factors as tensors by name: prior, eigenvectors and eigenvalues."""
-    named = {"prior": precision.deltas}
-    for part in ("eigenvectors", "eigenvalues"):
-        for index, factors in enumerate(getattr(precision, part)):
-            named |= {f"{part}/{index}/{side}": factor for side, factor in enumerate(factors)}
-    return {name: value.detach().cpu().clone().contiguous() for name, value in named.items()}
+        named = {"network": flat, "prior": found.posterior_precision.deltas}
+        for index, factors in enumerate(found.H_facs.kfacs):
+            named |= {f"factors/{index}/{side}": factor for side, factor in enumerate(factors)}
+        arrays = {name: value.detach().cpu().clone().contiguous() for name, value in named.items()}
+        return LaplacePosterior(self.layout, arrays, self._seed)
 
 
 class LaplacePosterior(Posterior):
@@ -98,15 +93,16 @@ class LaplacePosterior(Posterior):
     noise: Noise = "weights"
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
-        """Keep the network [P] and `arrays_of` its precision, which the caller must not change afterwards."""
-        self._layout, self._arrays, self._seed = layout, dict(arrays), seed
-        vectors, values = (self._factors(part) for part in ("eigenvectors", "eigenvalues"))
-        self._precision = KronDecomposed(vectors, values, arrays["prior"])
-        self._n_drawn = sum(math.prod(len(value) for value in factors) for factors in values)
+        """Keep the arrays, which the caller must not change afterwards.
 
-    def _factors(self, part: str) -> list[list[Tensor]]:
-        groups = [_methods.part_of(self._arrays, f"{part}/{i}") for i in range(len(self._arrays["prior"]))]
-        return [[group[side] for side in sorted(group)] for group in groups]
+        Of the last tensors, `prior` has the prior precisions and `factors` the curvature in Kronecker factors. Their
+        eigenvectors are not kept, because rounding decides the directions of those with equal eigenvalues.
+        """
+        self._layout, self._arrays, self._seed = layout, dict(arrays), seed
+        groups = [_methods.part_of(arrays, f"factors/{index}") for index in range(len(arrays["prior"]))]
+        factors = [[group[side] for side in sorted(group)] for group in groups]
+        self._precision = Kron(factors).decompose() + arrays["prior"]
+        self._n_drawn = sum(math.prod(len(factor) for factor in pair) for pair in factors)
 
     def change(self, draw: int) -> Tensor:
         """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
@@ -151,6 +147,6 @@ def linearised(x: Tensor, layers: Layers, changes: list[Layers], first: int) -> 
         slope = affine(inputs[first], *change[first])
         for depth in range(first + 1, len(layers)):
             slope = slope.mul_(inputs[depth] > 0)
-            slope = affine(inputs[depth], *change[depth]).addmm_(slope, layers[depth][0].t())
+            slope = torch.addmm(affine(inputs[depth], *change[depth]), slope, layers[depth][0].t())
         found.append(logits + slope)
     return torch.stack(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -23,6 +24,14 @@ Value = bool | int | float | str
 Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
+class Cost(TomlTable, frozen=True):
+    """What a method costs, in units of the plain network `mlp`: its training, its forward pass, its weights."""
+
+    training: float = 1.0  # multiplications of a training with the plain network's number of epochs
+    draw: float = 1.0  # multiplications of a draw for one row, without those that make the draw for all rows
+    stored: float = 1.0  # numbers that a fitted posterior keeps
+
+
 class RecipeChange(TomlTable, frozen=True):
     """A named change of a recipe: a correction of a mistake, or a variant of interest."""
 
@@ -31,6 +40,7 @@ class RecipeChange(TomlTable, frozen=True):
     values: dict[str, Value] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
     in_all: bool = False  # `run --all` trains this variant
     version: Version = 1  # raise it when the change gives other numbers
+    cost: Cost | None = None  # of the changed recipe, where it is another
 
 
 class RecipeSpec(TomlTable, frozen=True):
@@ -59,6 +69,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     cpu_float32_only: str = ""  # why device and precision cannot be chosen, '' if they can
+    cost: Cost = Cost()
     search: dict[str, tuple[Value, ...]] = msgspec.field(default_factory=dict)
     """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""
     known: dict[str, str] = msgspec.field(default_factory=dict)
@@ -77,6 +88,11 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     def changes(self) -> dict[str, RecipeChange]:
         """Return corrections and variants by name."""
         return {**self.corrections, **self.variants}
+
+    def cost_of(self, changes: Iterable[str]) -> Cost:
+        """Return the cost of a recipe with these changes: that of the last change that has one, else the approach's."""
+        known = [change for name in changes if (change := self.changes.get(name)) is not None]
+        return [self.cost, *(change.cost for change in known if change.cost is not None)][-1]
 
     def missing_framework(self) -> str:
         """Return why the approach cannot run here, or '' if it can."""

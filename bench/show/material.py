@@ -22,7 +22,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, judge
-from bench.plan.manifests import DOCUMENTS, ApproachManifest
+from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
 from bench.plan.registry import group_of, of_group
 from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.beside import MINE, Beside, beside
@@ -45,7 +45,7 @@ class Material:
         device: str = "cpu",
         precision: str = "float32",
         baseline: Path | None = None,
-        group: str = DOCUMENTS,
+        group: Group = DOCUMENTS,
     ) -> None:
         """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
 
@@ -77,6 +77,11 @@ class Material:
             return Beside(self._stored[0])
         conditions = (self.profile, self.device, self.precision)
         return beside(self._stored[0], self._of_group(self._baseline.all_records()[0]), conditions)
+
+    def of_other_group(self, group: Group) -> Material:
+        """Return the same folder under the same conditions, with the records of another group of approaches."""
+        baseline = None if self._baseline is None else self._baseline.root
+        return Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
 
     def _of_group(self, records: Sequence[Record]) -> Sequence[Record]:
         return [record for record in records if group_of(record.approach) == self.group]

@@ -33,7 +33,7 @@ def module(name):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", ["deep_ensemble", "laplace"])
+@pytest.mark.parametrize("name", ["deep_ensemble", "swag", "laplace", "sghmc"])
 def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
     """So that methods can be compared seed by seed. sghmc takes steps of its own: only its start is the same."""
     module(name)
@@ -128,18 +128,18 @@ def test_a_laplace_draw_has_the_covariance_of_the_library():
     """Of the last layer alone: the precision times the covariance of 4,000 draws is the identity, up to sampling."""
     laplace = module("laplace")
     torch.manual_seed(0)
-    matrix = torch.diag(torch.tensor([1.0, 4.0]))
+    outer, inner = torch.tensor([1.0, 4.0]), torch.arange(4.0)
     arrays = {
         "network": torch.zeros(SMALL.n_weights),
         "prior": torch.tensor([1.0, 3.0]),
-        "eigenvectors/0/0": torch.eye(2), "eigenvalues/0/0": matrix.diagonal(),
-        "eigenvectors/0/1": torch.eye(4), "eigenvalues/0/1": torch.arange(4.0),
-        "eigenvectors/1/0": torch.eye(2), "eigenvalues/1/0": torch.tensor([0.0, 1.0]),
-    }  # fmt: skip
+        "factors/0/0": outer.diag(),
+        "factors/0/1": inner.diag(),
+        "factors/1/0": torch.diag(torch.tensor([0.0, 1.0])),
+    }
     posterior = laplace.LaplacePosterior(SMALL, arrays, seed=5)
     draws = torch.stack([posterior.change(draw) for draw in range(4000)])
     # the last matrix: eigenvalues of the product plus prior 1; the last bias: plus prior 3
-    precision = torch.cat([torch.outer(matrix.diagonal(), torch.arange(4.0)).flatten() + 1, torch.tensor([3.0, 4.0])])
+    precision = torch.cat([torch.outer(outer, inner).flatten() + 1, torch.tensor([3.0, 4.0])])
     assert not bool(draws[:, : -len(precision)].any())
     variance = draws[:, -len(precision) :].square().mean(0)
     assert torch.allclose(variance * precision, torch.ones_like(precision), atol=5 * (2 / 4000) ** 0.5)

@@ -18,6 +18,7 @@ from bench.show.figures import (
     forest,
     ladders,
     learning,
+    methods,
     mistakes,
     pruning,
     rabanser,
@@ -34,6 +35,7 @@ FORMATS = ("svg", "png")
 MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
     confidence.make,
     mistakes.make,
+    methods.make,
     accuracy.make,
     digits.make,
     votes.make,

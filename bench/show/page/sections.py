@@ -49,13 +49,23 @@ LAST_TOPICS = (
 
 
 @dataclass(frozen=True)
+class ChangeLine:
+    """A correction or variant of a recipe."""
+
+    name: str
+    kind: str
+    title: str
+    why: str
+
+
+@dataclass(frozen=True)
 class ApproachPart:
     """What one approach is."""
 
     id: str
     name: str
     title: str
-    changes: tuple[tuple[str, str, str, str], ...]  # name, kind, title and reason of corrections and variants
+    changes: tuple[ChangeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -157,10 +167,10 @@ def _approach(content: ReportContent, name: str) -> ApproachPart:
     )
 
 
-def _changes(manifest: ApproachManifest) -> Iterator[tuple[str, str, str, str]]:
+def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
     for kind, changes in (("correction", manifest.corrections), ("variant", manifest.variants)):
         for name, change in changes.items():
-            yield name, kind, change.title, change.why
+            yield ChangeLine(name, kind, change.title, change.why)
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:

@@ -1,0 +1,59 @@
+"""Places of several methods measured with the same seeds: whom the seeds cannot tell apart share their places.
+
+Each pair of methods gets the paired t test of its differences seed by seed (Student 1908), and all pairs together
+Holm's correction (1979), so that with 95 % probability no order is claimed that is not there. A method that k others
+beat and that beats l others of n may have any place from 1 + k to n - l.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bench.judge.stats.paired import Paired, pair
+from bench.judge.stats.prediction import error_p, holm
+
+ALPHA = 0.05
+
+
+class Place(NamedTuple):
+    """The places that a method may have; 1 is best."""
+
+    best: int
+    worst: int
+
+    def __str__(self) -> str:
+        """Return one place, or the first and the last."""
+        return str(self.best) if self.best == self.worst else f"{self.best}-{self.worst}"
+
+
+def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Place]:
+    """Return the places of each method.
+
+    Args:
+        numbers: of each method, a number by seed; pairs with fewer than two common seeds are not told apart.
+        is_higher_better: whether the method with the larger numbers is better.
+    """
+    pairs = {
+        f"{one}\n{other}": (one, other, paired)
+        for one, other in itertools.combinations(numbers, 2)
+        if (paired := pair(numbers[one], numbers[other])) is not None and paired.n > 1
+    }
+    p_values = {name: _p_value(paired) for name, (_, _, paired) in pairs.items()}
+    steps = holm(p_values)
+    better = dict.fromkeys(numbers, 0)
+    worse = dict.fromkeys(numbers, 0)
+    for name, (one, other, paired) in pairs.items():
+        if steps[name].adjust(p_values[name]) < ALPHA:
+            winner, loser = (other, one) if (paired.mean > 0) == is_higher_better else (one, other)
+            better[loser] += 1
+            worse[winner] += 1
+    return {name: Place(1 + better[name], len(numbers) - worse[name]) for name in numbers}
+
+
+def _p_value(paired: Paired) -> float:
+    """Return the two-sided p-value of a mean difference of zero; at least two seeds."""
+    return error_p(abs(paired.mean), statistics.stdev(paired.differences) / math.sqrt(paired.n), paired.n - 1)

@@ -1,0 +1,80 @@
+"""What the quality of a method costs: its negative log-likelihood against training and answering, with the front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, canvas
+from bench.show.material import Material
+from bench.show.tables.methods import RANKED, Row, half_width, rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+NAME, TITLE = "methods", "What the quality of a method costs"
+AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
+
+
+def make(material: Material) -> Iterator[Figure | Absent]:
+    """Give the figure; nothing without records of methods."""
+    methods = material.of_other_group("methods").results
+    found = [row for row in rows(material.results, methods) if row.costs]
+    if not methods.records or not found:
+        return
+    counts = sorted({len(row.numbers[RANKED]) for row in found})
+    caption = (
+        "Negative log-likelihood on the test set, mean and 95 % interval of the mean; down and left is better. All on "
+        "the network 784-400-400-10. Filled and joined: no other method is both cheaper and better by its mean, which "
+        "neighbours may owe to chance (the places of table methods say so). Costs are multiplications. "
+        f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.records])}"
+    )
+    yield Figure(NAME, TITLE, caption, FIELD, _Draw(found))
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the places of the points (cost, loss) that no other point beats in both, by cost.
+
+    Of equal points, the first counts.
+    """
+    order = sorted(range(len(points)), key=lambda place: points[place])
+    found: list[int] = []
+    for place in order:
+        if not found or points[place][1] < points[found[-1]][1]:
+            found.append(place)
+    return found
+
+
+@dataclass(frozen=True)
+class _Draw:
+    rows: Sequence[Row]
+
+    def __call__(self) -> Drawing:
+        """Return the drawing."""
+        drawing = canvas(WIDTH, 3.8)
+        for axes, (cost, label) in zip(drawing.subplots(1, 2, sharey=True), AXES.items(), strict=True):
+            self._panel(axes, cost)
+            axes.set_xlabel(label)
+        drawing.axes[0].set_ylabel("negative log-likelihood [nats a digit]")
+        return drawing
+
+    def _panel(self, axes: Axes, cost: str) -> None:
+        from matplotlib.ticker import LogLocator
+
+        points = [(row.costs[cost], row.mean(RANKED)) for row in self.rows]
+        best = front(points)
+        axes.plot(*zip(*(points[place] for place in best), strict=True), color=FAINT, linewidth=0.8, zorder=1)
+        for place, (row, (x, y)) in enumerate(zip(self.rows, points, strict=True)):
+            colour = COLOURS[0] if place in best else INK
+            fill = colour if place in best else "none"
+            half = half_width(row.numbers[RANKED])
+            axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
+            axes.annotate(row.name, (x, y), (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
+        for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+            scale("log")
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+        axes.minorticks_off()

@@ -1,0 +1,54 @@
+"""The search for hyper-parameters: what it tries, and that the defaults are what it found."""
+
+import csv
+
+import pytest
+import torch
+
+from bench.core.errors import ConfigError, MissingFramework
+from bench.interface import Split
+from bench.plan.registry import load_class, manifest, of_group
+from benchmarks.search import FOLDER, best, combinations, main, trial
+
+SEARCHED = [name for name, entry in of_group("methods").items() if entry.search]
+
+
+def lines(name):
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_the_defaults_are_the_best_trial_of_all_combinations(name):
+    found = lines(name)
+    fields = list(manifest(name).search)
+    tried = [{field: float(line[field]) for field in fields} for line in found]
+    assert tried == combinations(manifest(name))
+    try:
+        recipe = load_class(name)()
+    except MissingFramework as error:
+        pytest.skip(str(error))
+    assert {field: getattr(recipe, field) for field in fields} == {field: float(best(found)[field]) for field in fields}
+
+
+def test_a_diverged_trial_is_never_the_best():
+    found = [{"held-out nll": "diverged"}, {"held-out nll": "0.3"}, {"held-out nll": "0.2"}]
+    assert best(found) == {"held-out nll": "0.2"}
+
+
+def test_an_approach_without_a_search_is_an_error_that_says_where_it_stands():
+    with pytest.raises(ConfigError, match=r"mlp.toml has no \[search\]"):
+        combinations(manifest("mlp"))
+    assert main(["mlp"]) == 2
+
+
+def test_a_trial_learns_from_the_one_part_and_is_measured_on_the_other():
+    """Labels of the held-out rows that no training row has are never predicted."""
+    train = Split("train50k", torch.rand(200, 784), torch.zeros(200, dtype=torch.int64), torch.arange(200))
+    held = Split("heldout10k-of-train", torch.rand(50, 784), torch.ones(50, dtype=torch.int64), torch.arange(50))
+    recipe = load_class("mc_dropout")(epochs=3)
+    wrong = trial(recipe, {"dropout": 0.1}, train, held, seed=0)
+    right = trial(recipe, {"dropout": 0.1}, train, Split(held.name, held.x, held.y * 0, held.rows), seed=0)
+    assert (wrong.accuracy, right.accuracy) == (0.0, 1.0)
+    assert wrong.nll > right.nll
+    assert wrong.line()["dropout"] == 0.1

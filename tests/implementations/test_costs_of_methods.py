@@ -1,0 +1,72 @@
+"""The costs that manifests of methods declare, against the multiplications that PyTorch counts."""
+
+import dataclasses
+
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench.core.errors import MissingFramework
+from bench.interface import Task
+from bench.judge.contract import CheckContext
+from bench.plan.recipes import build, profile, recipe_names, resolve
+from bench.plan.registry import manifest, of_group
+from implementations.mlp import Mlp
+from tests.implementations.made_up import rows
+
+MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
+EPOCHS = 10
+FEW, PASSED = 96, 80  # multiples of 16, to which Gaussian posteriors fill up their blocks of rows
+UNCOUNTED = {"mc_dropout"}  # PyTorch counts no product that is added in place to the gradient
+CASES = [
+    (name, recipe)
+    for name, entry in of_group("methods").items()
+    for recipe in recipe_names(entry)
+    if recipe in ("published", "published+all-layers")
+]
+
+
+def counted(call):
+    with FlopCounterMode(display=False) as counter:
+        found = call()
+    return counter.get_total_flops(), found
+
+
+def whole_epochs():
+    context = CheckContext(0)
+    context.steps_per_epoch = None
+    return context
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Return the multiplications of the plain network's training, of its passes over some rows, and its weights."""
+    training, posterior = counted(lambda: Mlp(epochs=EPOCHS).fit(rows(300, 784), MNIST, whole_epochs()))
+    x = rows(PASSED, 784)
+    passes, _ = counted(lambda: posterior.predict(x.x, range(1), x.rows))
+    return training, passes, sum(value.numel() for value in posterior.arrays().values())
+
+
+@pytest.mark.parametrize(("name", "recipe"), CASES)
+def test_the_declared_costs_are_those_counted(name, recipe, plain):
+    """Up to a tenth: temperature trains on eleven rows in twelve, the curvature has a few small products more.
+
+    What a draw multiplies once for all rows cancels between more and fewer rows; a pass that all draws share counts for
+    one draw in twenty.
+    """
+    entry = manifest(name)
+    try:
+        approach = build(entry, resolve(entry, recipe), profile("full"))
+    except MissingFramework as error:
+        pytest.skip(str(error))
+    cost = entry.cost_of(resolve(entry, recipe).changes)
+    short = dataclasses.replace(approach, epochs=EPOCHS)
+    training, posterior = counted(lambda: short.fit(rows(300, 784), MNIST, whole_epochs()))
+    if name not in UNCOUNTED:
+        assert training / plain[0] == pytest.approx(cost.training, rel=0.1)
+    n_draws = posterior.n_draws or 20
+    many, few = rows(FEW + PASSED, 784), rows(FEW, 784)
+    passes = [counted(lambda x=x: posterior.predict(x.x, range(n_draws), x.rows))[0] for x in (many, few)]
+    assert (passes[0] - passes[1]) / plain[1] / n_draws == pytest.approx(cost.draw, rel=0.1, abs=0.06)
+    if name != "sghmc":  # keeps a network after every step of epochs as short as these
+        stored = sum(value.numel() for value in posterior.arrays().values())
+        assert stored / plain[2] == pytest.approx(cost.stored, rel=0.01)
