@@ -1,4 +1,9 @@
-"""Shared settings: hypothesis without deadlines and reproducible; one thread, because all matrices are small."""
+"""Shared settings: hypothesis without deadlines and reproducible; one thread, because all matrices are small.
+
+What commands print is as wide as in a pipe, whatever the terminal is that runs the tests.
+"""
+
+import os
 
 import torch
 from hypothesis import settings
@@ -6,3 +11,4 @@ from hypothesis import settings
 settings.register_profile("bench", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("bench")
 torch.set_num_threads(1)
+os.environ.pop("COLUMNS", None)

@@ -48,7 +48,7 @@ def fill_normals(out: Tensor, key: int, rows: Tensor) -> Tensor:
         single = out if out.dtype == torch.float32 else torch.empty(out.shape, dtype=torch.float32)
         loops.fill_normals(single.numpy(), rows.numpy(), np.int64(key))
         return out if single is out else out.copy_(single)
-    normals = (_fused_normals() if out.is_cuda else None) or normals_of_blocks
+    normals = (_on_gpu(normals_of_blocks) if out.is_cuda else None) or normals_of_blocks
     n = out.shape[1]
     return out.copy_(normals(*arguments(key, rows.to(out.device), n))[:, :n])
 
@@ -59,7 +59,7 @@ def fill_words(out: Tensor, key: int, rows: Tensor) -> Tensor:
     if loops is not None and out.is_cpu:
         loops.fill_words(out.numpy().view(np.uint32), rows.numpy(), np.int64(key))
         return out
-    words = (_fused_words() if out.is_cuda else None) or words_of_blocks
+    words = (_on_gpu(words_of_blocks) if out.is_cuda else None) or words_of_blocks
     n = 2 * out.shape[1]
     halves = words(*arguments(key, rows.to(out.device), n))[:, :n].view(len(out), -1, 2)
     return out.copy_(halves[:, :, 0] | halves[:, :, 1] << 32)  # the lower half comes first, as in memory
@@ -76,15 +76,9 @@ def plain_normals(key: int, rows: Tensor, n: int) -> Tensor:
 
 
 @functools.cache
-def _fused_words() -> Fill | None:
-    """Return `words_of_blocks` as one kernel of a GPU, or None where PyTorch cannot compile one."""
-    return fused(words_of_blocks, torch.device("cuda"))
-
-
-@functools.cache
-def _fused_normals() -> Fill | None:
-    """Return `normals_of_blocks` as one kernel of a GPU, or None where PyTorch cannot compile one."""
-    return fused(normals_of_blocks, torch.device("cuda"))
+def _on_gpu(plain: Fill) -> Fill | None:
+    """Return `words_of_blocks` or `normals_of_blocks` as one kernel of a GPU, or None if PyTorch cannot compile one."""
+    return fused(plain, torch.device("cuda"))
 
 
 def fused(plain: Fill, device: torch.device) -> Fill | None:

@@ -4,7 +4,6 @@
 # (PyTorch's CUDA events have no types)
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from functools import cache
@@ -70,16 +69,6 @@ def matmul_rate(device: torch.device, threads: int) -> float:
     finally:
         torch.set_num_threads(before)
     return float(f"{2 * RATE_SIZE**3 / min(seconds):.3g}")
-
-
-def summary(seconds: list[float]) -> dict[str, float]:
-    """Return median, smallest and largest of the repeats, and their number."""
-    return {
-        "median": statistics.median(seconds),
-        "min": min(seconds),
-        "max": max(seconds),
-        "n": float(len(seconds)),
-    }
 
 
 class Stopwatch:

@@ -153,11 +153,12 @@ def _cell(
     versions = versions_of(entry, recipe, protocol)
     raised = {part: version for part, version in recipe.versions.items() if version > 1}
     hashes = data_hashes()
+    learnt_from = {name: value for name, value in hashes.items() if name.startswith(TRAINING_FILES)}
     shared = {
         "approach": entry.name,
         "values": values,
         "split": recipe.split,
-        "data": _matching(hashes, TRAINING_FILES) if entry.task == "mnist" else {},
+        "data": learnt_from if entry.task == "mnist" else {},
         "steps_per_epoch": budget.steps_per_epoch,
         "precision": selection.precision,
         "device": selection.device.split(":")[0],
@@ -172,7 +173,7 @@ def _cell(
             "protocol": protocol,
             "rows": budget.common_rows if protocol == "common" else budget.rows,
             "draws": budget.draws,
-            "data": {name: hashes[name] for name in hashes if not name.startswith(TRAINING_FILES)},
+            "data": {name: hashes[name] for name in hashes if name not in learnt_from},
             "version": [versions.protocol, versions.metrics],
         }
         return fit_key, digest(measured)
@@ -210,7 +211,3 @@ def _values(
             raise
         # A broken approach from outside must not stop the others.
         return recipe.values, told(_KINDS.get(type(error), "unsupported"), error)
-
-
-def _matching(hashes: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {name: value for name, value in hashes.items() if name.startswith(prefix)}

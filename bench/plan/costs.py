@@ -172,12 +172,9 @@ def _factor(record: Record, rate: float | None) -> float:
     then = record.provenance.matmul_rate
     if not then or not rate:
         return 1.0
-    lowest, highest = UNDER_LOAD if _had_other_load(record) else (0.0, math.inf)
+    had_other_load = any(reason.kind == OTHER_LOAD for reason in record.timings.reasons)
+    lowest, highest = UNDER_LOAD if had_other_load else (0.0, math.inf)
     return float(min(max(then / rate, lowest), highest))
-
-
-def _had_other_load(record: Record) -> bool:
-    return any(reason.kind == OTHER_LOAD for reason in record.timings.reasons)
 
 
 def _scaled(record: Record, seconds: Number, rate: float | None) -> float | None:

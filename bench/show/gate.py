@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
-from bench.judge.stats.gating import POWER
+from bench.judge.stats.prediction import POWER
 from bench.show import gate_power
 from bench.show.gate_power import caught_table
 from bench.show.tables.cells import Table, make_table

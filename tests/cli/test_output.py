@@ -16,6 +16,7 @@ from bench.core.store import Store
 from tests.synthetic import record
 
 EVIL = "\x1b[2K\rdone\x07\x9b2J\u202etxt"  # erases a line, beeps, erases the screen (C1), writes from right to left
+ALONE = ("--baseline", "none")
 COMMANDS = (["list"], ["table", "--list"], ["audit", "--rules"], ["table", "--format", "md", "accuracy"])
 
 
@@ -50,8 +51,10 @@ def test_text_of_a_record_reaches_no_terminal_and_no_file_as_it_is(hostile, caps
     place = ["--results", str(hostile)]
     assert [problem.reason for problem in Store(hostile).all_records()[1]] == []  # all of it is read
     for command in (
-        *(["table", name, "--format", form] for name in ("unfinished", "provenance") for form in ("text", "md", "csv")),
-        *(["table"], ["table", "--write"], ["report", "--no-figures"], ["verdict"], ["figures", "--list"]),
+        *(["table", name, *ALONE] for name in ("unfinished", "provenance")),
+        *(["table", *ALONE], ["table", "--write", *ALONE], ["report", "--no-figures", *ALONE], ["verdict"]),
+        *(["table", "provenance", "--format", form, *ALONE] for form in ("md", "csv")),
+        *(["figures", "--list", *ALONE],),
         *(["audit", "records"], ["status", "mlp", "--seeds", "6"], ["plan", "mlp", "--seeds", "6"], ["gate"]),
     ):
         assert main([*command, *place]) in (0, 1, USAGE, INCOMPLETE), command

@@ -149,21 +149,26 @@ def test_no_posterior_is_read_through_a_link(results, tmp_path, depth):
     assert other.read_tensors(other.fit_path(KEY, "posterior")) is not None
 
 
-@pytest.mark.parametrize("folder", ["tables", "figures", "report", "records", "readings", "locks", "fits"])
+RUN = ["run", "uniform", "--executor", "inline", "--quiet"]
+WRITERS = {  # folder -> the commands that write there, or set aside what they find there
+    "tables": [["table", "--write", "--baseline", "none"], RUN],
+    "figures": [["figures", "mlp_digits", "--baseline", "none"]],
+    "report": [["report", "--no-figures", "--baseline", "none"]],
+    "records": [RUN, ["status", "uniform"], ["table", "accuracy", "--baseline", "none"]],
+    "readings": [["table", "accuracy", "--baseline", "none"]],
+    "locks": [RUN, ["status", "uniform"]],
+    "fits": [RUN],
+}
+
+
+@pytest.mark.parametrize("folder", WRITERS)
 def test_commands_write_nothing_behind_a_link(results, outside, capsys, folder):
     Store(results).write(record("uniform", profile="smoke"))
     if (results / folder).exists():
         (results / folder).rename(results / "moved")
     (results / folder).symlink_to(outside)
-    place = ["--results", str(results), "--profile", "smoke"]
-    for command in (
-        ["table", "--write"],
-        ["report", "--no-figures"],
-        ["figures", "mlp_digits"],
-        ["status", "uniform"],
-        ["run", "uniform", "--executor", "inline", "--quiet"],
-    ):
-        code = main([*command, *place])
+    for command in WRITERS[folder]:
+        code = main([*command, "--results", str(results), "--profile", "smoke"])
         shown = capsys.readouterr().err
         assert "Traceback" not in shown
         if code == USAGE:

@@ -92,9 +92,16 @@ def test_commands_end_in_lines_whatever_a_record_holds(tmp_path, capsys):
         path = store.write(record("mlp", protocol="common", seed=number, metrics={"mnist/accuracy": 0.9}))
         path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
     store.write(record("mlp", protocol="common", seed=99, metrics={"mnist/accuracy": 0.9}))
-    place = ["--results", str(tmp_path)]
-    commands = [["table"], ["table", "accuracy"], ["verdict"], ["ladder"], ["figures", "--list"], ["audit", "records"]]
-    commands += [["report", "--no-figures"], ["table", "--write"], ["status", "mlp"], ["gate"]]
+    place, alone = ["--results", str(tmp_path)], ("--baseline", "none")
+    commands = [
+        ["table", *alone],
+        ["table", "accuracy", *alone],
+        ["verdict"],
+        ["ladder"],
+        ["figures", "--list", *alone],
+    ]
+    commands += [["audit", "records"], ["report", "--no-figures", *alone], ["table", "--write", *alone]]
+    commands += [["status", "mlp"], ["gate"]]
     for command in (*([*words, *place] for words in commands), ["compare", str(tmp_path), str(tmp_path)]):
         assert main(command) in (0, 1, USAGE, INCOMPLETE), command
         assert "Traceback" not in capsys.readouterr().err

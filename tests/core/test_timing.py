@@ -1,6 +1,5 @@
 """Clocks: on which of them a call is timed, and the yardstick of a machine's speed."""
 
-import pytest
 import torch
 
 from bench.core import timing
@@ -55,9 +54,3 @@ def test_the_rate_of_products_is_plausible_and_leaves_the_threads_alone():
     assert 1e8 < rate < 1e14
     assert rate == float(f"{rate:.3g}")
     assert timing.matmul_rate(torch.device("cpu"), 1) is rate  # measured once
-
-
-def test_summary():
-    assert timing.summary([3.0, 1.0, 2.0, 9.0]) == {"median": 2.5, "min": 1.0, "max": 9.0, "n": 4.0}
-    with pytest.raises(ValueError, match="median"):
-        timing.summary([])

@@ -1,7 +1,5 @@
 """The rules, the facts on the documents, and what running the documents' code shows of them."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -13,7 +11,6 @@ from bench.judge.audit.effects import RungNumber, effect_of, rung_of
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
 from bench.judge.audit.shown import ShownMistake, shown_mistakes
-from bench.judge.audit.table import BEGIN, END, rules_table
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE
 from bench.judge.results import Results
@@ -22,6 +19,7 @@ from bench.plan.registry import manifest, manifests
 from benchmarks.documents import shown
 from benchmarks.documents.__main__ import checks
 from tests.synthetic import record
+from tools import audit_rules
 
 CHECKS = checks()[0]
 SLOW = ("random_module_kl", "hidden_layer_kl", "prior_variance", "detached_means")  # .ci/run runs them apart
@@ -205,8 +203,7 @@ def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):
 
 
 def test_the_page_shows_the_rules():
-    text = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
-    shown_there = text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip()
-    assert shown_there == rules_table(), "put bench.judge.audit.table.rules_table() between the marks of docs/audit.md"
+    text = audit_rules.PAGE.read_text(encoding="utf-8")
+    assert text == audit_rules.page(), "run python -m tools.audit_rules"
     assert "Twenty-four" in text
     assert len(RULES) == 24

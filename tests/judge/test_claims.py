@@ -1,4 +1,4 @@
-"""Claims: the file's schema, the way from a claim to a measured number, print intervals, and reasons."""
+"""Claims: the file's schema, the key of a claim, print intervals."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ from collections import Counter
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.core.csv_rows import columns
-from bench.core.errors import ConfigError, StoreError
+from bench.core.errors import ConfigError
 from bench.judge.claims import (
     PUBLISHED,
-    Claim,
     in_claim_unit,
     load_claims,
-    match,
     measure,
     measured_key,
     print_interval,
 )
-from bench.judge.samples import Gap, Sample
 from bench.plan.registry import ORDER
 from tests.synthetic import record
 
@@ -36,32 +31,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CLAIMS = load_claims()
-COLUMNS = columns(Claim)[:-1]  # those that must be there
-BY_ID = {claim.id: claim for claim in CLAIMS}
-GOOD = {
-    "id": "doc.mlp.accuracy",
-    "source": "doc",
-    "approach": "mlp",
-    "stage": "final",
-    "metric": "accuracy",
-    "dataset": "mnist",
-    "split": "test10k",
-    "protocol": "one pass, argmax",
-    "unit": "fraction",
-    "value": "0.9714",
-    "precision": "0.0001",
-    "precision_kind": "rounded",
-    "margin": "0.005",
-    "margin_reason": "declared",
-    "n_runs": "1",
-    "locator": "log",
-    "note": "",
-}
-
-
-def made(**changes: str) -> Claim:
-    return msgspec.convert({**GOOD, **changes}, Claim, strict=False)
+from tests.judge.claims import BY_ID, CLAIMS, COLUMNS, GOOD, made
 
 
 def write(path: Path, *rows: dict[str, str], header: tuple[str, ...] = COLUMNS) -> Path:
@@ -258,115 +228,3 @@ def test_a_number_lies_in_the_interval_of_its_own_printing(value, decimals):
     cut = Decimal(repr(abs(value))).quantize(unit, ROUND_DOWN)
     claim = made(value=str(cut), precision=str(unit), precision_kind="truncated")
     assert abs(value) in print_interval(claim)
-
-
-# matching
-
-
-def test_every_claim_gets_a_row_in_its_order_with_a_number_or_a_reason():
-    for records in ([], [record("mlp"), record("mxnet_bbb", outcome="failed", reason="no memory")]):
-        rows = match(CLAIMS, records)
-        assert [row.claim.id for row in rows] == list(BY_ID)
-        for row in rows:
-            assert row.sample.n or row.sample.gap.reason
-
-
-def test_mean_and_spread_over_seeds():
-    key = "mnist/test10k/accuracy"
-    records = [record("mlp", seed=seed, metrics={key: value}) for seed, value in ((4, 0.97506), (0, 0.971))]
-    (row,) = match([made()], records)
-    assert row.sample.values == (0.971, 0.97506)  # in the order of the seeds
-    # Mean (0.971 + 0.97506) / 2 = 0.97303; sd sqrt((0.00203^2 + 0.00203^2) / 1) = 0.0028709.
-    assert row.sample.mean == pytest.approx(0.97303)
-    assert row.sample.sd == pytest.approx(0.0028709, abs=1e-7)
-
-
-def test_only_the_published_recipe_and_protocol_count():
-    key = "mnist/test10k/accuracy"
-    others = [
-        record("mlp", "corrected", metrics={key: 0.5}),
-        record("mlp", "published", "common", metrics={key: 0.5}),
-        record("linear_bbb", metrics={key: 0.5}),
-    ]
-    (row,) = match([made()], others)
-    assert row.sample == Sample(gap=Gap("not run", "no record of this cell; python -m bench run makes it"))
-
-
-def test_a_number_of_an_epoch_comes_from_that_epoch():
-    claim = made(stage="epoch:2", split="train60k")
-    epochs = [{"epoch": epoch, "seconds": 1.0, "mnist/train60k/accuracy": epoch / 10} for epoch in (1, 2, 3)]
-    assert measure(claim, [record("mlp", epochs=epochs)]).values == (0.2,)
-
-
-@pytest.mark.parametrize(
-    ("stage", "changes", "code", "reason"),
-    [
-        ("final", {"outcome": "diverged", "reason": "loss is nan in epoch 3"}, "diverged", "loss is nan in epoch 3"),
-        ("final", {"outcome": "skipped", "reason": "needs mxnet"}, "skipped", "needs mxnet"),
-        ("final", {"missing": {"mnist": "get it with data fetch"}}, "no data", "get it with data fetch"),
-        ("final", {"missing": {"mnist/test10k/accuracy": "no labels"}}, "n/a", "no labels"),
-        ("final", {}, "n/a", "the record has no 'mnist/test10k/accuracy'"),
-        (
-            "final",
-            {"metrics": {"mnist/test10k/accuracy": None}},
-            "not finite",
-            "the measured 'mnist/test10k/accuracy' is not a finite number",
-        ),
-        (
-            "final",
-            {"profile": "epoch1", "metrics": {"mnist/test10k/accuracy": 0.9}},
-            "fewer epochs",
-            "profile epoch1 does not train to the end; profile full does",
-        ),
-        (
-            "epoch:2",
-            {"profile": "epoch1", "epochs": [{"epoch": 1}]},
-            "fewer epochs",
-            "profile epoch1 trained 1 epoch(s), this number is of epoch 2",
-        ),
-        (
-            "epoch:1",
-            {"profile": "smoke", "epochs": [{"epoch": 1, "mnist/test10k/accuracy": 0.1}]},
-            "fewer epochs",
-            "profile smoke cuts every epoch short; profiles epoch1 and full do not",
-        ),
-    ],
-)
-def test_reasons(stage, changes, code, reason):
-    (row,) = match([made(stage=stage)], [record("mlp", **changes)])
-    assert row.sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
-    assert row.sample.gap.reason == reason
-
-
-def test_epoch_one_of_a_short_profile_is_compared():
-    epochs = [{"epoch": 1, "mnist/test10k/accuracy": 0.9}]
-    assert measure(made(stage="epoch:1"), [record("mlp", profile="epoch1", epochs=epochs)]).values == (0.9,)
-
-
-def test_a_failed_seed_among_good_ones_is_not_hidden():
-    records = [
-        record("mlp", seed=0, metrics={"mnist/test10k/accuracy": 0.9}),
-        record("mlp", seed=1, outcome="diverged", reason="loss is nan"),
-    ]
-    (row,) = match([made()], records)
-    assert row.sample == Sample(
-        (0.9,), Gap("*", "1 of 2 seeds not counted (seed 1 diverged: loss is nan)", is_fault=True)
-    )
-    assert row.sample.sd is None
-
-
-def test_one_seed_is_not_counted_twice():
-    with pytest.raises(StoreError, match="two records of mlp published x published, seed 3; keep one of a and b"):
-        match([made()], [record("mlp", seed=3, key="a"), record("mlp", seed=3, key="b")])
-
-
-def test_the_worked_example_is_computed_and_prints_as_reported():
-    rows = [row for row in match(CLAIMS, []) if row.claim.approach == "worked_example"]
-    assert [row.sample.mean in print_interval(row.claim) for row in rows] == [True] * 9
-
-
-def test_without_the_worked_example_its_claims_say_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "implementations.worked_example", None)
-    sample = measure(BY_ID["feldman2018.worked_example.w"], [])
-    assert sample.gap is not None
-    assert sample.gap.reason.startswith("the closed form cannot be computed")

@@ -1,19 +1,25 @@
 """Today's code gives the stored golden traces; what does not must come with a new version (docs/freshness.md)."""
 
+import dataclasses
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from bench.core import compiled
 from bench.plan.registry import manifest, manifests
-from tests.golden import stored
+from implementations import linear_bbb
+from implementations._kernels.sampled_mlp import Objective
+from tests.golden import fits, stored
+from tests.golden.__main__ import main
 from tests.golden.api import ROOT
 from tests.golden.paths import MEASURES, STREAMS, paths, subjects
-
-FOLDERS = ("bench", "implementations", "tests/golden")
 
 
 def _cases():
@@ -39,66 +45,88 @@ def test_our_manifests_state_their_versions(name):
 
 
 @pytest.fixture
-def copy(tmp_path):
-    """Return a copy of the code, with what numba has compiled."""
-    for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    return tmp_path
+def fits_anew():
+    """Have no fit of other code kept, before a change is planted and after it."""
+    fits.fitted.cache_clear()
+    yield
+    fits.fitted.cache_clear()
 
 
-def edit(folder, file, old, new):
-    path = folder / file
-    text = path.read_text()
-    assert text.count(old) == 1, (file, old)
-    path.write_text(text.replace(old, new))
+def built_with(**changes):
+    """Return a planted change: approaches are built with other hyper-parameters than their recipe says."""
+    whole = fits.build
+
+    def plant(monkeypatch, tmp_path):
+        monkeypatch.setattr(fits, "build", lambda *given: dataclasses.replace(whole(*given), **changes))
+
+    return plant
 
 
-def run(folder, *arguments):
-    """Run Python in a copy of the code, on the data of the repository."""
-    here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(ROOT / "datasets"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True, check=False)
+def another_beta2(monkeypatch, tmp_path):
+    """Compile the pass that has Adam's step from a copy of its file, with beta2 .998 instead of .999."""
+    text = Path(compiled.__file__).read_text()
+    assert text.count("second[i] * float32(0.999)") == 1
+    copy = tmp_path / "compiled.py"
+    copy.write_text(text.replace("second[i] * float32(0.999)", "second[i] * float32(0.998)"))
+    spec = importlib.util.spec_from_file_location("planted", copy)
+    planted = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(planted)
+    monkeypatch.setattr(compiled, "adam_weights", planted.adam_weights)
+
+
+def another_stream(monkeypatch, tmp_path):
+    drawn = fits.TraceContext.generator
+    named = {"shuffle": "shuffled"}
+    monkeypatch.setattr(
+        fits.TraceContext, "generator", lambda self, name, *place: drawn(self, named.get(name, name), *place)
+    )
+
+
+def one_batch_more(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        linear_bbb, "Objective", lambda prior_std, n_batches, *more: Objective(prior_std, n_batches + 1, *more)
+    )
 
 
 PLANTED = {
-    "Adam's beta2 is .998": (
-        "bench/core/compiled.py",
-        "second[i] * float32(0.999)",
-        "second[i] * float32(0.998)",
-        "linear_bbb",
-        "published/single",
-    ),
-    "a stream has another name": (
-        "implementations/mlp.py",
-        'context.generator("shuffle", epoch)',
-        'context.generator("shuffled", epoch)',
-        "mlp",
-        "published/single",
-    ),
-    "the KL is divided by one batch more": (
-        "implementations/linear_bbb.py",
-        "n_batches = task.n_train / self.batch_size",
-        "n_batches = task.n_train / self.batch_size + 1",
-        "linear_bbb",
-        "published/single",
-    ),
-    "dropout is .49": (
-        "implementations/dropout_fcn.py",
-        "hidden_dropout: float = 0.5 ",
-        "hidden_dropout: float = 0.49 ",
-        "dropout_fcn",
-        "published/single",
-    ),
+    "Adam's beta2 is .998": (another_beta2, "linear_bbb"),
+    "a stream has another name": (another_stream, "mlp"),
+    "the KL is divided by one batch more": (one_batch_more, "linear_bbb"),
+    "dropout is .49": (built_with(hidden_dropout=0.49), "dropout_fcn"),
 }
 
 
+def golden(monkeypatch, *words):
+    """Run `python -m tests.golden` in this process and return its exit code."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["golden", *words])
+    return main()
+
+
 @pytest.mark.parametrize("what", PLANTED)
-def test_a_planted_change_is_caught(copy, what):
-    file, old, new, subject, path = PLANTED[what]
-    edit(copy, file, old, new)
-    found = run(copy, "-m", "tests.golden", "--check", subject, "--path", path)
-    assert found.returncode == 1, found.stderr
-    assert "deviates by" in found.stdout
+def test_a_planted_change_is_caught(what, tmp_path, monkeypatch, fits_anew, capsys):
+    plant, subject = PLANTED[what]
+    plant(monkeypatch, tmp_path)
+    assert golden(monkeypatch, "--check", subject, "--path", "published/single") == 1
+    assert "deviates by" in capsys.readouterr().out
+
+
+def test_a_trace_is_replaced_only_with_a_new_version(tmp_path, monkeypatch, fits_anew, capsys):
+    """The check names the versions that differ; with the version raised the trace is written, and is then as stored."""
+    shutil.copytree(stored.FOLDER, tmp_path / "stored")
+    monkeypatch.setattr(stored, "FOLDER", tmp_path / "stored")
+    before = stored.file_of("toy_bbb").read_text()
+    built_with(noise_std=0.11)(monkeypatch, tmp_path)
+    assert golden(monkeypatch, "--write", "toy_bbb") == 1
+    assert "Raise the version" in capsys.readouterr().err
+    assert stored.file_of("toy_bbb").read_text() == before
+    entry = manifest("toy_bbb")
+    raised = {name: structs.replace(spec, version=spec.version + 1) for name, spec in entry.recipes.items()}
+    monkeypatch.setitem(manifests(), "toy_bbb", structs.replace(entry, recipes=raised))
+    assert golden(monkeypatch, "--check", "toy_bbb", "--path", "published/single") == 1
+    assert "versions" in capsys.readouterr().out
+    assert golden(monkeypatch, "--write", "toy_bbb") == 0
+    assert golden(monkeypatch, "--check", "toy_bbb") == 0
 
 
 STATES = """
@@ -115,33 +143,27 @@ print(json.dumps([found, keys]))
 """
 
 
-def test_an_edit_that_changes_no_number_leaves_every_record_fresh(copy):
+def states(folder):
+    """Return what is stale of our records, and today's keys, as the code in a folder says."""
+    here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(ROOT / "datasets")}
+    command = [sys.executable, "-c", STATES, str(ROOT / "results")]
+    return json.loads(subprocess.run(command, cwd=folder, env=here, capture_output=True, check=True).stdout)
+
+
+def test_an_edit_that_changes_no_number_leaves_every_record_fresh(tmp_path):
     """A docstring, the name of a function and the place of a module are text: no record looks at them."""
-    before = run(copy, "-c", STATES, str(ROOT / "results"))
-    assert before.returncode == 0, before.stderr
-    edit(copy, "implementations/linear_bbb.py", '"""Bayes by Backprop on MNIST: ', '"""Weights with noise: ')
-    seeds = copy / "implementations" / "_seeds.py"
-    for file in (seeds, *copy.glob("implementations/*.py")):
-        file.write_text(file.read_text().replace("all_rows(", "every_row("))
-    shutil.move(copy / "implementations" / "_sampled_seeds.py", copy / "implementations" / "_seeds_of_samples.py")
-    for file in copy.glob("implementations/*.py"):
-        file.write_text(file.read_text().replace("_sampled_seeds", "_seeds_of_samples"))
-    after = run(copy, "-c", STATES, str(ROOT / "results"))
-    assert after.returncode == 0, after.stderr
-    assert json.loads(after.stdout) == json.loads(before.stdout)
-    assert set(json.loads(after.stdout)[0].values()) == {""}
-
-
-def test_a_trace_is_replaced_only_with_a_new_version(copy):
-    """The check names the versions that differ; with the version raised the trace is written, and is then as stored."""
-    edit(copy, "implementations/toy_bbb.py", "noise_std: float = 0.1 ", "noise_std: float = 0.11 ")
-    refused = run(copy, "-m", "tests.golden", "--write", "toy_bbb")
-    assert refused.returncode == 1
-    assert "Raise the version" in refused.stderr
-    edit(copy, "implementations/toy_bbb.toml", "version = 1", "version = 2")
-    told = run(copy, "-m", "tests.golden", "--check", "toy_bbb", "--path", "published/single")
-    assert told.returncode == 1
-    assert "versions" in told.stdout
-    written = run(copy, "-m", "tests.golden", "--write", "toy_bbb")
-    assert written.returncode == 0, written.stderr
-    assert run(copy, "-m", "tests.golden", "--check", "toy_bbb").returncode == 0
+    before = states(ROOT)
+    for folder in ("bench", "implementations"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    approaches = tmp_path / "implementations"
+    text = (approaches / "linear_bbb.py").read_text()
+    assert text.count('"""Bayes by Backprop on MNIST: ') == 1
+    (approaches / "linear_bbb.py").write_text(
+        text.replace('"""Bayes by Backprop on MNIST: ', '"""Weights with noise: ')
+    )
+    shutil.move(approaches / "_sampled_seeds.py", approaches / "_seeds_of_samples.py")
+    for file in approaches.glob("*.py"):
+        text = file.read_text().replace("all_rows(", "every_row(").replace("_sampled_seeds", "_seeds_of_samples")
+        file.write_text(text)
+    assert states(tmp_path) == before
+    assert set(before[0].values()) == {""}

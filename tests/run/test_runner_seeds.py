@@ -6,75 +6,21 @@ import socket
 from functools import partial
 
 import pytest
-from msgspec import structs
 
 import implementations.toy_mlp
 from bench.cli.main import main
-from bench.core.errors import StoreError
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
-from bench.judge.results import Results
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
-from bench.plan.registry import manifests
 from bench.run import contexts
-from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting, Warned
-from bench.run.options import Options
-from bench.run.runner import existing, run
+from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
+from bench.run.runner import existing
 from tests import synthetic
-from tests.run.watching import Recorder
+from tests.run.toys import close, go, ill_seed, interrupt, numbers, records
 
-
-@pytest.fixture(autouse=True)
-def short_intervals(monkeypatch):
-    """Let toy_mlp take 5 of the 5,000 steps of each of its six intervals."""
-    whole = implementations.toy_mlp.descend
-
-    def descend(layout, flat, x, y, n_steps, rate):
-        return whole(layout, flat, x, y, min(n_steps, 5), rate)
-
-    monkeypatch.setattr(implementations.toy_mlp, "descend", descend)
-
-
-def go(root, *names, executor="inline", **options):
-    selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
-    watcher = Recorder()
-    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
-    return results, watcher
-
-
-def records(root):
-    """Return the records by seed and protocol, and check that none is damaged."""
-    found, problems = Store(root).all_records()
-    assert problems == []
-    return {(record.approach, record.seed, record.protocol): record for record in found}
-
-
-def numbers(record):
-    """Return all that was measured, without times."""
-    return record.metrics, [{"epoch": epoch.epoch, **epoch.metrics} for epoch in record.epochs]
-
-
-def close(left, right):
-    (metrics, epochs), (other_metrics, other_epochs) = numbers(left), numbers(right)
-    assert metrics == pytest.approx(other_metrics, rel=1e-3, abs=1e-5)
-    assert len(epochs) == len(other_epochs)
-    for epoch, other in zip(epochs, other_epochs, strict=True):
-        assert epoch == pytest.approx(other, rel=1e-3, abs=1e-5)
-
-
-def interrupt(monkeypatch, owner, name, when):
-    """Make a function stop the run, as a key press would, at its call number `when`."""
-    original, calls = getattr(owner, name), []
-
-    def stopping(*arguments, **named):
-        calls.append(1)
-        if len(calls) == when:
-            raise KeyboardInterrupt
-        return original(*arguments, **named)
-
-    monkeypatch.setattr(owner, name, stopping)
+pytestmark = pytest.mark.usefixtures("short_intervals")
 
 
 @pytest.mark.parametrize(
@@ -171,23 +117,6 @@ def test_large_requests_are_split(tmp_path):
 def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
     chosen = cells(Selection(approaches=("uniform",), seeds=(0, 1)))
     assert batches.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
-
-
-def ill_seed(monkeypatch, *seeds):
-    original = implementations.toy_mlp.Seeds.epoch
-
-    def epoch(self, number):
-        traces = original(self, number)
-        here = [context.seed for context in self._contexts]
-        return [dict.fromkeys(t, float("nan")) if s in seeds else t for s, t in zip(here, traces, strict=True)]
-
-    def init(self, recipe, train, rows, task, contexts):
-        self._contexts = contexts
-        original_init(self, recipe, train, rows, task, contexts)
-
-    original_init = implementations.toy_mlp.Seeds.__init__
-    monkeypatch.setattr(implementations.toy_mlp.Seeds, "__init__", init)
-    monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", epoch)
 
 
 def test_a_diverging_seed_takes_no_other_along(tmp_path, monkeypatch):
@@ -348,146 +277,6 @@ def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
     assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"
-
-
-# Faults of files and of other processes
-
-
-def interrupted(tmp_path, monkeypatch, when=4):
-    """Stop a fit of one seed while it reports epoch `when`, and return its checkpoint."""
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
-    return path
-
-
-def goes_on_from(tmp_path, epoch):
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
-
-
-def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
-    foreign = interrupted(tmp_path / "other", monkeypatch)
-    store = Store(tmp_path / "other")
-    tensors, info = store.read_tensors(foreign)
-    assert set(info["fit_keys"]) == {"0"}
-    place = tmp_path / foreign.relative_to(tmp_path / "other")
-    Store(tmp_path).write_tensors(place, tensors, {**info, "fit_keys": {"0": "e" * 64}})
-    assert goes_on_from(tmp_path, 1)
-    assert len(list((tmp_path / "quarantine").glob("*.safetensors"))) == 1
-
-
-def test_a_checkpoint_of_another_version_is_set_aside(tmp_path, monkeypatch):
-    """Work of two versions must not be mixed."""
-    path = interrupted(tmp_path, monkeypatch)
-    store = Store(tmp_path)
-    tensors, info = store.read_tensors(path)
-    assert info["versions"]["recipe"] == {"published": 1}
-    store.write_tensors(path, tensors, {**info, "versions": {"recipe": {"published": 2}}})
-    assert goes_on_from(tmp_path, 1)
-    assert "another version" in (tmp_path / "quarantine" / "reasons.txt").read_text()
-
-
-def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, monkeypatch):
-    path = interrupted(tmp_path, monkeypatch)
-    path.write_bytes(path.read_bytes()[:-10])
-    assert goes_on_from(tmp_path, 1)
-    assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
-
-
-def test_a_posterior_of_another_fit_is_set_aside_and_trained(tmp_path):
-    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
-    store = Store(tmp_path)
-    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
-    tensors, info = store.read_tensors(path)
-    store.write_tensors(path, tensors, {**info, "fit_key": "e" * 64})
-    for record in tmp_path.glob("records/*/*"):
-        record.unlink()
-    assert goes_on_from(tmp_path, 1)
-    assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == 1
-
-
-def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-
-    def full(self, path, tensors, info):
-        raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
-
-    monkeypatch.setattr(Store, "write_tensors", full)
-    results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    assert {result.outcome for result in results} == {"done"}
-    warnings = [event.message for event in watcher.of(Warned)]
-    assert len(warnings) == 5 + 1  # after epochs 1 to 5 of 6, and the posterior
-    assert all("No space left" in warning for warning in warnings)
-
-
-def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path, monkeypatch):
-    write = Store.write
-
-    def full(self, record, scores=None):
-        if record.protocol == "published" and record.outcome == "done":
-            raise StoreError("cannot write it: No space left on device; free space or choose another folder")
-        return write(self, record, scores)
-
-    monkeypatch.setattr(Store, "write", full)
-    results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert {(each.cell.protocol, each.outcome) for each in results} == {("published", "failed"), ("common", "done")}
-    record = existing(results[0].cell, Store(tmp_path))
-    assert "No space left" in in_words(record.reason)
-
-
-def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch):
-    """The old records and fits stay where they are; nothing pools them with the new ones."""
-    go(tmp_path, "toy_mlp", seeds=(0,))
-    before = set(records(tmp_path))
-    _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert watcher.events == []
-    entry = manifests()["toy_mlp"]
-    raised = {name: structs.replace(spec, version=2) for name, spec in entry.recipes.items()}
-    monkeypatch.setitem(manifests(), "toy_mlp", structs.replace(entry, recipes=raised))
-    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert {(each.outcome, each.was_there) for each in results} == {("done", False)}
-    assert [event.epoch for event in watcher.of(EpochEnded)] == [1]
-    after = Store(tmp_path).all_records()[0]
-    assert len(after) == 2 * len(before)
-    found = Results([record for record in after if record.protocol == "common"], manifests())
-    assert [record.versions.recipe for record in found.records] == [{"published": 2}]
-    assert found.n_stale == 1
-    assert any("made at other versions" in text for text in found.origin())
-    results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert all(each.was_there for each in results)
-
-
-def test_a_kept_fit_without_versions_is_trained_again(tmp_path):
-    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
-    store = Store(tmp_path)
-    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
-    tensors, info = store.read_tensors(path)
-    store.write_tensors(path, tensors, {**info, "versions": None})
-    for record in tmp_path.glob("records/*/*"):
-        record.unlink()
-    assert goes_on_from(tmp_path, 1)
-    assert store.read_tensors(path)[1]["versions"]["recipe"] == {"published": 1}
-
-
-def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):
-    """The other run ends while this one waits for the lock."""
-    ill_seed(monkeypatch, 0)
-    alone = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
-    lock = Store(tmp_path).lock(alone[0].lock_key)
-    lock.acquire()
-
-    def wait(_):
-        lock.release()
-        go(tmp_path, "toy_mlp", seeds=(0,))
-
-    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
-    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
-    assert watcher.of(EpochEnded) == []
 
 
 def test_status_says_who_works_on_what(tmp_path, capsys):

@@ -1,10 +1,8 @@
 """How a child process is heard, ended and remembered, with programs in place of Python."""
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -20,10 +18,10 @@ from bench.run.output import KEPT_BYTES
 from bench.run.remote.jobs import WorkJob, plan_job, work_job
 from bench.run.runner import run
 from bench.run.supervisor import supervise
+from tests.run.outside import ROOT, chosen, put
 from tests.run.watching import Recorder, interpreter
 from tests.stress.processes import is_alive
 
-ROOT = Path(__file__).resolve().parents[2]
 JOB = plan_job(Selection(approaches=("uniform",)))
 TOY = cells(Selection(approaches=("toy_mlp",), protocols=("common",), profile="smoke"))
 
@@ -134,22 +132,10 @@ def test_what_a_framework_prints_does_not_get_between_the_lines():
     assert (found.stdout, found.stderr) == ("event", "noise\nnoise\n")
 
 
-def outside(folder, monkeypatch, name, text=None):
-    """Put an approach from outside on the path of approaches."""
-    for suffix in (".py", ".toml"):
-        shutil.copy(ROOT / "examples" / f"mc_dropout{suffix}", folder / f"{name}{suffix}")
-    if text is not None:
-        path = folder / f"{name}.py"
-        path.write_text(path.read_text() + text)
-    monkeypatch.setenv(plugins.VARIABLE, str(folder))
-    registry._look.cache_clear()
-    return cells(Selection(approaches=(name,), recipes=("published",), protocols=("common",), profile="smoke"))
-
-
-@pytest.fixture
-def look_again():
-    yield
-    registry._look.cache_clear()
+def outside(folder, monkeypatch, name, text=""):
+    """Put an approach from outside on the path of approaches and return its one cell."""
+    put(folder, monkeypatch, name, text)
+    return chosen(name, profile="smoke")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER
 from bench.show.figures import draw_counts, forest
-from bench.show.figures.changes import Change, DrawChanges
+from bench.show.figures.changes import Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.style import COLOURS, REPORTED, look, style
@@ -183,7 +183,7 @@ def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
         Change("mlp", "one seed", Paired((0,), (0.0,), (0.5,)), COLOURS[0]),
     ]
     with style():
-        (axes,) = DrawChanges(changes)().axes
+        (axes,) = draw_changes(changes).axes
     assert [text.get_text() for text in axes.texts] == ["+2.00, n = 3", "+4.00, n = 3", "+50.00, n = 1"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["mlp: unclear", "mlp: clear", "mlp: one seed"]
     _, unclear, _, clear, _, alone = axes.lines

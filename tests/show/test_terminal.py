@@ -1,4 +1,4 @@
-"""What commands print fits the screen: every table and listing at 80 and 120 columns, with nothing cut off."""
+"""What commands print fits the screen: every table and listing at 80 columns, with nothing cut off."""
 
 from __future__ import annotations
 
@@ -14,22 +14,17 @@ from bench.show.tables.registry import all_tables
 from bench.show.terminal import PIPE, Listing, shown, text
 from tests.gate_folders import folders
 
-WIDTHS = (80, 120)
+WIDTH = 80
 
 
-@pytest.fixture(scope="module")
-def tables():
-    return all_tables(Material(RESULTS, "full", "cpu", "float32"))
-
-
-@pytest.fixture(params=WIDTHS)
-def width(request, monkeypatch):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Stand in a clone, before a terminal of WIDTH columns."""
     monkeypatch.chdir(RESULTS.parent)
-    monkeypatch.setenv("COLUMNS", str(request.param))
-    return request.param
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
 
 
-def assert_fits(printed, width):
+def assert_fits(printed, width=WIDTH):
     too_wide = [line for line in printed.splitlines() if cell_len(line) > width]
     assert too_wide == []
 
@@ -38,10 +33,10 @@ def letters(*texts):
     return Counter(character for text in texts for character in text if not character.isspace())
 
 
-def test_every_table_fits_and_shows_every_letter(tables, width):
-    for name, table in tables.items():
+def test_every_table_fits_and_shows_every_letter(terminal):
+    for name, table in all_tables(Material(RESULTS, "full", "cpu", "float32")).items():
         printed = text(table)
-        assert_fits(printed, width)
+        assert_fits(printed)
         entries = [entry for row in table.texts() for entry in row]
         assert not letters(*entries) - letters(printed), name
 
@@ -64,17 +59,26 @@ def test_every_table_fits_and_shows_every_letter(tables, width):
         "compare results results --profile epoch1 --precision float32 --metric *accuracy",
     ],
 )
-def test_every_listing_fits(command, width, capsys):
+def test_every_listing_fits(command, terminal, capsys):
     assert main(command.split()) in (0, 3)
     printed = capsys.readouterr().out
     assert printed.strip()
-    assert_fits(printed, width)
+    assert_fits(printed)
 
 
-def test_a_gate_fits(width, tmp_path, capsys):
+def test_a_wider_terminal_is_used(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(WIDTH + 40))
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert_fits(printed, WIDTH + 40)
+    with pytest.raises(AssertionError):
+        assert_fits(printed)
+
+
+def test_a_gate_fits(terminal, tmp_path, capsys):
     gate, _, reference, fresh = folders(tmp_path)
     main(["gate", "--gate", str(gate), "--reference", str(reference.root), "--fresh", str(fresh.root)])
-    assert_fits(capsys.readouterr().out, width)
+    assert_fits(capsys.readouterr().out)
 
 
 def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(monkeypatch, capsys):

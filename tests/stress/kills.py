@@ -114,13 +114,14 @@ class _Round:
     def __init__(self, approaches: Sequence[str], root: Path, mean_s: float, rng: random.Random, found: Kills) -> None:
         self.root, self._approaches, self._mean_s, self._rng, self._found = root, approaches, mean_s, rng, found
         self._interrupted: set[str] = set()  # fits that a kill left a checkpoint of
+        self._killed = 0  # times in the present call
 
     def complete(self, n_kills: int) -> None:
         """Run until every cell is done, killing while kills are left."""
         code = -1
         while code:
             with Run(command(self._approaches, self.root)) as run:
-                place: int | None = 0
+                self._killed, place = 0, 0
                 while place is not None and self._found.kills < n_kills:
                     place = run.wait_for(_starts, place)
                     if place is not None:
@@ -128,8 +129,9 @@ class _Round:
                 code = run.wait()
                 if "Traceback" in run.errors():
                     self._found.faults.append(f"a traceback: {run.errors()[-300:]}")
-                if code > 0 and not any(_is_of_killed(event) for event in run.events):
-                    raise BenchError(f"a run that nobody killed ended with code {code}: {run.errors()[-500:]}")
+                failed = _failed_fits(run.events)
+                if (code > 0 and not failed) or len(failed) > self._killed:
+                    raise BenchError(f"what nobody killed ended with code {code}: {run.errors()[-500:]}")
             self._found.faults += comparing.faults(self.root)
         self._check_marks()
 
@@ -143,12 +145,13 @@ class _Round:
         if not run.kill(victim):
             return n_before  # the child process had just ended, or everything
         found.kills += 1
+        self._killed += 1
         found.of_children += victim == "child"
         found.in_measuring += last["kind"] == "measure"
         found.in_training += last["kind"] in ("start", "epoch")
         if victim == "child":
             after = run.wait_for(lambda event: event["kind"] in ("start", "finish"), n_before)
-            fits = {event["fit"] for event in run.events[n_before:] if _is_of_killed(event)}
+            fits = _failed_fits(run.events[n_before:])
         else:
             after = None
             run.process.wait(PATIENCE_S)
@@ -193,5 +196,6 @@ def _starts(event: Mapping[str, Any]) -> bool:
     return bool(event["kind"] == "start")
 
 
-def _is_of_killed(event: Mapping[str, Any]) -> bool:
-    return bool(event["kind"] == "record" and "SIGKILL" in event["reason"])
+def _failed_fits(events: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the fits of records that failed: a kill of their process is the only reason known here."""
+    return {event["fit"] for event in events if event["kind"] == "record" and event["outcome"] == "failed"}

@@ -16,6 +16,7 @@ from bench.judge.compare.metrics import MAIN_METRICS, comparable
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import read
 from bench.judge.samples import Gap
+from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
 
 Scores = Mapping[str, NDArray[np.generic]]  # per-row scores of a record, by name
@@ -81,17 +82,10 @@ def differences(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) 
 
 def difference(cell: Pairs, metric: str) -> Difference:
     """Return one metric's difference, with its interval over seeds where there are two or more."""
-    a, b = ([float(_number(record, metric)) for record in side] for side in (cell.a, cell.b))
-    steps = [other - one for one, other in zip(a, b, strict=True)]
-    n_equal = sum(one == other for one, other in zip(a, b, strict=True))
-    width, p = None, None
-    if len(steps) > 1:
-        error = statistics.stdev(steps) / math.sqrt(len(steps))
-        width = float(stats.t.ppf(0.975, len(steps) - 1)) * error
-        if n_equal < len(steps):
-            mean = statistics.fmean(steps)
-            p = 0.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, len(steps) - 1))
-    return Difference(cell.cell, metric, cell.seeds, statistics.fmean(a), statistics.fmean(b), n_equal, width, p)
+    a, b = (tuple(_number(record, metric) for record in side) for side in (cell.a, cell.b))
+    paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
+    means = statistics.fmean(a), statistics.fmean(b)
+    return Difference(cell.cell, metric, cell.seeds, *means, n_equal, paired.half_width, paired.p)
 
 
 def _number(record: Record, metric: str) -> float:

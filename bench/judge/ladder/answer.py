@@ -11,7 +11,8 @@ from bench.judge.claims import Claim, in_claim_unit
 from bench.judge.ladder.effects import Effect, Numbers
 from bench.judge.ladder.rungs import Estimator, Question, Step
 from bench.judge.samples import Sample
-from bench.judge.stats.paired import LEVEL, Paired, pair
+from bench.judge.stats.paired import Paired, pair
+from bench.judge.stats.prediction import LEVEL
 
 Direction = Literal["raises", "lowers", "unclear", "not measured"]
 """What a step does to the number. `unclear`: its interval includes zero."""

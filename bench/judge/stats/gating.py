@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-LEVEL = 0.95
-POWER = 0.8  # chance of an alarm from which a shift counts as seen
+from bench.judge.stats.prediction import LEVEL, POWER, error_half_width, error_p
+
 _GRID = 2_000
 
 
@@ -43,15 +43,11 @@ class Design:
 
     def half_width(self, level: float = LEVEL) -> float:
         """Return the half-width of the two-sided prediction interval for the mean of the fresh runs."""
-        return float(stats.t.ppf(0.5 + level / 2, self.k - 1)) * self.standard_error
+        return error_half_width(self.standard_error, self.k - 1, level)
 
     def p_value(self, difference: float) -> float:
         """Return the two-sided p-value of a difference of means; without any spread 1 for none, else 0."""
-        if difference == 0:
-            return 1.0
-        if self.sd == 0:
-            return 0.0
-        return float(2 * stats.t.sf(abs(difference) / self.standard_error, self.k - 1))
+        return error_p(abs(difference), self.standard_error, self.k - 1)
 
     def alarm_rate(self, shift: float, alpha: float) -> float:
         """Return how often a p-value below `alpha` and a difference above the margin come together.

@@ -13,9 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import special
-
-LEVEL = 0.95
+from bench.judge.stats.prediction import LEVEL, error_half_width, error_p
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,18 @@ class Paired:
 
     def half_width_at(self, level: float) -> float | None:
         """Return the half-width of the interval at another level, None for one seed."""
-        if self.n < 2:
+        return None if self.n < 2 else error_half_width(self._sd, self.n - 1, level) / math.sqrt(self.n)
+
+    @property
+    def p(self) -> float | None:
+        """Return the two-sided p-value of the paired t test; None for one seed and for identical numbers."""
+        if self.n < 2 or self.identical:
             return None
-        quantile = float(special.stdtrit(self.n - 1, 0.5 + level / 2))
-        return quantile * statistics.stdev(self.differences) / math.sqrt(self.n)
+        return error_p(abs(self.mean), self._sd / math.sqrt(self.n), self.n - 1)
+
+    @property
+    def _sd(self) -> float:
+        return statistics.stdev(self.differences)
 
     @property
     def interval(self) -> tuple[float, float] | None:

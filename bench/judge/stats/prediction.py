@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 LEVEL = 0.95
-POWER = 0.8
+POWER = 0.8  # chance of an alarm from which a shift counts as seen
 NODES = 64  # of each integral over what the seeds leave uncertain
 
 

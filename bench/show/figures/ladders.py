@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import MNIST, Ladder
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import described
-from bench.show.figures.changes import EXPLAINED, Change, DrawChanges
+from bench.show.figures.changes import EXPLAINED, Change, draw_changes
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import look
+from bench.show.figures.style import NARROW, WIDTH, look
 from bench.show.material import Material
 
 WHAT = (MNIST, "accuracy")
@@ -41,5 +42,5 @@ def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
         "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
         f"accuracy, from the same seeds. {EXPLAINED}{without} {conditions}"
     )
-    drawn = DrawChanges(changes)
-    yield Figure(name, title, caption, FIELD, drawn, narrow=drawn.narrow)
+    wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
+    yield Figure(name, title, caption, FIELD, wide, narrow=narrow)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bench.judge.results import described
-from bench.show.figures.changes import EXPLAINED, Change, DrawChanges
+from bench.show.figures.changes import EXPLAINED, Change, draw_changes
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import look
+from bench.show.figures.style import NARROW, WIDTH, look
 from bench.show.material import Material
 from bench.show.tables.mistakes import mistakes
 
@@ -27,5 +28,5 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     seeds = {seed for change in changes for seed in change.paired.seeds}
     conditions = described((material.profile, material.device, material.precision), seeds)
     caption = f"Corrected minus published, all other mistakes left. {EXPLAINED} Common protocol. {conditions}"
-    drawn = DrawChanges(changes)
-    yield Figure(NAME, TITLE, caption, FIELD, drawn, narrow=drawn.narrow)
+    wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
+    yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)

@@ -65,22 +65,17 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     if isinstance(found, str):
         yield Absent(NAME, TITLE, DOCUMENT, found)
         return
-    n_draws = len(found[0].draws)
+    n_draws, n_rows = len(found[0].draws), material.scores(record)["mnist/draws"].shape[1]
     caption = (
         "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
         "Orange: classes that the document's rule answers (median probability above 0.2); without one it is undecided. "
-        f"Accepted and undecided: the first images of each kind among the first {record_rows(material, record)} test "
+        f"Accepted and undecided: the first images of each kind among the first {n_rows} test "
         "images, label in bold; noise and letters: the first two images of each set that the record keeps. The letters "
         "are those of not-MNIST, as in the document, or else of free fonts. One axis for all images. "
         f"{material.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, found))
-
-
-def record_rows(material: Material, record: Record) -> int:
-    """Return how many rows of the test set have raw draws."""
-    return int(material.scores(record)["mnist/draws"].shape[1])
 
 
 def _examples(material: Material, record: Record) -> list[Example] | str:

@@ -100,11 +100,10 @@ def places(content: ReportContent, links: Links) -> list[PlaceFacts]:
         found.setdefault(place_of(record), []).append(record)
     order = {name: number for number, name in enumerate(content.material.results.approaches)}
     sorted_places = sorted(found, key=lambda place: (order.get(place[0], len(order)), place))
-    return [_place(links.place(place), place, sorted(found[place], key=_by_seed)) for place in sorted_places]
-
-
-def _by_seed(record: Record) -> tuple[int, str]:
-    return record.seed, record.key
+    return [
+        _place(links.place(place), place, sorted(found[place], key=lambda record: (record.seed, record.key)))
+        for place in sorted_places
+    ]
 
 
 def _place(at: str, place: Place, records: Sequence[Record]) -> PlaceFacts:

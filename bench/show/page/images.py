@@ -63,13 +63,9 @@ def _address(drawing: Drawing, is_vector: bool) -> str:
         content = printed(drawing, "svg")
     if not is_vector or len(content) > LARGEST_SVG:
         content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
-    data = f";base64,{base64.b64encode(content).decode()}" if kind == "png" else f",{_as_text(content.decode())}"
-    return f"data:image/{kind}{data}"
-
-
-def _as_text(svg: str) -> str:
-    """Return a drawing as part of an address, which is a quarter smaller than base64; see `small`."""
-    return quote(small(svg), safe=PLAIN)
+    if kind == "png":
+        return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return f"data:image/svg+xml,{quote(small(content.decode()), safe=PLAIN)}"  # a quarter smaller than base64
 
 
 def small(svg: str) -> str:

@@ -49,23 +49,13 @@ LAST_TOPICS = (
 
 
 @dataclass(frozen=True)
-class ChangeLine:
-    """A correction or variant of a recipe."""
-
-    name: str
-    kind: str
-    title: str
-    why: str
-
-
-@dataclass(frozen=True)
 class ApproachPart:
     """What one approach is."""
 
     id: str
     name: str
     title: str
-    changes: tuple[ChangeLine, ...]
+    changes: tuple[tuple[str, str, str, str], ...]  # name, kind, title and reason of corrections and variants
 
 
 @dataclass(frozen=True)
@@ -167,10 +157,10 @@ def _approach(content: ReportContent, name: str) -> ApproachPart:
     )
 
 
-def _changes(manifest: ApproachManifest) -> Iterator[ChangeLine]:
+def _changes(manifest: ApproachManifest) -> Iterator[tuple[str, str, str, str]]:
     for kind, changes in (("correction", manifest.corrections), ("variant", manifest.variants)):
         for name, change in changes.items():
-            yield ChangeLine(name, kind, change.title, change.why)
+            yield name, kind, change.title, change.why
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:

@@ -55,16 +55,6 @@ class TableKind(NamedTuple):
     remedy: str = "python -m bench run makes records"  # where there is none
 
 
-def _throughput(material: Material) -> Iterator[Table]:
-    if material.speeds:
-        yield throughput_table(material.speeds, material.manifests)
-
-
-def _determinism(material: Material) -> Iterator[Table]:
-    if material.repeatable:
-        yield determinism_table(material.repeatable, material.manifests)
-
-
 def _answers(material: Material) -> Iterator[Table]:
     for one in chosen(()):
         if one.question is not None:
@@ -82,21 +72,8 @@ def _audits(material: Material) -> Iterable[Table]:
     return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
 
 
-def _faults(material: Material) -> Iterator[Table]:
-    if material.faults:
-        yield fault_table(material.faults)
-
-
 def _precision(material: Material) -> Table:
     return precision_table(material.records, material.profile, material.device, material.manifests, material.scores)
-
-
-def _final_numbers(material: Material) -> Table:
-    return final_numbers_table(material.results, material.claims, material.verdicts)
-
-
-def _alternatives(material: Material) -> Table:
-    return alternatives_table(material.results, end_results_against(material.results, material.claims))
 
 
 def _trial(material: Material) -> Table:
@@ -124,25 +101,48 @@ TABLES = (
     TableKind("pruning", "How many weights can be removed?", lambda m: pruning_table(m.results, m.claims)),
     TableKind("calibration", "How far can the probabilities be believed?", lambda m: calibration_table(m.results)),
     TableKind("speed", "What do training and prediction cost?", lambda m: speed_table(m.results)),
-    TableKind("throughput", "Is our code as fast as the documents' own?", _throughput, SPEEDS),
+    TableKind(
+        "throughput",
+        "Is our code as fast as the documents' own?",
+        lambda m: throughput_table(m.speeds, m.manifests) if m.speeds else (),
+        SPEEDS,
+    ),
     TableKind("toys", "What do the six-point regressions give?", lambda m: toys_table(m.results, m.claims)),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
         "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)
     ),
     TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.judgement)),
-    TableKind("alternatives", "Which recipes does each end result tell apart?", _alternatives),
+    TableKind(
+        "alternatives",
+        "Which recipes does each end result tell apart?",
+        lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
+    ),
     TableKind("trial", "What does the rule say of reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
     TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
     TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
     TableKind("blundell2015", "Does the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)),
-    TableKind("determinism", "What gives the same bits again?", _determinism, REPEATS),
+    TableKind(
+        "determinism",
+        "What gives the same bits again?",
+        lambda m: determinism_table(m.repeatable, m.manifests) if m.repeatable else (),
+        REPEATS,
+    ),
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does a document make?", _audits),
-    TableKind("fault_tests", "What was tried to break the suite?", _faults, TRIALS),
-    TableKind("headlines", "How far are our numbers from the final ones of each document?", _final_numbers),
+    TableKind(
+        "fault_tests",
+        "What was tried to break the suite?",
+        lambda m: fault_table(m.faults) if m.faults else (),
+        TRIALS,
+    ),
+    TableKind(
+        "headlines",
+        "How far are our numbers from the final ones of each document?",
+        lambda m: final_numbers_table(m.results, m.claims, m.verdicts),
+    ),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
     TableKind("unfinished", "Which records have no numbers, and why?", lambda m: unfinished_table(m.results)),
 )

@@ -1,11 +1,17 @@
-"""The rules as the Markdown table of docs/audit.md."""
+"""Write the table of docs/audit.md from the rules of the audit: `python -m tools.audit_rules`.
+
+A test of tests/judge/test_audit_rules.py compares them.
+"""
 
 from __future__ import annotations
 
+from bench.core.files import write_atomically
+from bench.core.project import TOP
 from bench.judge.audit.documents import Fact, facts
 from bench.judge.audit.rules import RULES
 from bench.judge.audit.shown import shown_mistakes
 
+PAGE = TOP / "docs" / "audit.md"
 BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
 
 
@@ -29,3 +35,13 @@ def _mark(fact: Fact) -> str:
     if not fact.shown:
         return "*"
     return "+" if shown_mistakes()[fact.shown].ran == "expression" else ""
+
+
+def page() -> str:
+    """Return the page with today's table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{rules_table()}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    write_atomically(PAGE, page().encode())

@@ -1,0 +1,239 @@
+"""Throughput: blocks in turn under one clock that the tests move, how long they last, what is predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.core import timing
+from bench.core.errors import Unsupported
+from bench.core.products import matrix_products
+from bench.interface import Approach, Categorical, Posterior, Task
+from bench.measure.measuring import ROW_NOISE_ROWS
+from benchmarks.throughput import blocks, measure, prediction, training
+from benchmarks.throughput.training import Subject
+from benchmarks.throughput.yardsticks import Yardstick
+from tests.benchmarks.small_networks import CPU, rows_of
+
+OURS_S, DOCUMENT_S, PRODUCT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 0.5, 1000.0, 50.0
+
+
+# blocks in turn, under a clock that the tests move
+
+
+class Time:
+    """A clock that moves when told to, and what happened."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.log = ""
+
+    def pass_(self, what: str, seconds: float) -> None:
+        self.log += what
+        self.now += seconds
+
+
+class FakeWatch:
+    time: ClassVar[Time]
+
+    def __init__(self, *_: object) -> None:
+        self.mark = float("nan")
+
+    def start(self) -> None:
+        self.mark = self.time.now
+
+    def stop(self) -> float:
+        return self.time.now - self.mark
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    FakeWatch.time = Time()
+    monkeypatch.setattr(training, "Stopwatch", FakeWatch)
+    return FakeWatch.time
+
+
+@dataclasses.dataclass(frozen=True)
+class TimedApproach(Approach):
+    """Steps that take 2 s, the first of a fit 50 s more, and a set-up of 1000 s."""
+
+    noise = "none"
+    epochs: int = 1
+    batch_size: int = 10
+
+    def fit(self, train, task, ctx):
+        clock = FakeWatch.time
+        clock.pass_("|", SET_UP_S)
+        ctx.restore()
+        for epoch in range(1, self.epochs + 1):
+            for step in range(ctx.steps_per_epoch):
+                clock.pass_("o", OURS_S + FIRST_STEP_S * (epoch == 1 and step == 0))
+            ctx.epoch_end(epoch, {}, lambda: None, dict)
+
+    def rebuild(self, arrays, task, seed):
+        raise AssertionError("only training is timed here: nothing is rebuilt")
+
+
+class TimedYardstick(Yardstick):
+    """Steps of 10 s."""
+
+    sizes = (4, 3)
+    smallest: ClassVar = {}
+    predict_rows = 1
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def step(self):
+        FakeWatch.time.pass_("d", DOCUMENT_S)
+
+    def predict(self, images, n_draws):
+        raise AssertionError("only training is timed here: nothing is predicted")
+
+
+class TimedProduct:
+    flops, size = 1e9, 794
+
+    def __call__(self):
+        FakeWatch.time.pass_("p", PRODUCT_S)
+
+
+def timed_subject(n_rows: int = 1000) -> Subject:
+    train = rows_of(n_rows, 4)
+    return Subject(TimedApproach(), Task("classification", 10, n_rows, 4), train, train, 0, CPU)
+
+
+def test_blocks_alternate_and_neither_set_up_nor_the_first_round_counts(time):
+    found = training.alternate(timed_subject(), TimedYardstick(), TimedProduct(), ours=3, document=2, rounds=2)
+    assert time.log == "|" + "oooddp" * 1 + "oooddp" * 2
+    assert found.ours.seconds == [3 * OURS_S] * 2
+    assert found.document.seconds == [2 * DOCUMENT_S] * 2
+    assert found.product.seconds == [PRODUCT_S] * 2
+    # 3 steps in 6 s are 1/2 a second; 2 in 20 s are 1/10: ours is five times as fast
+    assert [mine / theirs for mine, theirs in zip(found.ours.rates(), found.document.rates(), strict=True)] == [5, 5]
+
+
+def test_blocks_last_as_long_as_asked_and_no_longer_than_an_epoch(time):
+    found = training.compare_training(timed_subject(), TimedYardstick(), TimedProduct(), rounds=2, block_s=40)
+    assert (found.ours.work, found.document.work) == (20, 4)  # 40 s of 2 s and of 10 s
+    short = training.compare_training(timed_subject(95), TimedYardstick(), TimedProduct(), rounds=1, block_s=40)
+    assert (short.ours.work, short.document.work) == (9, 4)  # 95 rows are 9 full batches of 10
+    quick = training.compare_training(timed_subject(), TimedYardstick(), TimedProduct(), rounds=1, block_s=0.1)
+    assert (quick.ours.work, quick.document.work) == (1, 1)
+
+
+@given(st.floats(1e-6, 1e3), st.integers(1, 100), st.floats(1e-3, 10))
+def test_a_block_is_within_half_a_unit_of_the_time_asked_for(seconds, units, block_s):
+    count = blocks.fitting(seconds, units, block_s)
+    assert count >= 1
+    assert count == 1 or abs(count * seconds / units - block_s) <= 0.5001 * seconds / units
+
+
+def test_cycle_repeats_full_batches():
+    rows = blocks.cycle(7, 3)
+    assert [(found.start, found.stop) for found in (next(rows) for _ in range(4))] == [(0, 3), (3, 6), (0, 3), (3, 6)]
+    assert next(blocks.cycle(2, 3)) == slice(0, 3)  # fewer rows than a batch: all of them
+
+
+def test_stopwatch_waits_for_foreign_queues_on_both_sides(monkeypatch):
+    seen = []
+    watch = timing.Stopwatch(CPU, lambda: seen.append("settle"))
+    ticks = iter([10.0, 13.5])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: seen.append("tick") or next(ticks))
+    watch.start()
+    assert watch.stop() == 3.5
+    assert seen == ["settle", "tick", "settle", "tick"]
+
+
+class FixedPosterior(Posterior):
+    def __init__(self, noise="weights", fast=None):
+        self.noise, self.fast = noise, fast
+
+    def predict(self, x, draws, rows):
+        return Categorical(torch.zeros(len(draws), len(x), 10).log_softmax(2))
+
+    def arrays(self):
+        return {}
+
+    def per_row(self):
+        if isinstance(self.fast, Exception):
+            raise self.fast
+        return self.fast or self
+
+
+def test_shared_noise_is_a_row_of_its_own_where_there_is_any():
+    fast = FixedPosterior("shared")
+    slow = FixedPosterior("weights", fast)
+    assert prediction.modes(slow) == [slow, fast]
+    assert prediction.modes(fast) == [fast]
+    refusing = FixedPosterior("row", Unsupported("no"))
+    assert prediction.modes(refusing) == [refusing]
+
+
+def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
+    test = rows_of(3000, 2)
+    assert len(prediction.images_for(FixedPosterior("weights"), test, 100, 10, None)) == 3000
+    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, None)) == ROW_NOISE_ROWS
+    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, 5)) == 5
+
+
+class NotingYardstick(TimedYardstick):
+    """Notes in which precision the document's code multiplies."""
+
+    def __init__(self, seen: list[tuple[str, str]]) -> None:
+        self.seen = seen
+
+    def step(self):
+        self.seen.append(("document", torch.get_float32_matmul_precision()))
+
+    def predict(self, images, n_draws):
+        self.step()
+
+
+class NotingProduct(TimedProduct):
+    def __init__(self, seen: list[tuple[str, str]]) -> None:
+        self.seen = seen
+
+    def __call__(self):
+        self.seen.append(("product", torch.get_float32_matmul_precision()))
+
+
+def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time):
+    """PyTorch's names of the two: "high" is tf32, "highest" float32."""
+    subject, seen = timed_subject(), []
+    with matrix_products("tf32", CPU):
+        training.alternate(subject, NotingYardstick(seen), NotingProduct(seen), ours=1, document=1, rounds=1)
+        assert set(seen) == {("document", "highest"), ("product", "high")}
+        seen.clear()
+        prediction.compare_prediction(
+            subject, FixedPosterior(), NotingYardstick(seen), NotingProduct(seen), rows_of(4, 4), 2, 1, 1e-9
+        )
+    assert set(seen) == {("document", "highest"), ("product", "high")}
+
+
+@pytest.mark.parametrize(
+    ("block_s", "calls"),
+    [
+        (1.0, 1 + 3),  # a call of 2 s fills a block: it has warmed up, and three rounds of one call follow
+        (6.0, 1 + 3 * (1 + 3)),  # three calls a block: a round to warm up, and three that count
+    ],
+)
+def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatch, block_s, calls):
+    made = []
+    monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
+    found = prediction.compare_prediction(
+        timed_subject(), FixedPosterior(), NotingYardstick([]), NotingProduct([]), rows_of(4, 4), 2, 3, block_s
+    )
+    assert len(made) == calls
+    assert found.ours.seconds == [2.0 * found.ours.work / (4 * 2)] * 3
+    assert len(found.document.seconds) == len(found.product.seconds) == 3
+
+
+def test_a_block_says_how_many_images_and_how_often():
+    assert measure._extent(100 * 10_000, 100, 10_000) == "100 x 10000 images"
+    assert measure._extent(3 * 100 * 128, 100, 128) == "100 x 128 images, 3 times"

@@ -1,0 +1,131 @@
+"""The command that measures throughput: records, one-line errors, what is skipped or fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.cli import INCOMPLETE, USAGE
+from bench.cli.main import main
+from bench.core.canonical import plain
+from bench.core.errors import MissingFramework
+from bench.core.reasons import OTHER_LOAD, Reason
+from bench.show import throughput_files as files
+from benchmarks.throughput import blocks, measure, training, yardsticks
+from benchmarks.throughput.command import main as measure_speeds
+from benchmarks.throughput.measure import Request
+from tests.benchmarks.small_networks import SIZES, subject_of
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The command's own path on small networks and made-up images, in this process."""
+    monkeypatch.setattr(blocks, "PRODUCT_SIZE", {"cpu": 32})
+    monkeypatch.setattr(training, "TINY_STEPS", 2)
+    monkeypatch.setattr(measure, "make_subject", lambda request: subject_of(request.approach))
+    load = yardsticks.load
+    monkeypatch.setattr(yardsticks, "load", lambda name: lambda train, seed: load(name)(train, seed, SIZES[name]))
+    monkeypatch.setattr(measure, "_in_process", measure.measure)
+
+
+def test_the_command_writes_records_and_the_table_that_table_makes_again(small, tmp_path, capsys):
+    arguments = ["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "linear_bbb" in shown.out
+    assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
+    records, problems = files.folder(tmp_path).read_all()
+    assert not problems
+    assert [(r.approach, r.what, r.draws, len(r.rows)) for r in records if r.approach == "mlp"] == [
+        ("mlp", "predict", 3, 1),
+        ("mlp", "predict", 4, 1),
+        ("mlp", "train", 1, 1),
+    ]
+    for record in records:
+        assert len(record.rows[0].ours.seconds) == 2
+        assert record.provenance.cpu
+        assert record.provenance.load_average
+    written = (tmp_path / "tables" / "throughput.md").read_text()
+    assert written.count("| mlp ") == 3
+    (tmp_path / "tables" / "throughput.md").unlink()
+    assert main(["table", "throughput", "--write", "--results", str(tmp_path)]) == 0
+    assert (tmp_path / "tables" / "throughput.md").read_text() == written
+
+
+def test_json_is_what_the_files_hold(small, tmp_path, capsys):
+    arguments = ["mlp", "--what", "train", "--rounds", "1", "--block", "0.001", "--json"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    (kept,) = files.folder(tmp_path).read_all()[0]
+    assert shown["rows"] == plain(kept.rows)
+
+
+def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_path, capsys):
+    def absent(request):
+        raise MissingFramework("mxnet_bbb needs mxnet")
+
+    monkeypatch.setattr(measure, "make_subject", absent)
+    assert measure_speeds(["mxnet_bbb", "--what", "train", "--results", str(tmp_path)]) == INCOMPLETE
+    assert "skipped: mxnet_bbb needs mxnet" in capsys.readouterr().out
+
+
+def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, tmp_path, capsys):
+    def break_mlp(request):
+        if request.approach == "mlp":
+            raise RuntimeError("no such luck\nand more of it")
+        return subject_of(request.approach)
+
+    monkeypatch.setattr(measure, "make_subject", break_mlp)
+    arguments = ["mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == INCOMPLETE
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "mlp train, cpu, float32",
+        "  RuntimeError: no such luck",
+    ]
+    assert [(r.approach, r.outcome) for r in files.folder(tmp_path).read_all()[0]] == [
+        ("linear_bbb", "done"),
+        ("mlp", "failed"),
+    ]
+
+
+@pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
+def test_what_runs_on_cpu_in_float32_only_is_skipped_elsewhere(change):
+    record = measure.measure(Request("mxnet_bbb", **change))
+    assert (record.outcome, record.rows) == ("skipped", [])
+    assert record.reason.startswith("mxnet_bbb runs on cpu in float32 only: ")
+
+
+def test_load_of_others_is_marked(small, monkeypatch):
+    monkeypatch.setattr(measure.OtherLoad, "reasons", lambda self: [Reason(OTHER_LOAD)])
+    record = measure.measure(Request("mlp", rounds=1, block_s=1e-3))
+    assert (record.timings.valid, record.timings.reason) == (False, "other load on the machine")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "unknown approach 'nope'"),
+        (["linear_bb"], "did you mean 'linear_bbb'"),
+        (["toy_bbb"], "unknown approach with a yardstick 'toy_bbb'"),
+        (["mlp", "--rounds", "0"], "--rounds 0 is below 1"),
+        (["mlp", "--draws", "0"], "--draws 0 is below 1"),
+        (["mlp", "--draws", "many"], "no list of counts"),
+        (["mlp", "--images", "-1"], "--images -1 is below 1"),
+        (["mlp", "--threads", "0"], "--threads 0 is below 1"),
+        (["mlp", "--block", "0"], "not a positive number"),
+        (["mlp", "--what", "trian"], "did you mean 'train'"),
+        (["mlp", "--device", "tpu"], "known: cpu, cuda"),
+        (["mlp", "--precision", "half"], "known: bf16, float32, tf32"),
+    ],
+)
+def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
+    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_errors_of_the_process_of_a_measurement_are_its_record():
+    record = measure._in_process(Request("nope"))
+    assert record.outcome == "failed"
+    assert record.reason.startswith("ConfigError: unknown approach 'nope'")

@@ -1,0 +1,169 @@
+"""Records and the table of throughput: worked ratios and shares, targets, files."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.errors import ConfigError, StoreError
+from bench.show import throughput_files as files
+from bench.show.material import Material
+from bench.show.tables.cells import Missing, Number
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import markdown
+from bench.show.tables.throughput import load_targets, throughput_table
+from benchmarks.throughput import sources, yardsticks
+from tests.synthetic import manifests
+from tests.tables import by_column
+
+
+def speeds(row=None, **changes):
+    """Speeds with three rounds of made-up seconds; `row` changes what was measured."""
+    measured = {
+        "title": "training step",
+        "ours": {"work": 10, "seconds": [2.0, 1.0, 4.0]},  # 5, 10, 2.5 steps a second: median 5
+        "document": {"work": 2, "seconds": [2.0, 4.0, 2.0]},  # 1, 0.5, 1
+        "product": {"work": 1e9, "seconds": [0.01, 0.02, 0.01]},  # median 100 GFLOP a second
+        "flops_per_unit": 8e9,
+        "product_size": 794,
+        "measured": {"ours": "10 steps", "document": "2 steps"},
+        "overhead_s": 0.02,
+    }
+    made = {
+        "schema": files.SCHEMA,
+        "approach": "mlp",
+        "what": "train",
+        "device": "cpu",
+        "precision": "float32",
+        "draws": 1,
+        "outcome": "done",
+        "reason": "",
+        "rounds": 3,
+        "rows": [{**measured, **(row or {})}],
+        "timings": {"valid": True, "reason": ""},
+        "versions": {"recipe": {"published": 1}},
+        "provenance": {"cpu": "made-up CPU", "threads": 2, "commit": "0123456789abcdef", "dirty": False},
+        **changes,
+    }
+    return msgspec.convert(made, files.Speeds)
+
+
+def test_medians_ranges_ratios_and_shares_of_a_row():
+    table = throughput_table([speeds()], manifests())
+    (row,) = by_column(table)
+    assert (row["ours"].value, row["ours, range"]) == (200.0, "100 - 400")
+    assert (row["document"].value, row["document, range"]) == (1000.0, "1000 - 2000")
+    # the rounds' own ratios are 5, 20 and 2.5, not the ratio of the medians, which happens to be 5 too
+    assert (row["ratio"].value, row["ratio, range"], row["rounds"]) == (5.0, "2.50 - 20.0", "3")
+    assert row["of the product rate"].value == pytest.approx(5 * 8e9 / 100e9)
+    # 8 GFLOP a step at 100 GFLOP a second are 12.5 steps a second, the document's are 1
+    assert row["ratio, products alone"].value == pytest.approx(12.5)
+    assert row["overhead"].value == pytest.approx(0.02 * 5)  # 20 ms of 200 ms
+    assert "794 x 794" in table.caption
+    assert "made-up CPU" in table.notes[-1]
+
+
+def test_the_ratio_is_the_median_of_ratios():
+    # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
+    record = speeds(row={"document": {"work": 2, "seconds": [1.0, 4.0, 4.0]}})
+    (row,) = by_column(throughput_table([record], manifests()))
+    assert row["ratio"].value == 5.0
+
+
+def test_predictions_are_rates_and_have_no_overhead():
+    record = speeds(row={"overhead_s": None}, what="predict", draws=100)
+    (row,) = by_column(throughput_table([record], manifests()))
+    assert row["ours"].value == 5.0
+    assert isinstance(row["overhead"], Missing)
+
+
+def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_does_not_count():
+    records = [
+        speeds(approach="mxnet_bbb", outcome="skipped", reason="mxnet_bbb needs mxnet", rows=[]),
+        speeds(timings={"valid": False, "reason": "other load on the machine"}),
+        speeds(approach="dropout_fcn"),
+    ]
+    table = throughput_table(records, manifests())
+    rows = by_column(table)
+    assert [row["approach"] for row in rows] == ["dropout_fcn", "mlp", "mxnet_bbb"]
+    assert [row["what"] for row in rows] == ["training step", "training step !", "training step"]
+    assert isinstance(rows[2]["ours"], Missing)
+    assert isinstance(rows[1]["ours"], Number)
+    assert {"skipped: mxnet_bbb needs mxnet", "!: other load on the machine"} <= set(table.notes)
+    assert markdown(table)
+
+
+def test_rows_of_another_version_are_marked():
+    def row(versions):
+        table = throughput_table([speeds(versions=versions)], manifests())
+        return by_column(table)[0]["what"], [note for note in table.notes if note.startswith("~")]
+
+    assert row({"recipe": {"published": 1}}) == ("training step", [])
+    for other in ({"recipe": {"published": 2}}, None):
+        title, notes = row(other)
+        assert title == "training step ~"
+        assert "made at another version" in notes[0]
+
+
+def test_sources_of_a_speed_are_ours_and_the_documents():
+    found = [path.relative_to(sources.REPOSITORY).as_posix() for path in sources.source_files("mlp")]
+    assert {"implementations/mlp.py", "benchmarks/yardsticks/mlp.py", "benchmarks/documents/mlp.py"} <= set(found)
+
+
+def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
+    aims = {("mlp", "train"): 7.5, ("linear_bbb", "train"): 2.0}
+    monkeypatch.setattr("bench.show.tables.throughput.load_targets", lambda: aims)
+    # the ratio of `speeds` is 5
+    records = [speeds(), speeds(approach="linear_bbb"), speeds(approach="dropout_fcn"), speeds(device="cuda")]
+    table = throughput_table(records, manifests())
+    rows = {(row["approach"], row["device"]): row["target"] for row in by_column(table)}
+    assert rows["mlp", "cpu"].value == 7.5
+    assert rows["linear_bbb", "cpu"].value == 2.0
+    assert rows["dropout_fcn", "cpu"] == rows["mlp", "cuda"] == ""
+    assert [note for note in table.notes if "target" in note] == ["Below the target: mlp, training step (5.00 of 7.5)."]
+    assert not [note for note in throughput_table(records[1:3], manifests()).notes if "target" in note]
+
+
+def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(tmp_path):
+    targets = load_targets()
+    assert {name for name, _ in targets} == set(yardsticks.names())
+    assert min(targets.values()) > 1
+    path = tmp_path / "targets.toml"
+    for text in ("[train]\nmlp = 'fast'\n[predict]", "[train]", "train = 3", "["):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"speed targets .*targets\.toml"):
+            load_targets(path)
+
+
+def test_the_table_is_there_where_there_are_speeds(tmp_path):
+    with pytest.raises(ConfigError, match=r"python -m benchmarks\.throughput measures speeds"):
+        one_table(Material(tmp_path), "throughput")
+    files.folder(tmp_path).write(speeds())
+    assert len(one_table(Material(tmp_path), "throughput").rows) == 1
+
+
+def test_files_are_sealed_and_replaced(tmp_path):
+    folder = files.folder(tmp_path)
+    path = folder.write(speeds())
+    folder.write(speeds(rounds=4))
+    records, problems = files.folder(tmp_path).read_all()
+    assert [record.rounds for record in records] == [4]
+    assert problems == []
+    path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
+    with pytest.raises(StoreError, match="changed after"):
+        folder.read(path)
+    other = path.with_name("other.json")
+    other.write_text(json.dumps({"schema": 1}))
+    with pytest.raises(StoreError, match="its hash does not fit"):
+        folder.read(other)
+    other.write_text("{")
+    assert len(files.folder(tmp_path).read_all()[1]) == 2
+
+
+def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
+    assert main(["table", "throughput", "--results", str(tmp_path), "--baseline", "none"]) == USAGE
+    assert "python -m benchmarks.throughput measures speeds" in capsys.readouterr().err

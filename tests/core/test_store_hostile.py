@@ -1,0 +1,165 @@
+"""Files of a results folder that are not what they seem: in the wrong place, of another form, links, pipes, bombs."""
+
+import json
+import os
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from bench.core import locks, quarantine
+from bench.core.canonical import plain
+from bench.core.errors import StoreError
+from bench.core.store import Store, read_record, seal
+from tests.core.stores import record, set_aside
+
+
+def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
+    """A copy for another seed has a right seal; only its place gives it away."""
+    store = Store(tmp_path)
+    path = store.write(record())
+    copy = path.with_name(path.name.replace("seed0", "seed1"))
+    copy.write_bytes(path.read_bytes())
+    records, problems = store.all_records()
+    assert [found.seed for found in records] == [0]
+    assert [problem.path for problem in problems] == [copy]
+    assert "in the wrong place" in problems[0].reason
+
+
+@pytest.mark.parametrize("name", ["approach", "recipe", "key"])
+def test_what_a_record_says_of_itself_is_never_a_path(tmp_path, name):
+    store = Store(tmp_path / "results")
+    path = store.write(record())
+    path.write_text(json.dumps(seal({**json.loads(path.read_text()), name: "../../../elsewhere"})))
+    assert store.all_records()[0] == []
+    assert store.find(record()) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": 5},
+        {"metrics": {"mnist/accuracy": "high"}},
+        {"metrics": {"mnist/accuracy": 10**400}},
+        {"missing": {"letters": 1}},
+        {"missing": {"letters": {"kind": "of no table"}}},
+        {"missing": {"letters": {"kind": "seeds-together", "values": {}}}},
+        {"reason": "no memory"},
+        {"timing": {}},
+        {"seed": "0"},
+        {"seed": True},
+        {"epochs": {}},
+        {"epochs": [{"loss": 1.0}]},
+        {"timings": {"fit_s": []}},
+        {"provenance": []},
+        {"device": None},
+    ],
+)
+def test_a_seal_does_not_make_a_record_of_another_form(tmp_path, changes):
+    field = next(iter(changes))
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.write_text(json.dumps(seal({**plain(record()), **changes})))
+    with pytest.raises(StoreError, match=f"does not have the fields.*{field}|cannot be read: the number"):
+        read_record(path)
+
+
+def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.unlink()
+    os.mkfifo(path)
+    assert store.find(record()) is None
+    path.mkdir()
+    assert store.find(record()) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_scores_of_another_record_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    (kept,) = store.all_records()[0]
+    assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
+    np.savez_compressed(path, **{"mnist/label": np.arange(3)[::-1]})
+    assert store.scores(kept) == {}
+    assert not path.exists()
+    assert [each.name.split("__", 1)[1] for each in set_aside(tmp_path)] == [f"mlp__{path.name}"]
+
+
+def test_a_bomb_among_scores_is_not_unpacked(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb, bomb.open("a.npy", "w", force_zip64=True) as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        assert store.scores(record()) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_scores_of_an_untrusted_record_go_with_it(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(), {"mnist/label": np.arange(3)})
+    path.write_text("{}")
+    assert store.find(record()) is None
+    assert {each.suffix for each in set_aside(tmp_path)} == {".json", ".npz"}
+
+
+def test_nothing_in_quarantine_is_ever_replaced(tmp_path):
+    store = Store(tmp_path)
+    for content in ("one", "two", "three"):
+        path = store.write(record())
+        path.write_text(content)
+        assert store.find(record()) is None
+    assert sorted(each.read_text() for each in set_aside(tmp_path)) == ["one", "three", "two"]
+
+
+def test_what_another_process_has_set_aside_is_no_fault(tmp_path):
+    assert quarantine.set_aside(tmp_path, tmp_path / "gone.json", "it is broken") is None
+
+
+def test_tensors_of_another_fit_are_set_aside(tmp_path):
+    store = Store(tmp_path)
+    path = store.fit_path("d" * 64, "posterior")
+    store.write_tensors(path, {"mu": torch.ones(2)}, {"fit_key": "e" * 64})
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 1
+    store.write_tensors(path, {"mu": torch.ones(2)}, {})  # without the field, sealed as it may be
+    assert store.read_tensors(path, lambda info: info["fit_key"] == "d" * 64) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+# Who works on what
+
+
+def test_all_locks_are_held_or_none(tmp_path):
+    store = Store(tmp_path)
+    with store.hold(["b" * 64]):
+        with pytest.raises(locks.Busy), store.hold(["a" * 64, "b" * 64, "c" * 64]):
+            pass
+        assert not locks.is_held(tmp_path, "a" * 64)
+        assert locks.is_held(tmp_path, "b" * 64)
+        assert locks.holder(tmp_path, "b" * 64).pid == os.getpid()
+    assert not locks.is_held(tmp_path, "b" * 64)
+    assert locks.holder(tmp_path, "b" * 64) is None
+
+
+def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
+    assert not locks.is_held(tmp_path, "a" * 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_character_in_a_sealed_record_is_one_line(tmp_path):
+    """JSON can write half of a pair of surrogates, which no text holds; the hash over it fits."""
+    path = Store(tmp_path).write(record())
+    body = {**json.loads(path.read_text()), "outcome": "\ud800"}
+    path.write_text(json.dumps(seal(body)))
+    records, (problem,) = Store(tmp_path).all_records()
+    assert records == []
+    assert "does not have the fields of a record" in problem.reason

@@ -1,0 +1,38 @@
+"""The shipped claims, and made-up ones."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bench.core.csv_rows import columns
+from bench.judge.claims import (
+    Claim,
+    load_claims,
+)
+
+CLAIMS = load_claims()
+COLUMNS = columns(Claim)[:-1]  # those that must be there
+BY_ID = {claim.id: claim for claim in CLAIMS}
+GOOD = {
+    "id": "doc.mlp.accuracy",
+    "source": "doc",
+    "approach": "mlp",
+    "stage": "final",
+    "metric": "accuracy",
+    "dataset": "mnist",
+    "split": "test10k",
+    "protocol": "one pass, argmax",
+    "unit": "fraction",
+    "value": "0.9714",
+    "precision": "0.0001",
+    "precision_kind": "rounded",
+    "margin": "0.005",
+    "margin_reason": "declared",
+    "n_runs": "1",
+    "locator": "log",
+    "note": "",
+}
+
+
+def made(**changes: str) -> Claim:
+    return msgspec.convert({**GOOD, **changes}, Claim, strict=False)

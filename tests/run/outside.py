@@ -1,0 +1,49 @@
+"""Approaches from outside, as tests of runs need them: the example, and one whose training waits for a file."""
+
+from pathlib import Path
+
+from bench.plan import plugins, registry
+from bench.plan.cells import Selection, cells
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE, TOY = ROOT / "examples" / "mc_dropout", ROOT / "implementations" / "toy_mlp"
+WAITING = """
+_interval = Seeds.epoch
+
+
+def _wait(self, epoch):
+    from pathlib import Path
+    from time import sleep
+
+    while epoch == 3 and not Path({file!r}).exists():
+        sleep(0.01)
+    self._n_steps = 5
+    return _interval(self, epoch)
+
+
+Seeds.epoch = _wait
+"""
+
+
+def put(folder, monkeypatch, name, text="", source=EXAMPLE):
+    """Put an approach with some more code, and without its document, on the path of approaches."""
+    manifest = source.with_suffix(".toml").read_text().splitlines(keepends=True)
+    (folder / f"{name}.py").write_text(source.with_suffix(".py").read_text() + text)
+    (folder / f"{name}.toml").write_text("".join(line for line in manifest if not line.startswith("document")))
+    monkeypatch.setenv(plugins.VARIABLE, str(folder))
+    registry._look.cache_clear()
+
+
+def put_waiting(folder, monkeypatch):
+    """Put `waits` there: six short epochs, of which the third begins once the returned file exists.
+
+    What is killed while it waits has trained two epochs of six, on a machine of any speed.
+    """
+    file = folder / "go"
+    put(folder, monkeypatch, "waits", WAITING.format(file=str(file)), TOY)
+    return file
+
+
+def chosen(name, **options):
+    """Return the cells of an approach of one recipe and protocol."""
+    return cells(Selection(approaches=(name,), recipes=("published",), protocols=("common",), **options))

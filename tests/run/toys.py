@@ -1,0 +1,67 @@
+"""Runs of toy_mlp with short intervals, their records, and what stops them or makes a seed diverge."""
+
+import pytest
+
+import implementations.toy_mlp
+from bench.core.store import Store
+from bench.plan.cells import Selection, cells
+from bench.run.options import Options
+from bench.run.runner import run
+from tests.run.watching import Recorder
+
+
+def go(root, *names, executor="inline", **options):
+    selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
+    watcher = Recorder()
+    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
+    return results, watcher
+
+
+def records(root):
+    """Return the records by seed and protocol, and check that none is damaged."""
+    found, problems = Store(root).all_records()
+    assert problems == []
+    return {(record.approach, record.seed, record.protocol): record for record in found}
+
+
+def numbers(record):
+    """Return all that was measured, without times."""
+    return record.metrics, [{"epoch": epoch.epoch, **epoch.metrics} for epoch in record.epochs]
+
+
+def close(left, right):
+    (metrics, epochs), (other_metrics, other_epochs) = numbers(left), numbers(right)
+    assert metrics == pytest.approx(other_metrics, rel=1e-3, abs=1e-5)
+    assert len(epochs) == len(other_epochs)
+    for epoch, other in zip(epochs, other_epochs, strict=True):
+        assert epoch == pytest.approx(other, rel=1e-3, abs=1e-5)
+
+
+def interrupt(monkeypatch, owner, name, when):
+    """Make a function stop the run, as a key press would, at its call number `when`."""
+    original, calls = getattr(owner, name), []
+
+    def stopping(*arguments, **named):
+        calls.append(1)
+        if len(calls) == when:
+            raise KeyboardInterrupt
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, stopping)
+
+
+def ill_seed(monkeypatch, *seeds):
+    original = implementations.toy_mlp.Seeds.epoch
+
+    def epoch(self, number):
+        traces = original(self, number)
+        here = [context.seed for context in self._contexts]
+        return [dict.fromkeys(t, float("nan")) if s in seeds else t for s, t in zip(here, traces, strict=True)]
+
+    def init(self, recipe, train, rows, task, contexts):
+        self._contexts = contexts
+        original_init(self, recipe, train, rows, task, contexts)
+
+    original_init = implementations.toy_mlp.Seeds.__init__
+    monkeypatch.setattr(implementations.toy_mlp.Seeds, "__init__", init)
+    monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", epoch)

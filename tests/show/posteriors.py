@@ -1,0 +1,42 @@
+"""Posteriors with known probabilities in a results folder, and pictures that they are asked about."""
+
+import torch
+from msgspec import structs
+
+from bench.core.canonical import digest
+from tests import synthetic
+
+MLP = {
+    "hidden1.weight": (400, 784),
+    "hidden1.bias": (400,),
+    "hidden2.weight": (400, 400),
+    "hidden2.bias": (400,),
+    "output.weight": (10, 400),
+    "output.bias": (10,),
+}
+SURE = (0.02, 0.013, 0.007, 0.9, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01)
+TORN = (0.19, 0.19, 0.19, 0.19, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04)
+
+
+def mlp(probabilities=SURE):
+    """Return the weights of a network that answers everything alike: only its last biases are not zero."""
+    arrays = {name: torch.zeros(shape) for name, shape in MLP.items()}
+    return {**arrays, "output.bias": torch.tensor(probabilities).log()}
+
+
+def linear_bbb(spread):
+    """Return a posterior that is centred on the same answer, with the spread in every weight."""
+    mu = torch.zeros(669_706)
+    mu[-10:] = torch.tensor(SURE).log()
+    return {"mu": mu, "sigma": torch.full_like(mu, spread)}
+
+
+def put(store, approach, arrays, scores=None, **changes):
+    """Write a fit and the record of its measurement."""
+    named = synthetic.record(**{"approach": approach, "protocol": "common", "provenance": {}, **changes})
+    fit_key = digest([approach, named.recipe, named.profile, named.precision, named.seed])
+    record = structs.replace(named, fit_key=fit_key, key=fit_key + named.protocol)
+    store.write(record, scores)
+    if arrays is not None:
+        store.write_tensors(store.fit_path(record.fit_key, "posterior"), arrays, {"fit_key": record.fit_key})
+    return store.fit_path(record.fit_key, "posterior")

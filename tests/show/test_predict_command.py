@@ -1,0 +1,181 @@
+"""The command predict: text, JSON, figures, one-line errors, and the shipped networks."""
+
+import itertools
+import json
+import math
+import re
+
+import pytest
+import torch
+from matplotlib.text import Text
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.project import RESULTS
+from bench.show.predict import Predictor, fits
+from bench.show.predict.drawing import draw
+from bench.show.predict.normalise import normalise
+from tests.show.posteriors import TORN, linear_bbb, mlp, put
+
+
+def call(capsys, *arguments):
+    code = main(["predict", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_text(store, three, capsys, monkeypatch):
+    monkeypatch.chdir(three.parent)  # a long path would fold the line
+    put(store, "linear_bbb", linear_bbb(1e-8))
+    put(store, "mlp", mlp(TORN))
+    code, out, err = call(capsys, three.name, "--all", "--results", store.root)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "three.png: 400 x 480, dark on light",
+        "approach    answer        probabilities              entropy  mutual inf",
+        "────────────────────────────────────────────────────────────────────────",
+        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    -",  # one network has no spread
+        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
+        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest is 0.190",
+        "other rules that refuse: mlp (strict)",
+        "",
+        "rule median: answers if the median over the draws of a digit's probability is above 0.2",
+    ]
+
+
+def test_json_tells_all_and_bad_pictures_do_not_harm_the_good(store, three, capsys, tmp_path):
+    put(store, "mlp", mlp())
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no picture")
+    code, out, err = call(
+        capsys, bad, three, tmp_path / "none.jpg", "--approach", "mlp", "--json", "--results", store.root
+    )
+    assert code == USAGE
+    good, *errors = json.loads(out)
+    assert good["image"] == str(three)
+    (answer,) = good["answers"]
+    assert (answer["digit"], answer["refused_by"], answer["rule"], answer["threshold"]) == (3, None, "median", 0.2)
+    assert len(answer["probabilities"]) == 10
+    assert answer["refusing_rules"] == []
+    assert [entry["image"] for entry in errors] == [str(bad), str(tmp_path / "none.jpg")]
+    assert [line.split(":")[0] for line in err.splitlines()] == ["error", "error"]
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_figure(ending, store, three, four, capsys, tmp_path):
+    put(store, "linear_bbb", linear_bbb(0.05))
+    put(store, "mlp", mlp(TORN))
+    path = tmp_path / "new" / f"it.{ending}"
+    code, _, err = call(capsys, three, four, "--figure", path, "--draws", 5, "--results", store.root)
+    assert (code, err) == (0, "")
+    assert path.stat().st_size > 5000
+    if ending == "svg":
+        text = path.read_text()
+        assert "three.png" in text
+        assert "I don't know" in text or "I don&#x27;t know" in text or "I don&apos;t know" in text
+        assert "Date" not in text
+
+
+@pytest.mark.parametrize("approaches", [1, 2, 5])
+def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, four):
+    put(store, "mlp", mlp())
+    ask = Predictor(store.root, "mlp")
+    figure = draw([normalise(three), normalise(four)], [[ask(path)] * approaches for path in (three, four)])
+    figure.draw_without_rendering()  # makes the layout
+    boxes = [axes.get_tightbbox() for axes in figure.axes]  # with titles, labels and ticks
+    assert len(boxes) == 2 * (2 + approaches)
+    (caption,) = (text for text in figure.findobj(Text) if text.get_text().startswith("bars: "))
+    boxes.append(caption.get_window_extent())
+    assert figure.bbox.padded(1).contains(*boxes[-1].min)
+    assert figure.bbox.padded(1).contains(*boxes[-1].max)
+    over = [
+        (one, other) for one, other in itertools.combinations(boxes, 2) if one.padded(-1).overlaps(other.padded(-1))
+    ]
+    assert not over
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--figure", "it.gif"], "known; give one of .png"),
+        (["--all", "--approach", "mlp"], "not both"),
+        (["--draws", "0"], "allowed are 1 to"),
+        (["--draws", "100000000"], "allowed are 1 to"),
+        (["--rule", "mode"], "did you mean|known: entropy"),
+        (["--approach", "pyro_hidden_layer"], "python -m bench run pyro_hidden_layer"),
+        (["x.png"] * 12 + ["--figure", "it.png"], "13 pictures are too many"),
+    ],
+)
+def test_nonsense_is_one_line(arguments, message, store, three, capsys):
+    put(store, "mlp", mlp())
+    code, out, err = call(capsys, three, *arguments, "--results", store.root)
+    assert (code, out) == (USAGE, "")
+    assert err.count("\n") == 1
+    assert re.search(message, err)
+
+
+def test_what_cannot_answer_is_left_out_of_all_with_a_warning(store, three, capsys):
+    put(store, "linear_bbb", {"mu": torch.zeros(3)})
+    put(store, "mlp", mlp())
+    code, out, err = call(capsys, three, "--results", store.root)
+    assert code == 0
+    assert "mlp " in out
+    assert err.startswith("warning: left out: posterior ")
+    code, out, err = call(capsys, three, "--approach", "linear_bbb", "--results", store.root)
+    assert code == USAGE
+    assert err.startswith("error: posterior ")
+
+
+def test_what_a_run_trains_answers(three, capsys, tmp_path):
+    place = ["--profile", "smoke", "--results", str(tmp_path)]
+    how = ["--recipe", "published", "--executor", "inline", "--quiet", "--threads", "1"]
+    assert main(["run", "uniform", *place, *how]) == 0
+    capsys.readouterr()
+    code, out, _ = call(capsys, three, "--json", *place)
+    assert code == 0
+    answers = json.loads(out)[0]["answers"]
+    assert [answer["approach"] for answer in answers] == ["uniform"]
+    # The uniform answer is refused by the median rule, since 1/10 is not above 0.2, and has entropy log 10.
+    assert answers[-1]["digit"] is None
+    assert answers[-1]["predictive_entropy"] == pytest.approx(math.log(10))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--figure", "FOLDER.png"], "is a folder; give a file"),
+        (["--figure", "FILE/x.png"], "cannot write"),
+        (["--recipe", "nosuch"], "no approach has a recipe 'nosuch'"),
+        (["--recipe", "corrected"], "mlp linear_bbb mxnet_bbb --recipe corrected"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_any_answer(arguments, message, store, three, tmp_path, capsys):
+    put(store, "mlp", mlp())
+    (tmp_path / "FOLDER.png").mkdir()
+    (tmp_path / "FILE").write_text("")
+    given = [str(tmp_path / each) if each.startswith("F") else each for each in arguments]
+    code, out, err = call(capsys, three, *given, "--results", store.root)
+    assert (code, out) == (USAGE, "")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_no_name_is_no_picture(capsys):
+    code, _, err = call(capsys, "")
+    assert (code, err.count("\n")) == (USAGE, 1)
+    assert "an empty name was given" in err
+
+
+def test_the_shipped_networks_answer_by_every_rule(three, capsys, tmp_path, monkeypatch):
+    """Six fits, under 16 MB in all, from any folder; the thresholds of the rules of entropies are in their files."""
+    assert sum(path.stat().st_size for path in (RESULTS / fits.SHIPPED).glob("*/*")) < 16e6
+    monkeypatch.chdir(tmp_path)
+    words = ["--recipe", "published", "--recipe", "corrected", "--rule", "entropy", "--draws", "10", "--json"]
+    code, out, err = call(capsys, three, *words)
+    assert (code, err) == (0, f"reading what comes with the suite, in {RESULTS}\n")
+    answers = json.loads(out)[0]["answers"]
+    names = {"mlp", "linear_bbb", "pyro_random_module"}
+    assert {(answer["approach"], answer["recipe"]) for answer in answers} == {
+        (name, recipe) for name in names for recipe in ("published", "corrected")
+    }
+    assert all(answer["digit"] == 3 and answer["threshold"] > 0 for answer in answers)
