@@ -21,7 +21,6 @@ from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
 from bench.show.reasoning import as_json
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
-from bench.show.tables.blundell2015 import can_it_be_reproduced
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
@@ -83,7 +82,6 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
         print(json.dumps(as_rows(table), indent=1))
     else:
         print(render(table, "text"))
-        say(folded(can_it_be_reproduced(material.paper), screen().width))
     return INCOMPLETE if material.problems else 0
 
 

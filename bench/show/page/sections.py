@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.judge.papers import PAPER
 from bench.plan.manifests import ApproachManifest
 from bench.show.findings import FINDINGS
 from bench.show.page.content import ReportContent
@@ -40,6 +41,7 @@ TOPICS = (
     TopicPlan("pruning", "Pruning", ("pruning",), ("pruning",)),
     TopicPlan("speed", "Speed", ("speed", "throughput", "precision"), ("cost",)),
     TopicPlan("determinism", "What is repeatable", ("determinism",)),
+    TopicPlan("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     TopicPlan("papers", "What papers report", ("papers",)),
 )
 LAST_TOPICS = (

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bench.core.text import Digits
 from bench.judge.papers import OBTAINED, PAPER, READINGS, PaperVerdict, load_papers, paper_claims, paper_verdicts
 from bench.judge.results import Results
+from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
 
 PERCENT = Digits(decimals=4)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
+PLACE = "mnist/test10k"
 COMMANDS = "docs/blundell2015.md has the commands"
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
@@ -20,7 +22,8 @@ MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 def blundell_table(results: Results) -> Table:
     """Return a row for each number and reading that was measured, and one for each number that was not."""
     rows: list[list[Entry]] = []
-    for verdicts in _by_claim(paper_verdicts(paper_claims(load_papers()), results)):
+    found = paper_verdicts(paper_claims(load_papers()), results)
+    for verdicts in _by_claim(found):
         measured = [one for one in verdicts if one.verdict.sample.n]
         rows += [_row(one, is_run=bool(measured)) for one in measured or verdicts[:1]]
     marks = "; ".join(f"{mark.strip()}: {OBTAINED[name]}" for name, mark in MARKS.items() if mark)
@@ -28,19 +31,20 @@ def blundell_table(results: Results) -> Table:
     caption = (
         "Errors on the 10,000 test images, as fractions: the reported number and ours, mean +- standard deviation "
         f"(number of seeds). {marks}. Readings, because the paper does not say what it measured: {readings}. Verdicts "
-        "by the rule of all verdicts, adjusted over the numbers of a source under one reading. The recipe is our main "
-        "reading of the paper, with the named changes."
+        "by the rule of all verdicts, adjusted over the numbers of a source under one reading. The CSV file names the "
+        "fits of each number: our main reading of the paper, with what the source changes."
     )
-    columns = ["number", "approach", "recipe", "reported", "reading", "ours", "p", "verdict"]
+    columns = ["number", "reported", "reading", "ours", "p", "verdict"]
     return make_table(
         PAPER,
         "Do the numbers of Blundell et al. 2015 come out?",
         caption,
         columns,
         rows,
-        ["-: nothing was measured, or too few seeds for a p-value"],
+        [can_it_be_reproduced(results), "-: nothing was measured, or too few seeds for a p-value"],
         conditions=results.describe(spread=False) if results.records else "No records.",
         origin=results.origin(),
+        lines=[_line(one) for one in found],
     )
 
 
@@ -58,7 +62,28 @@ def _row(one: PaperVerdict, *, is_run: bool) -> list[Entry]:
     ours: Entry = Measured(verdict.sample, PERCENT) if is_run or gap is None else Missing(gap)
     reported = f"{paper.value:.4f}{MARKS[paper.obtained]}"
     reading = one.reading if is_run else "-"
-    return [paper.id, one.claim.approach, one.claim.recipe, reported, reading, ours, p, verdict.outcome]
+    return [paper.id, reported, reading, ours, p, verdict.outcome]
+
+
+def _line(one: PaperVerdict) -> dict[str, str | float | None]:
+    """Return what the CSV file has of a number under a reading: also the fits that it is compared with."""
+    verdict = one.verdict
+    low, high = verdict.interval or (None, None)
+    return {
+        "number": one.claim.paper.id,
+        "obtained": one.claim.paper.obtained,
+        "approach": one.claim.approach,
+        "recipe": one.claim.recipe,
+        "reading": one.reading,
+        "reported": one.claim.paper.value,
+        "ours": verdict.sample.mean,
+        "sd": verdict.sample.sd,
+        "n": verdict.sample.n,
+        "low": low,
+        "high": high,
+        "p": verdict.p_adjusted,
+        "verdict": verdict.outcome,
+    }
 
 
 def can_it_be_reproduced(results: Results) -> str:
@@ -67,8 +92,27 @@ def can_it_be_reproduced(results: Results) -> str:
     for claim_id, before in ((QUOTED, ""), (SMALL, "1200 units have not run yet, so that 1.32 % is open. ")):
         mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         if mine:
-            return before + " ".join([_opening(mine), *map(_said, mine)])
+            return before + " ".join([_opening(mine), *map(_said, mine), *_gains(results)])
     return f"Not run yet: {COMMANDS}."
+
+
+def _gains(results: Results) -> Iterator[str]:
+    """Say what choosing an epoch changes, over all finished fits of the paper's methods."""
+    last = READINGS["means"][0]
+    for reading, choice in (("held-out", "on held-out images"), ("peek", "on the test images")):
+        pairs = [
+            (before, after)
+            for record in results.records
+            if (before := record.metrics.get(f"{PLACE}/{last}")) is not None
+            and (after := record.metrics.get(f"{PLACE}/{READINGS[reading][0]}")) is not None
+        ]
+        if len(pairs) > 1:
+            paired = Paired(tuple(range(len(pairs))), *map(tuple, zip(*pairs, strict=True)))
+            low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
+            yield (
+                f"Choosing the epoch {choice} changes the error by {100 * paired.mean:+.2f} points [{low}, {high}] "
+                f"({len(pairs)} fits)."
+            )
 
 
 def _opening(mine: Sequence[PaperVerdict]) -> str:
