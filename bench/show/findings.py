@@ -15,7 +15,7 @@ from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifest
 from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
-from bench.show.figures import mistakes as mistakes_figure
+from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.blundell2015 import can_it_be_reproduced
@@ -178,7 +178,7 @@ def _listed(parts: Sequence[str]) -> str:
 FINDINGS = (
     Finding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
     Finding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
-    Finding("worth", "What is each mistake worth?", worth, mistakes_figure.NAME, "mistakes"),
+    Finding("worth", "What is each mistake worth?", worth, MISTAKES, "mistakes"),
 )
 
 

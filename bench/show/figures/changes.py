@@ -1,17 +1,27 @@
-"""Changes of the accuracy: a row for each, its mean over the same seeds and its interval, in percentage points."""
+"""Changes of the accuracy, with intervals over the same seeds: of each mistake, and on the ladder of each approach."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bench.judge.ladder.effects import effects
+from bench.judge.ladder.rungs import MNIST, Ladder
+from bench.judge.ladder.selection import chosen
+from bench.judge.results import described
 from bench.judge.stats.paired import Paired
-from bench.show.figures.style import FAINT, REPORTED, SMALL, WIDTH, canvas
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.style import FAINT, NARROW, REPORTED, SMALL, WIDTH, canvas, look
+from bench.show.material import Material
+from bench.show.tables.mistakes import mistakes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+MISTAKES, TITLE = "mistakes", "What is each mistake worth? Test accuracy when it alone is corrected"
+WHAT = (MNIST, "accuracy")
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
 REACH = 12.0  # points, of the axis
@@ -29,6 +39,52 @@ class Change:
     name: str  # of the change
     paired: Paired
     colour: str  # where the effect is clear
+
+
+def make(material: Material) -> Iterator[Figure | Absent]:
+    """Give the figure of the mistakes, then one for each approach that has a ladder with accuracies."""
+    yield _mistakes(material)
+    for ladder in chosen(()):
+        yield from _ladder(material, ladder)
+
+
+def _mistakes(material: Material) -> Figure | Absent:
+    changes = [
+        Change(one.approach, one.rung.name, one.accuracy, look(one.approach, material.approaches).colour)
+        for one in mistakes(material)
+        if one.accuracy
+    ]
+    if not changes:
+        return Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ladder NAME --run does")
+    caption = f"Corrected minus published, all other mistakes left. {EXPLAINED} Common protocol."
+    return _figure(material, MISTAKES, TITLE, caption, changes)
+
+
+def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
+    name, title = f"ladder-{ladder.approach}", f"What each change does to the test accuracy of {ladder.approach}"
+    found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
+    colour = look(ladder.approach, material.approaches).colour
+    changes = [Change(rung.name, rung.kind, effect.paired, colour) for rung, effect in found if effect.paired]
+    if not found:
+        return
+    if not changes:
+        reason = f"no change is measured; python -m bench ladder {ladder.approach} --run does"
+        yield Absent(name, title, FIELD, reason)
+        return
+    absent = [f"{rung.name} ({rung.kind})" for rung, effect in found if effect.paired is None]
+    without = f" Not measured: {', '.join(absent)}." if absent else ""
+    caption = (
+        "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
+        f"accuracy, from the same seeds. {EXPLAINED}{without}"
+    )
+    yield _figure(material, name, title, caption, changes)
+
+
+def _figure(material: Material, name: str, title: str, caption: str, changes: Sequence[Change]) -> Figure:
+    seeds = {seed for change in changes for seed in change.paired.seeds}
+    conditions = described((material.profile, material.device, material.precision), seeds)
+    wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
+    return Figure(name, title, f"{caption} {conditions}", FIELD, wide, narrow=narrow)
 
 
 def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
