@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bench.cli import INCOMPLETE
+from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import add_wide
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
@@ -15,8 +15,10 @@ from bench.judge.compare.differences import differences, row_test
 from bench.judge.compare.metrics import MAIN_METRICS, lacking
 from bench.judge.compare.pairing import Side, made, only_in, pair
 from bench.judge.compare.pairing import differences as conditions
+from bench.judge.compare.verified import verified
 from bench.show import compare as render
 from bench.show.compare import Comparison
+from bench.show.terminal import shown
 
 PLACES = ("profile", "device", "precision")
 
@@ -32,6 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: what comes with the suite)"
     )
+    parser.add_argument(
+        "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
+    )
     for name in PLACES:
         parser.add_argument(
             f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
@@ -45,7 +50,23 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_compare)
 
 
+def _verify(root: Path) -> int:
+    """Print what is wrong with a folder, and what could not be checked; return whether it is refused."""
+    if not root.is_dir():
+        raise ConfigError(f"{root} is no folder; give a results folder")
+    n_records, remarks = verified(root)
+    if not n_records:
+        raise ConfigError(f"{root} has no finished record; give a results folder")
+    refused = [remark for remark in remarks if remark.judged == "refused"]
+    for remark in remarks:
+        print(shown(f"{remark.judged:<12} {remark.subject}: {remark.detail}"))
+    print(f"{n_records} records: {'refused' if refused else 'nothing contradicts itself'}")
+    return FAILED if refused else 0
+
+
 def _compare(arguments: argparse.Namespace) -> int:
+    if arguments.verify:
+        return _verify(arguments.a)
     found = _comparison(arguments)
     if arguments.json:
         print(json.dumps(render.as_json(found), indent=1))

@@ -1,0 +1,103 @@
+"""Entries that can be checked: a true one passes, and each kind of false one is refused with its reason."""
+
+import shutil
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from bench.cli import FAILED, USAGE
+from bench.cli.main import main
+from bench.core.store import Store
+from bench.data.fingerprint import split_hash
+from bench.data.splits import load_split
+from bench.judge.compare.verified import UNSEEN, verified
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with two seeds of a short fit."""
+    root = tmp_path_factory.mktemp("entry")
+    command = ["run", "mlp", "--recipe", "corrected", "--protocol", "common", "--profile", "smoke", "--seeds", "2"]
+    assert main([*command, "--executor", "inline", "--quiet", "--results", str(root)]) == 0
+    return root
+
+
+@pytest.fixture
+def entry(made, tmp_path):
+    """Return a store of a copy, its two records and the scores of the first."""
+    shutil.copytree(made / "records", tmp_path / "records")
+    store = Store(tmp_path)
+    records = sorted(store.all_records()[0], key=lambda record: record.seed)
+    return store, records, dict(store.scores(records[0]))
+
+
+def refusals(store):
+    return [remark.detail for remark in verified(store.root)[1] if remark.judged == "refused"]
+
+
+def test_a_true_entry_is_not_refused_and_says_what_nobody_can_see(entry, capsys):
+    store, _, _ = entry
+    n_records, remarks = verified(store.root)
+    assert (n_records, refusals(store)) == (2, [])
+    assert [remark.detail for remark in remarks] == [UNSEEN]
+    assert main(["compare", str(store.root), "--verify"]) == 0
+    assert "2 records: nothing contradicts itself" in capsys.readouterr().out
+
+
+def test_an_edited_metric_is_refused(entry, capsys):
+    store, (first, _), scores = entry
+    better = first.metrics["mnist/accuracy"] + 0.01
+    store.write(structs.replace(first, metrics={**first.metrics, "mnist/accuracy": better}), scores)
+    assert any("mnist/accuracy is" in why for why in refusals(store))
+    assert main(["compare", str(store.root), "--verify"]) == FAILED
+    assert "refused" in capsys.readouterr().out
+
+
+def test_other_test_rows_are_refused(entry):
+    """Labels and answers in another order: every metric stays, the rows do not."""
+    store, (first, _), scores = entry
+    order = np.random.default_rng(0).permutation(len(scores["mnist/label"]))
+    moved = {name: values[order] if name.startswith("mnist/") and name != "mnist/draws" else values
+             for name, values in scores.items()}  # fmt: skip
+    store.write(first, moved)
+    assert any("the scored rows are not the 128 test rows" in why for why in refusals(store))
+
+
+def test_test_rows_trained_on_are_refused(entry):
+    store, (first, _), scores = entry
+    learnt = structs.replace(first.provenance, train_sha256=split_hash(load_split("test10k", 0)))
+    store.write(structs.replace(first, provenance=learnt), scores)
+    assert "it learnt from test10k, its recipe from train60k" in refusals(store)
+
+
+def test_one_seed_under_two_names_is_refused(entry):
+    store, (first, second), scores = entry
+    store.write(structs.replace(second, metrics=first.metrics), scores)
+    assert any("one run, two names" in why for why in refusals(store))
+
+
+def test_other_data_and_old_versions_are_refused(entry):
+    store, (first, second), scores = entry
+    name = next(name for name in first.provenance.data_sha256 if name.startswith("mnist/"))
+    data = {**first.provenance.data_sha256, name: "0" * 64}
+    store.write(structs.replace(first, provenance=structs.replace(first.provenance, data_sha256=data)), scores)
+    store.write(structs.replace(second, versions=structs.replace(second.versions, protocol=1)))
+    found = refusals(store)
+    assert any("made from other data: mnist/" in why for why in found)
+    assert any("protocol had version 1" in why for why in found)
+
+
+def test_scores_that_were_exchanged_are_refused_and_missing_ones_not_checked(entry):
+    store, (first, second), _ = entry
+    paths = [store.record_path(record).with_suffix(".npz") for record in (first, second)]
+    shutil.copy(paths[1], paths[0])
+    assert refusals(store) == ["its scores are not intact: their hash is not the record's"]
+    paths[1].unlink()
+    assert refusals(store) == []
+    assert sum("no scores of its rows" in remark.detail for remark in verified(store.root)[1]) == 2
+
+
+def test_a_folder_without_records_is_one_line(tmp_path, capsys):
+    assert main(["compare", str(tmp_path), "--verify"]) == USAGE
+    assert "no finished record" in capsys.readouterr().err
