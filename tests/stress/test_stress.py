@@ -73,7 +73,7 @@ def test_anything_else_is_a_finding_with_its_smallest_input(error, words):
 
 
 def test_a_hang_is_a_finding(monkeypatch):
-    monkeypatch.setattr("tests.stress.fuzz.engine.HANG_S", 0.05)
+    monkeypatch.setattr("tests.stress.fuzz.engine.HANG_S", 0.005)
 
     def read(data):
         while True:
