@@ -152,10 +152,8 @@ def test_no_posterior_is_read_through_a_link(results, tmp_path, depth):
 RUN = ["run", "uniform", "--executor", "inline", "--quiet"]
 WRITERS = {  # folder -> the commands that write there, or set aside what they find there
     "tables": [["table", "--write", "--baseline", "none"], RUN],
-    "figures": [["figures", "mlp_digits", "--baseline", "none"]],
     "report": [["report", "--no-figures", "--baseline", "none"]],
     "records": [RUN, ["status", "uniform"], ["table", "accuracy", "--baseline", "none"]],
-    "readings": [["table", "accuracy", "--baseline", "none"]],
     "locks": [RUN, ["status", "uniform"]],
     "fits": [RUN],
 }
