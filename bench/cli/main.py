@@ -49,6 +49,7 @@ COMMANDS = {
     "audit": Command("bench.cli.audit:add", "known mistakes: in documents, approaches (yours too), records and data"),
     "gate": Command("bench.cli.gate:add", "does the code still give the numbers of the stored reference? (for CI)"),
     "compare": Command("bench.cli.compare:add", "two results folders, paired by cell and seed"),
+    "submit": Command("bench.cli.submit:add", "a folder of one approach's records that others can check"),
     "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),
     "predict": Command("bench.cli.predict:add", 'pictures of digits, answered: the digit, or "I don\'t know"'),
     "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),

@@ -101,3 +101,14 @@ def test_scores_that_were_exchanged_are_refused_and_missing_ones_not_checked(ent
 def test_a_folder_without_records_is_one_line(tmp_path, capsys):
     assert main(["compare", str(tmp_path), "--verify"]) == USAGE
     assert "no finished record" in capsys.readouterr().err
+
+
+def test_a_submitted_entry_has_all_that_verifying_needs(entry, tmp_path, capsys):
+    store, (first, _), scores = entry
+    assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "mine")]) == 0
+    assert main(["compare", str(tmp_path / "mine"), "--verify"]) == 0
+    assert "no scores" not in capsys.readouterr().out
+    assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "mine")]) == USAGE
+    assert main(["submit", "uniform", "--results", str(store.root), "--to", str(tmp_path / "other")]) == USAGE
+    store.write(structs.replace(first, metrics={**first.metrics, "mnist/nll": 0.01}), scores)
+    assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "edited")]) == FAILED

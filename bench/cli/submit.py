@@ -1,0 +1,42 @@
+"""`submit`: a folder of one approach's records and scores, which others can check by `compare FOLDER --verify`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bench.cli import FAILED
+from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
+from bench.core.store import Store
+from bench.judge.compare.verified import verified
+from bench.show.terminal import shown
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("approach", help="whose finished records are copied, with their scores of every row")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where they are")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder that is not there yet")
+    parser.set_defaults(action=_submit)
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    source, entry = Store(arguments.results), Store(arguments.to)
+    if arguments.to.exists():
+        raise ConfigError(f"{arguments.to} is there already; name a new folder with --to")
+    records = [
+        record
+        for record in source.all_records()[0]
+        if record.outcome == "done" and record.approach == arguments.approach
+    ]
+    if not records:
+        raise ConfigError(f"{arguments.results} has no finished record of {arguments.approach}; bench run makes some")
+    for record in records:
+        entry.write(record, source.scores(record))
+    n_records, remarks = verified(arguments.to)
+    refused = [remark for remark in remarks if remark.judged == "refused"]
+    for remark in refused:
+        print(shown(f"refused      {remark.subject}: {remark.detail}"))
+    print(f"{n_records} records in {arguments.to}; others check them by: bench compare {arguments.to} --verify")
+    return FAILED if refused else 0
