@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
+from bench.cli.libraries import audit_library
 from bench.cli.options import add_place, add_wide, check_place, tell_place
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
@@ -50,6 +51,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--contract", action="store_true", help="of an approach, only the contract")
     only.add_argument("--audit-only", action="store_true", help="of an approach, only the rules")
+    parser.add_argument("--library", metavar="NAME", help="other people's library, or all: what its example trains")
+    parser.add_argument("--write", action="store_true", help="of --library, keep what was measured for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -61,6 +64,8 @@ def _audit(arguments: argparse.Namespace) -> int:
     if arguments.rules:
         _print_rules(arguments.json)
         return 0
+    if arguments.library is not None:
+        return _check_library(arguments)
     others = [name for name in arguments.what if name not in PARTS]
     if not others:
         return _audit_parts(arguments)
@@ -69,6 +74,12 @@ def _audit(arguments: argparse.Namespace) -> int:
     if arguments.rule or arguments.document:
         raise ConfigError(f"--rule and --document choose among {', '.join(PARTS)}; leave them out for one approach")
     return _check_one(arguments, others[0])
+
+
+def _check_library(arguments: argparse.Namespace) -> int:
+    if arguments.what:
+        raise ConfigError(f"--library audits a library alone; leave out '{arguments.what[0]}'")
+    return audit_library(arguments.library, arguments.write)
 
 
 def _check_one(arguments: argparse.Namespace, given: str) -> int:

@@ -43,6 +43,7 @@ TOPICS = (
     TopicPlan("determinism", "What is repeatable", ("determinism",)),
     TopicPlan("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     TopicPlan("papers", "What papers report", ("papers",)),
+    TopicPlan("libraries", "Other people's libraries, audited", ("libraries",)),
 )
 LAST_TOPICS = (
     TopicPlan("definitions", "Definitions", ("definitions",)),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
+from bench.judge.audit.libraries.reading import readings
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
@@ -28,6 +29,7 @@ from bench.show.tables.determinism import determinism_table
 from bench.show.tables.faults import fault_table
 from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
+from bench.show.tables.libraries import libraries_table
 from bench.show.tables.methods import methods_table
 from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import papers_table
@@ -132,6 +134,7 @@ TABLES = (
     ),
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does a document make?", _audits),
+    TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(readings())),
     TableKind(
         "fault_tests",
         "What was tried to break the suite?",

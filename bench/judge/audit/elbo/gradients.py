@@ -109,16 +109,28 @@ def _slope(
     direction = direction / direction.norm()
     expected = float((gradient[name] * direction).sum())
     size = float(objective.parameters[name].detach().double().norm()) or float(direction.numel()) ** 0.5 * 0.1
-    tried = [(_difference(objective, value, name, direction, size * m), rounding / (size * m)) for m in MOVES]
-    lengths = [size * m for m, (slope, _) in zip(MOVES, tried, strict=True) if math.isfinite(slope)]
-    found = [(slope, noise) for slope, noise in tried if math.isfinite(slope)]
-    for index, ((one, noise), (two, more_noise)) in enumerate(pairwise(found)):
-        largest = max(abs(one), abs(two), abs(expected))
-        straight = abs(one - two) <= RESOLVED * largest and max(noise, more_noise) <= RESOLVED * largest
-        if straight and not _nears(expected, two, found[index + 2 :]):
-            return Slope(name, expected, two, lengths[index + 1])
+    tried: list[tuple[float, float, float]] = []  # slope, what rounding may leave of it, length of the step
+    for length in (size * m for m in MOVES):
+        slope = _difference(objective, value, name, direction, length)
+        if not math.isfinite(slope):
+            continue
+        tried.append((slope, rounding / length, length))
+        agreed = Slope(name, expected, slope, length)
+        if len(tried) > 1 and _straight(tried[-2][:2], tried[-1][:2], expected) and not agreed.differs:
+            return agreed  # shorter steps, of which each costs two losses, would tell the same
+    lengths = [length for _, _, length in tried]
+    found = [(slope, noise) for slope, noise, _ in tried]
+    for index, (one, two) in enumerate(pairwise(found)):
+        if _straight(one, two, expected) and not _nears(expected, two[0], found[index + 2 :]):
+            return Slope(name, expected, two[0], lengths[index + 1])
     flat = bool(found) and all(abs(slope) <= noise for slope, noise in found) and expected == 0
     return Slope(name, expected, 0.0 if flat else None)
+
+
+def _straight(one: tuple[float, float], two: tuple[float, float], expected: float) -> bool:
+    """Return whether two steps, each with its slope and what rounding may leave of it, resolve the same slope."""
+    largest = max(abs(one[0]), abs(two[0]), abs(expected))
+    return abs(one[0] - two[0]) <= RESOLVED * largest and max(one[1], two[1]) <= RESOLVED * largest
 
 
 def _nears(expected: float, slope: float, shorter: Sequence[tuple[float, float]]) -> bool:

@@ -1,0 +1,77 @@
+"""What an audit of the libraries' examples measured, as a file (libraries.json), so that a table needs no library."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from bench.core.errors import ConfigError
+from bench.core.files import write_atomically
+from bench.judge.audit.elbo import ElboReport
+
+FILE = Path(__file__).with_name("libraries.json")
+
+
+class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the audit of one objective measured."""
+
+    slopes: Literal["passes", "fails", "not measured"]  # whether autograd's gradient is the slope of the loss
+    slopes_detail: str
+    kl_weights: Mapping[str, float] = {}  # how often an epoch counts each tensor's KL; empty where nothing shows it
+    kl_detail: str = ""  # why it is empty
+    prior_std: float | None = None
+
+    @classmethod
+    def of(cls, report: ElboReport) -> ObjectiveReading:
+        """Return what a report says."""
+        slopes, scale = report.of("detached-gradient"), report.of("kl-scale")
+        weights = {name: _rounded(value) for name, value in report.kl_weights.items()}
+        return cls(
+            "passes" if slopes.outcome == "passes" else "fails" if slopes.outcome == "fails" else "not measured",
+            slopes.detail,
+            weights,
+            "" if weights else scale.detail,
+            _rounded(report.numbers["prior_std"]) if "prior_std" in report.numbers else None,
+        )
+
+
+def _rounded(value: float) -> float:
+    """Return six digits: more would differ between processors."""
+    return float(f"{value:.6g}")
+
+
+class LibraryReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What auditing one example of a library measured, as its text has it and with the change that mends it."""
+
+    versions: Mapping[str, str]  # of the library and of torch
+    published: ObjectiveReading
+    changed: ObjectiveReading
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the installed versions."""
+    return {name: importlib.metadata.version(name) for name in packages}
+
+
+@cache
+def readings(path: Path = FILE) -> Mapping[str, LibraryReading]:
+    """Return what was measured of each example, by its name; raises ConfigError where the file is at fault."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryReading])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        again = "python -m bench audit --library all --write makes it"
+        raise ConfigError(f"{path.name} cannot be read: {error}; {again}") from error
+
+
+def keep(found: Mapping[str, LibraryReading], path: Path = FILE) -> None:
+    """Write readings; those of examples that `found` lacks stay as they are in the file."""
+    kept = dict(readings(path)) if path.exists() else {}
+    merged = kept | dict(found)
+    text = msgspec.json.format(msgspec.json.encode({name: merged[name] for name in sorted(merged)}), indent=1)
+    write_atomically(path, text + b"\n")
+    readings.cache_clear()

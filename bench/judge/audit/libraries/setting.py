@@ -1,0 +1,71 @@
+"""What every library's example is built with: a network of MNIST's sizes, batches of made-up rows, and a seed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from bench.core.errors import MissingFramework
+from bench.core.streams import stream_seed
+from bench.data.torchvision_shim import make_importable
+
+SIZES = (784, 400, 400, 10)
+N_TRAIN = 60_000
+BATCHES = 3
+
+Layer = Callable[[int, int], nn.Module]
+
+
+EXTRA = "'bnn-uncertainty-bench[libraries]'"
+
+
+def library(module: str, install: str = EXTRA) -> ModuleType:
+    """Return a library's module; raises MissingFramework that says what to install.
+
+    It is imported here and not at the top of the file: no library is needed until its own example is audited.
+    """
+    make_importable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a library says of the versions it imports is not ours to mend
+            return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingFramework(f"{module} cannot be imported ({error}); pip install {install}") from error
+
+
+@contextlib.contextmanager
+def seeded() -> Iterator[None]:
+    """Build and audit in double precision, so that rounding hides no KL, from a seed of its own."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(stream_seed(0, "audit/libraries"))
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def batches(size: int) -> list[tuple[Tensor, Tensor]]:
+    """Return three batches of images [size, 784] in 0..1 and digits [size]; no rule depends on what they show."""
+    source = torch.Generator().manual_seed(stream_seed(0, "audit/libraries/rows"))
+    images = [torch.rand(size, SIZES[0], generator=source, dtype=torch.float64) for _ in range(BATCHES)]
+    return [(x, torch.randint(SIZES[-1], (size,), generator=source)) for x in images]
+
+
+def network(layer: Layer) -> nn.Sequential:
+    """Return the network 784-400-400-10 with ReLU of layers that a library makes."""
+    first, second, third = (layer(n_in, n_out) for n_in, n_out in pairwise(SIZES))
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
+
+
+def mean_of(passes: Sequence[Tensor]) -> Tensor:
+    """Return the mean over the passes of a step."""
+    return torch.stack(list(passes)).mean()

@@ -1,0 +1,125 @@
+"""Other people's libraries: the measured weights are those of their formulas, and small networks give them again."""
+
+import sys
+
+import msgspec
+import pytest
+
+from bench.cli.main import main
+from bench.core.errors import ConfigError
+from bench.judge.audit.libraries import EXAMPLES, audit_example, examples_of, functional, reading, setting
+from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading, keep, readings
+from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
+from bench.show.tables.render import markdown
+
+N, B = 60_000, 128
+COUNTS = [784 * 400, 400, 400 * 400, 400, 400 * 10, 10]  # of the tensors: 478,410 weights
+FORMULAS = {  # how often an epoch of N / B steps counts a tensor's KL, from the line that the example follows
+    "torchbnn": [0.1 * N / sum(COUNTS)] * 6,  # 0.1 of the mean over all weights, beside a mean over rows
+    "bayesian_torch": [N / (B * n) for n in COUNTS],  # a mean over the tensor, divided by B, beside a mean over rows
+    "blitz, 1 sample": [N] * 6,  # the whole KL beside a mean over rows
+    "torch-uncertainty": [N / 10_000 / 3] * 6,  # 1 / 10000 of the mean over three layers
+    "AutoNormal": [N / B] * 6,  # the whole KL in each batch
+    "AutoDiagonalNormal": [N / B],
+    "laplace-torch": [1.0] * 6,
+}
+UNMEASURED = {"torch-uncertainty"}  # its three passes with a mixture as prior take minutes; its row says so
+NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "posteriors"}  # two by a mistake, the last on purpose
+
+
+def test_every_example_was_measured():
+    assert readings().keys() | UNMEASURED == EXAMPLES.keys() == FORMULAS.keys() | NO_SLOPES
+
+
+@pytest.mark.parametrize("name", sorted(FORMULAS.keys() - UNMEASURED))
+def test_the_measured_weights_are_those_of_the_formula(name):
+    published = readings()[name].published
+    assert published.slopes == ("not measured" if name == "laplace-torch" else "passes")
+    assert list(published.kl_weights.values()) == pytest.approx(FORMULAS[name], rel=0.01)
+
+
+@pytest.mark.parametrize("name", sorted(NO_SLOPES))
+def test_gradients_that_are_no_slopes_give_no_weight(name):
+    published = readings()[name].published
+    assert published.slopes == "fails"
+    assert not published.kl_weights
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - UNMEASURED))
+def test_the_change_makes_it_an_elbo(name):
+    changed = readings()[name].changed
+    assert changed.slopes == ("not measured" if name == "laplace-torch" else "passes")
+    assert list(changed.kl_weights.values()) == pytest.approx([1.0] * len(changed.kl_weights), rel=0.05)
+    assert changed.kl_weights
+
+
+def small(monkeypatch):
+    for module in (setting, functional):
+        monkeypatch.setattr(module, "SIZES", (6, 30, 30, 30))
+
+
+def test_a_small_network_gives_the_weights_of_a_plate_of_the_batch(monkeypatch):
+    pytest.importorskip("pyro")
+    small(monkeypatch)
+    with setting.seeded():
+        found = ObjectiveReading.of(functional.auto_normal(False))
+    assert list(found.kl_weights.values()) == pytest.approx([N / B] * 6, rel=0.05)
+    assert found.prior_std == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "module"), [("torchbnn", "torchbnn"), ("bayesian_torch", "bayesian_torch")])
+def test_a_small_network_of_layers_gives_the_weights_of_its_formula(name, module, monkeypatch):
+    pytest.importorskip(module)
+    small(monkeypatch)
+    found = audit_example(EXAMPLES[name])
+    counts = [180, 30, 900, 30, 900, 30]
+    wanted = {"torchbnn": [0.1 * N / sum(counts)] * 6, "bayesian_torch": [N / (B * n) for n in counts]}[name]
+    assert list(found.published.kl_weights.values()) == pytest.approx(wanted, rel=1e-5)  # six digits
+    assert list(found.changed.kl_weights.values()) == pytest.approx([1.0] * 6)
+
+
+def objective(**kl_weights):
+    return ObjectiveReading("passes", "", kl_weights)
+
+
+def test_alike_weights_are_one_number_and_unlike_ones_are_named():
+    assert weights(objective(a=2.0, b=2.01)) == "2"
+    assert as_if_n(objective(a=2.0, b=2.01)) == "29,900"  # 60,000 / 2.01 = 29,851
+    assert weights(objective(a=0.5, b=3.0)) == "a 0.5, b 3"
+    assert as_if_n(objective(a=0.5, b=3.0)) == "20,000 to 120,000"
+    assert weights(ObjectiveReading("fails", "")) == "not measured: gradients are no slopes"
+    assert as_if_n(ObjectiveReading("fails", "")) == "-"
+
+
+def test_an_example_that_nobody_measured_says_what_to_install():
+    table = libraries_table({})
+    assert len(table.rows) == len(EXAMPLES)
+    assert all(len(row) == len(COLUMNS) for row in table.rows)
+    assert "pip install torchbnn" in markdown(table)
+
+
+def test_what_is_kept_replaces_only_what_was_measured(tmp_path):
+    path = tmp_path / "libraries.json"
+    one, other = (LibraryReading({"x": version, "torch": "2"}, objective(), objective()) for version in "12")
+    keep({"a": one, "b": one}, path)
+    keep({"b": other}, path)
+    assert msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryReading]) == {"a": one, "b": other}
+    path.write_text("{")
+    readings.cache_clear()
+    with pytest.raises(ConfigError, match="--library all --write"):
+        readings(path)
+
+
+def test_a_library_that_is_not_there_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torchbnn", None)  # its import then fails
+    assert main(["audit", "--library", "torchbnn"]) == 2
+    assert "pip install 'bnn-uncertainty-bench[libraries]'" in capsys.readouterr().err
+
+
+def test_an_unknown_library_and_a_part_beside_one_are_one_line(capsys):
+    assert main(["audit", "--library", "torchbn"]) == 2
+    assert "did you mean 'torchbnn'" in capsys.readouterr().err
+    assert main(["audit", "data", "--library", "torchbnn"]) == 2
+    assert "leave out 'data'" in capsys.readouterr().err
+    assert {example.library for example in examples_of("all")} >= {"pyro", "posteriors"}
+    assert reading.FILE.exists()
