@@ -67,7 +67,7 @@ def main() -> None:
     train, held_out = load_split("train50k", seed), load_split(HELD_OUT, seed)
     for name, settings in grid.items():
         for setting, fields in settings.items():
-            approach = load_class(name)(**fields, epochs=epochs, hidden_units=units)
+            approach = load_class(name)(**{"epochs": epochs, "hidden_units": units, **fields})
             key = digest({"approach": name, "values": dataclasses.asdict(approach), "seed": seed})
             if found.get(f"{name} {setting}", {}).get("key") != key:
                 error = held_out_error(approach, train, held_out, seed)
