@@ -47,7 +47,7 @@ class BlundellBbb(_blundell.PaperNetwork):
 
     noise: ClassVar[Noise] = "weights"
 
-    rho_start: float = -6.0  # sigma starts at log(1 + e^rho) = 0.0025
+    rho_start: float = -3.0  # sigma starts at log(1 + e^rho) = 0.049; SGD hardly moves it (docs/blundell2015.md)
     prior: str = "scale_mixture"  # or "gaussian"
     mixture_share: float = 0.5  # pi, of the wide component; the paper's grid is 1/4, 1/2, 3/4
     mixture_wide_std: float = 1.0  # sigma1 = e^-0; the grid of -log sigma1 is 0, 1, 2
