@@ -52,7 +52,8 @@ OPERATORS = {  # by the operator's name without its namespace and a last undersc
     RANDOM: {"normal", "uniform", "bernoulli", "random", "randperm", "exponential", "multinomial", "native_dropout"},
 }
 RANDOM_LOOPS = {"fill_words", "fill_normals"}
-MARK = "compiled::"  # before the name of a loop of `bench.core.compiled`
+MODULES = ("compiled", "compiled_layers", "compiled_mixture")  # of `bench.core`
+MARK = "compiled::"  # before the name of a loop of these modules
 COLUMNS = ("approach", "whose", "step, ms", "with profiler, ms", *KINDS, "Python and framework", "rate of the products")
 CAPTION = (
     "Shares of a training step's time, ours and the document's, blocks of both in turn: medians over {rounds} "
@@ -123,19 +124,19 @@ def _with_callers(event: Any) -> Iterator[Any]:
 @contextmanager
 def marked_loops() -> Iterator[None]:
     """Make the compiled loops visible to the profiler while this is open."""
-    loops = compiled_loops()
-    plain = {} if loops is None else {k: v for k, v in vars(loops).items() if _is_loop(v)}
-    for name, function in plain.items():
+    modules = [loops for name in MODULES if (loops := compiled_loops(name)) is not None]
+    plain = [(loops, name, each) for loops in modules for name, each in vars(loops).items() if _is_loop(each)]
+    for loops, name, function in plain:
         setattr(loops, name, _marked(name, function))
     try:
         yield
     finally:
-        for name, function in plain.items():
+        for loops, name, function in plain:
             setattr(loops, name, function)
 
 
 def _is_loop(value: object) -> bool:
-    return getattr(value, "__qualname__", "") == "_loop.<locals>.call"
+    return getattr(value, "__qualname__", "") == "loop.<locals>.call"
 
 
 def _marked(name: str, function: Callable[..., None]) -> Callable[..., None]:

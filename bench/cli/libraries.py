@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bench.core.errors import MissingFramework
-from bench.judge.audit.libraries import Example, audit_example, examples_of
+from bench.judge.audit.libraries.auditing import audit_example
+from bench.judge.audit.libraries.examples import Example, examples_of
 from bench.judge.audit.libraries.reading import LibraryReading, keep
 from bench.show.libraries import library_lines
 from bench.show.terminal import shown

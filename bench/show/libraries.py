@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.judge.audit.libraries import Example
+from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.show.audit import INDENT
 from bench.show.tables.libraries import as_if_n, weights

@@ -7,7 +7,9 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
-from bench.judge.audit.libraries import EXAMPLES, audit_example, examples_of, functional, reading, setting
+from bench.judge.audit.libraries import functional, reading, setting
+from bench.judge.audit.libraries.auditing import AUDITS, audit_example
+from bench.judge.audit.libraries.examples import EXAMPLES, examples_of
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading, keep, readings
 from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
@@ -27,7 +29,7 @@ NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "posteriors"}  # two by a mist
 
 
 def test_every_example_was_measured():
-    assert readings().keys() == EXAMPLES.keys() == FORMULAS.keys() | NO_SLOPES
+    assert readings().keys() == EXAMPLES.keys() == AUDITS.keys() == FORMULAS.keys() | NO_SLOPES
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))

@@ -226,6 +226,7 @@ def arguments(**changes) -> argparse.Namespace:
     usual = {
         "approaches": ["mlp"],
         "all": False,
+        "group": None,
         "recipe": [],
         "protocol": [],
         "seeds": (0,),

@@ -24,7 +24,7 @@ from bench.measure.measuring import categorical
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimates, speed_here
 from bench.plan.freshness import is_stale
-from bench.plan.manifests import ApproachManifest
+from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, manifests
 
@@ -177,7 +177,8 @@ def _not_there(
         name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
     )
     place = "my-results" if is_done or store.root == RESULTS else store.root
-    makers = names or tuple(each for each, entry in classifiers().items() if _has(entry, recipe))
+    of_documents = (each for each, entry in classifiers().items() if entry.group == DOCUMENTS and _has(entry, recipe))
+    makers = names or tuple(of_documents) or tuple(each for each, entry in classifiers().items() if _has(entry, recipe))
     choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
     return ConfigError(
         f"no trained posterior {what} in {store.root}{has if others else ''}; "

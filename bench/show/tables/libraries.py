@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.judge.audit.libraries import EXAMPLES, Example
+from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
-from bench.judge.audit.libraries.setting import N_TRAIN
 from bench.judge.samples import Gap
 from bench.show.tables.cells import Entry, Missing, Table, make_table
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.judge.audit.elbo import ElboReport, Factor, audit_pyro, audit_torch
-from bench.judge.audit.libraries.setting import N_TRAIN, SIZES, batches, library, network
-
-BATCH = 128
+from bench.judge.audit.libraries.examples import BATCH, N_TRAIN
+from bench.judge.audit.libraries.setting import SIZES, batches, library, network
 
 
 def posteriors(corrected: bool) -> ElboReport:

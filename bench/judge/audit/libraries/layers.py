@@ -8,9 +8,9 @@ from torch.nn import functional
 
 from bench.judge.audit.elbo import ElboReport, audit_torch
 from bench.judge.audit.elbo.objective import Loss
-from bench.judge.audit.libraries.setting import N_TRAIN, batches, library, mean_of, network
+from bench.judge.audit.libraries.examples import BATCH, N_TRAIN
+from bench.judge.audit.libraries.setting import batches, library, mean_of, network
 
-BATCH = 128
 README_PRIOR = {  # of bayesian-torch's README
     "prior_mu": 0.0,
     "prior_sigma": 1.0,

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bench.judge.audit.libraries.examples import ROWS
 from bench.judge.audit.libraries.reading import ObjectiveReading
 from bench.judge.audit.libraries.setting import batches, library, network
-
-ROWS = 8  # of a batch; three of them stand for the training set
 
 
 def laplace(corrected: bool) -> ObjectiveReading:  # noqa: ARG001 (no change is needed)

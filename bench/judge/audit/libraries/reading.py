@@ -6,13 +6,15 @@ import importlib.metadata
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from bench.core.errors import ConfigError
 from bench.core.files import write_atomically
-from bench.judge.audit.elbo import ElboReport
+
+if TYPE_CHECKING:  # it imports PyTorch, which a table does not need
+    from bench.judge.audit.elbo import ElboReport
 
 FILE = Path(__file__).with_name("libraries.json")
 

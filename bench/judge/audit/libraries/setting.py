@@ -17,7 +17,6 @@ from bench.core.streams import stream_seed
 from bench.data.torchvision_shim import make_importable
 
 SIZES = (784, 400, 400, 10)
-N_TRAIN = 60_000
 BATCHES = 3
 
 Layer = Callable[[int, int], nn.Module]

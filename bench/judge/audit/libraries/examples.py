@@ -1,0 +1,144 @@
+"""The examples: which objective of which library is audited, and what it follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.core.errors import unknown_name
+
+N_TRAIN = 60_000  # images of MNIST
+BATCH = 128  # rows, where the library's text names no other size
+ROWS = 8  # of laplace-torch's batches
+
+
+@dataclass(frozen=True)
+class Example:
+    """One objective of a library, as a text of the library has it."""
+
+    name: str
+    library: str  # as a user calls it
+    package: str  # as the package index calls it
+    licence: str
+    batch_size: int
+    source: str  # the text, and where in it
+    line: str  # the line that says how to train
+    change: str  # what makes it an ELBO
+
+
+_PYRO = "no example in the README: a plate of the batch's rows, as for full data"
+_PLATE = 'with pyro.plate("data", x.shape[0]):'
+_SCALE = 'with poutine.scale(scale=N / len(x)), pyro.plate("data", len(x)):'
+
+EXAMPLES = {
+    example.name: example
+    for example in (
+        Example(
+            "torchbnn",
+            "torchbnn",
+            "torchbnn",
+            "MIT",
+            BATCH,
+            "demo Bayesian Neural Network Classification (the README has no training code)",
+            "cost = ce + kl_weight*kl, with BKLLoss(reduction='mean') and kl_weight = 0.1",
+            "BKLLoss(reduction='sum') and kl_weight = 1 / N",
+        ),
+        Example(
+            "bayesian_torch",
+            "bayesian-torch",
+            "bayesian-torch",
+            "BSD-3-Clause",
+            BATCH,
+            "README, Training snippet",
+            "loss = ce_loss + kl / args.batch_size",
+            "kl_div returns kl.sum(), and loss = ce_loss + kl / N",
+        ),
+        Example(
+            "bayesian_torch, 2 passes",
+            "bayesian-torch",
+            "bayesian-torch",
+            "BSD-3-Clause",
+            BATCH,
+            "README, Training snippet, with two passes before one backward",
+            "loss = ce_loss + kl / args.batch_size",
+            "eps = torch.randn_like(sigma) in the place of self.eps.data.normal_(), or one pass; and the KL as above",
+        ),
+        Example(
+            "blitz",
+            "blitz",
+            "blitz-bayesian-pytorch",
+            "GPL-3",
+            16,
+            "README, Our main training and evaluating loop, with CrossEntropyLoss for digits",
+            "loss = regressor.sample_elbo(inputs=datapoints, labels=labels, criterion=criterion, sample_nbr=3)",
+            "sample_nbr=1 and complexity_cost_weight=1 / N",
+        ),
+        Example(
+            "blitz, 1 sample",
+            "blitz",
+            "blitz-bayesian-pytorch",
+            "GPL-3",
+            16,
+            "the same with sample_nbr=1, to see the KL",
+            "loss = regressor.sample_elbo(inputs=datapoints, labels=labels, criterion=criterion, sample_nbr=1)",
+            "complexity_cost_weight=1 / N",
+        ),
+        Example(
+            "torch-uncertainty",
+            "torch-uncertainty",
+            "torch-uncertainty",
+            "Apache-2.0",
+            BATCH,
+            "tutorial Train a Bayesian Neural Network in Three Minutes (the README has no training code)",
+            "ELBOLoss(model=model, inner_loss=nn.CrossEntropyLoss(), kl_weight=1 / 10000, num_samples=3)",
+            "kl_weight = L / N with L Bayesian layers: ELBOLoss divides the KL by their number",
+        ),
+        Example(
+            "posteriors",
+            "posteriors",
+            "posteriors",
+            "Apache-2.0",
+            32,
+            "README, Quickstart",
+            "transform = posteriors.vi.diag.build(log_posterior, torchopt.adam(), temperature=1 / num_data)",
+            "none needed; stl=False shows it, whose gradient has the same mean",
+        ),
+        Example(
+            "AutoNormal",
+            "pyro",
+            "pyro-ppl",
+            "Apache-2.0",
+            BATCH,
+            _PYRO,
+            f"{_PLATE} and loss=Trace_ELBO()",
+            _SCALE,
+        ),
+        Example(
+            "AutoDiagonalNormal",
+            "pyro",
+            "pyro-ppl",
+            "Apache-2.0",
+            BATCH,
+            _PYRO,
+            f"{_PLATE} and loss=Trace_ELBO()",
+            _SCALE,
+        ),
+        Example(
+            "laplace-torch",
+            "laplace-torch",
+            "laplace-torch",
+            "MIT",
+            ROWS,
+            "README, Simple usage; the prior's weight beside the data's, of 24 rows",
+            'Laplace(model, "classification", subset_of_weights="all", hessian_structure="diag")',
+            "none needed; the prior's precision is chosen afterwards",
+        ),
+    )
+}
+
+
+def examples_of(library: str) -> list[Example]:
+    """Return the examples of a library, or of all; raises ConfigError for an unknown name."""
+    known = dict.fromkeys(example.library for example in EXAMPLES.values())
+    if library != "all" and library not in known:
+        raise unknown_name("library", library, [*known, "all"])
+    return [example for example in EXAMPLES.values() if library in ("all", example.library)]
