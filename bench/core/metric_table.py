@@ -263,7 +263,14 @@ _OTHERS: dict[Unit, tuple[str, ...]] = {
     FRACTION: (
         *("fraction_correct", "fraction_incorrect", "fraction_undecided", "pruned_accuracy", "pruned_used_accuracy"),
         *("refusal_rate_of_100_networks", "refusal_rate_upright", "draw_refusal_rate", "mean_network_refusal_rate"),
-        *("error", "error_of_draws", "error_at_chosen_epoch", "error_at_best_test_epoch", "pruned_error"),
+        *(
+            "error",
+            "error_of_10_draws",
+            "error_of_draws",
+            "error_at_chosen_epoch",
+            "error_at_best_test_epoch",
+            "pruned_error",
+        ),
         *("pruned_error_of_draws", "noisy_pruned_error_of_draws"),
         *("draw_auroc", "mean_network_auroc", "geometric_accuracy"),
     ),
