@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import torch
-from torch import Tensor
 
+from bench.cli.notebook import FitAlone
 from bench.core.canonical import digest
 from bench.data.splits import load_split
-from bench.interface import Approach, Context, Posterior, Split, Task
+from bench.interface import Approach, Split, Task
 from bench.measure.blundell2015 import HELD_OUT
 from bench.measure.measuring import N_CLASSES, predict_split
 from bench.plan.registry import load_class
@@ -27,34 +26,10 @@ GRID = Path(__file__).with_suffix(".toml")
 FOUND = Path(__file__).with_suffix(".json")
 
 
-class Silent(Context):
-    """A context that keeps nothing but the last trace."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, seed: int) -> None:
-        """Take the run seed."""
-        self.seed = seed
-        self.trace: Mapping[str, float] = {}
-
-    def epoch_end(
-        self,
-        epoch: int,
-        trace: Mapping[str, float],
-        posterior: Callable[[], Posterior],
-        state: Callable[[], Mapping[str, Tensor]],
-    ) -> None:
-        """See `Context.epoch_end`."""
-        del epoch, posterior, state
-        self.trace = trace
-
-    def restore(self) -> None:
-        """Start afresh."""
-
-
 def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int) -> float:
     """Return the share of the held-out images that the mean network of a fit gets wrong."""
-    posterior = approach.fit(train, Task("classification", N_CLASSES, len(train), train.x.shape[1]), Silent(seed))
+    task = Task("classification", N_CLASSES, len(train), train.x.shape[1])
+    posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
     found = predict_split(posterior.mean_network(), held_out, range(1), N_CLASSES)
     return 1 - int(found.hits[0]) / len(held_out)
 

@@ -26,12 +26,12 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import cross_entropy, linear, softplus
 
+from bench.cli.notebook import FitAlone
 from bench.core.load import OtherLoad
 from bench.core.streams import StepNoise
 from bench.core.text import THREE
 from bench.interface import Split, Task
 from bench.show.tables.cells import Number, Table, make_table
-from benchmarks.blundell_grid import Silent
 from benchmarks.command import notes, run
 from implementations._blundell import PlainSeed
 from implementations._kernels.layout import Layout
@@ -77,7 +77,7 @@ class PublicStyle:
             hidden = torch.relu(hidden) if depth + 2 < len(drawn) else hidden
         loss = log_ratio / N_BATCHES + cross_entropy(hidden, y, reduction="sum")
         self._optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         self._optimiser.step()
 
 
@@ -118,7 +118,7 @@ def subjects(units: int) -> Mapping[str, Callable[[], object]]:
         network.descend(1 / N_BATCHES, RATE, noise)
 
     train = Split("random", x, y, torch.arange(BATCH))
-    plain = PlainSeed(BlundellSgd(hidden_units=units), train, TASK, Silent(0))
+    plain = PlainSeed(BlundellSgd(hidden_units=units), train, TASK, FitAlone(0, torch.device("cpu"), None, None))
     public, products = PublicStyle(recipe), Products(layout, x)
     a, b, c = (torch.zeros(layout.n_weights) for _ in range(3))
 

@@ -13,17 +13,17 @@ import csv
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from bench.cli.main import Parser, guarded
+from bench.cli.notebook import FitAlone
 from bench.core.errors import ConfigError, Diverged
 from bench.data.splits import load_split
-from bench.interface import Approach, Context, Posterior, Split, Task
+from bench.interface import Approach, Split, Task
 from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics.classification import accuracy, nll
 from bench.plan.manifests import ApproachManifest, Value
@@ -33,31 +33,6 @@ from bench.plan.registry import manifest
 FOLDER = Path(__file__).parent / "searched"
 DRAWS = 30
 NLL, ACCURACY, SECONDS = "held-out nll", "held-out accuracy", "seconds"
-
-
-class SearchContext(Context):
-    """A fit from the start, of which nothing is kept."""
-
-    steps_per_epoch = None
-
-    def __init__(self, seed: int) -> None:
-        """Fit on the CPU."""
-        self.seed, self.device = seed, torch.device("cpu")
-
-    def epoch_end(
-        self,
-        epoch: int,
-        trace: Mapping[str, float],
-        posterior: Callable[[], Posterior],
-        state: Callable[[], Mapping[str, Tensor]],
-    ) -> None:
-        """See `Context`."""
-        del posterior, state
-        if not all(torch.tensor(list(trace.values())).isfinite()):
-            raise Diverged(f"a number of epoch {epoch} is not finite")
-
-    def restore(self) -> None:
-        """See `Context`."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +67,9 @@ def trial(approach: Approach, values: Mapping[str, Value], train: Split, held: S
     start = time.monotonic()
     found: tuple[float | None, float | None] = (None, None)
     try:
-        posterior = dataclasses.replace(approach, **values).fit(train, task, SearchContext(seed))
+        posterior = dataclasses.replace(approach, **values).fit(
+            train, task, FitAlone(seed, torch.device("cpu"), None, None)
+        )
     except Diverged:
         pass
     else:

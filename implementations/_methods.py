@@ -262,7 +262,7 @@ class ModuleLearner(Learner):
         """See `Learner`."""
         self._adam.zero_grad()
         loss = self.loss(x, y)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         self._adam.step()
         return loss.detach()
 

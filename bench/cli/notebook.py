@@ -78,7 +78,7 @@ def fit(
     train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir))
     place = torch.device(device)
     train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))
-    return made.fit(train, task, _Told(seed, place, budget.steps_per_epoch, tell))
+    return made.fit(train, task, FitAlone(seed, place, budget.steps_per_epoch, tell))
 
 
 def evaluate(
@@ -143,10 +143,11 @@ def predict(
     return [predictor(image) for image in images]
 
 
-class _Told(Context):
+class FitAlone(Context):
     """The context of a fit that is neither resumed nor measured."""
 
     def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
+        """Take the run seed, the device, the most steps of an epoch (None: all) and what to call after each epoch."""
         self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
 
     def epoch_end(

@@ -38,7 +38,7 @@ def bayesian_torch(corrected: bool, passes: int = 1) -> ElboReport:
     if corrected:
         for layer in model.modules():
             if hasattr(layer, "kl_div"):
-                layer.kl_div = _exact_kl  # type: ignore[assignment]
+                layer.kl_div = _exact_kl  # type: ignore[assignment]  # PyTorch types a module's attributes as Tensor or Module
     divisor = N_TRAIN if corrected else BATCH
 
     def loss(x: Tensor, y: Tensor) -> Tensor:

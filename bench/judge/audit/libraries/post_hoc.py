@@ -11,12 +11,13 @@ from bench.judge.audit.libraries.reading import ObjectiveReading
 from bench.judge.audit.libraries.setting import batches, library, network
 
 
-def laplace(corrected: bool) -> ObjectiveReading:  # noqa: ARG001 (no change is needed)
+def laplace(corrected: bool) -> ObjectiveReading:
     """Fit Laplace(model, 'classification', 'all', 'diag') and compare its precision with the exact one of its rows.
 
     For each tensor, the weight is that of the prior while the data count once: the exact generalised Gauss-Newton
     diagonal of all rows divided by what the library adds to the prior's precision.
     """
+    del corrected  # no change is needed
     package = library("laplace")
     model = network(nn.Linear)
     x, y = (torch.cat(parts) for parts in zip(*batches(ROWS), strict=True))
