@@ -1,8 +1,8 @@
 """Make the fits that come with the suite, from a results folder that has them: `python -m tools.ship_fits RESULTS`.
 
-Their weights are rounded to float16. Writes results/shipped-fits, each with the entropies of MNIST's test images that
-the rules of `predict` take thresholds from; measures what the rounding changes on these images, and writes that into
-docs/predict.md.
+Their weights are rounded to float16. Writes results/shipped-fits and its list of hashes. Each fit has the entropies of
+MNIST's test images that the rules of `predict` take thresholds from. Measures what the rounding changes on these
+images, and writes that into docs/predict.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tabulate import tabulate
 from bench.core.files import write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
+from bench.data.listed import LIST, listing
 from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
@@ -40,6 +41,8 @@ def main(results: str) -> None:
     """Make the files and the table."""
     page = PAGE.read_text(encoding="utf-8")
     table = tabulate(_rows(Store(Path(results))), headers=COLUMNS, tablefmt="github", disable_numparse=True)
+    folder = RESULTS / fits.SHIPPED
+    write_atomically(folder / LIST, listing(folder).encode())
     write_atomically(PAGE, BLOCK.sub(lambda found: found[1] + table + found[2], page).encode())
 
 

@@ -11,9 +11,14 @@ from bench.cli import INCOMPLETE
 from bench.cli.options import say
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
+from bench.data.listed import verify_listed
 from bench.show.terminal import shown
 
 FAILED = "FAIL"
+_NAMED = {
+    "verify": "data sets (default: all, and every other shipped file that has a list of hashes)",
+    "fetch": "data sets (default: all that are absent)",
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         if name == "list":
             sub.add_argument("--json", action="store_true", help="for machines")
         else:
-            sub.add_argument("names", nargs="*", help="data sets (default: all)")
+            sub.add_argument("names", nargs="*", help=_NAMED[name])
         if name == "fetch":
             sub.add_argument("--from", dest="source", type=Path, help="a local copy instead of the network")
 
@@ -47,12 +52,10 @@ def _data_list(arguments: argparse.Namespace) -> int:
 
 def _data_verify(arguments: argparse.Namespace) -> int:
     checks = verify(arguments.names or None, arguments.data_dir)
+    checks += [] if arguments.names else verify_listed()
     for check in checks:
-        print(
-            shown(
-                f"{_state(check):<17}  {check.name} {check.file}", *([f"    {check.problem}"] if check.problem else [])
-            )
-        )
+        name = f"{check.name} {check.file}".rstrip()
+        say(f"{_state(check):<17}  {name}{f': {check.problem}' if check.problem else ''}")
     return 0 if all(_state(check) != FAILED for check in checks) else INCOMPLETE
 
 

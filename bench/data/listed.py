@@ -1,0 +1,64 @@
+"""Check the other files that come with the suite against their lists of hashes (`SHA256SUMS`, as `sha256sum` writes).
+
+Records, readings and measured speeds contain their own hash, which is checked whenever they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from bench.core.errors import DataCorrupt
+from bench.core.files import corrupt, is_there, read_file
+from bench.core.project import REFERENCE, RESULTS
+from bench.data.inventory import DatasetCheck
+
+LIST = "SHA256SUMS"
+FOLDERS = (REFERENCE, RESULTS / "shipped-fits")
+LARGEST = 64 << 20  # bytes of one file; the largest has 5 MB
+REMEDY = "take the file from the repository, or install the package again"
+_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<name>\S.*)")
+
+
+def verify_listed(folders: tuple[Path, ...] = FOLDERS) -> list[DatasetCheck]:
+    """Read every file that the folders' lists name, and compare it with its hash: one check a file."""
+    return [check for folder in folders for check in _of_list(folder)]
+
+
+def listing(folder: Path) -> str:
+    """Return the list of hashes of all files of a folder, by name, without the list itself."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / LIST)
+    return "".join(f"{_hash(path.read_bytes())}  {path.relative_to(folder).as_posix()}\n" for path in files)
+
+
+def _of_list(folder: Path) -> list[DatasetCheck]:
+    path = folder / LIST
+    try:
+        lines = read_file(path, LARGEST, REMEDY, below=folder).decode("utf-8", errors="replace").splitlines()
+        found = [_LINE.fullmatch(line) for line in lines]
+        if not found or None in found:
+            raise corrupt(str(path), "not a list of hashes", "a hash and a name a line", REMEDY)
+    except DataCorrupt as error:
+        return [_check(folder, LIST, str(error))]
+    return [_check(folder, one["name"], _problem(folder, one["name"], one["sha256"])) for one in found if one]
+
+
+def _problem(folder: Path, name: str, sha256: str) -> str:
+    """Return what is wrong with a file in one line; '' if nothing is."""
+    try:
+        found = _hash(read_file(folder / name, LARGEST, REMEDY, below=folder))
+    except DataCorrupt as error:
+        return str(error)
+    if found == sha256:
+        return ""
+    return str(corrupt(str(folder / name), f"SHA-256 {found[:16]}...", f"{sha256[:16]}...", REMEDY))
+
+
+def _check(folder: Path, name: str, problem: str) -> DatasetCheck:
+    missing = bool(problem) and not is_there(folder / name)
+    return DatasetCheck(folder.name, name, ok=not problem, missing=missing, optional=False, problem=problem)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
