@@ -75,7 +75,7 @@ def _audits(material: Material) -> Iterable[Table]:
 
 
 def _precision(material: Material) -> Table:
-    return precision_table(material.records, material.profile, material.device, material.manifests, material.scores)
+    return precision_table(material.records, material.profile, material.device, material.manifests)
 
 
 def _trial(material: Material) -> Table:
