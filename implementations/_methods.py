@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,19 @@ class Method(Approach):
         return self.learning_rate / self.learning_rate_divisor ** (epoch - 1)
 
 
+@dataclass(frozen=True)
+class GaussianMethod(Method):
+    """A method that ends in independent Gaussians over all weights."""
+
+    noise: ClassVar[Noise] = "weights"
+
+    prior_std: float = 1.0  # of every weight
+
+    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+        """Return the posterior of stored means and standard deviations."""
+        return gaussian(task, self.prior_std, seed, arrays["mu"], arrays["sigma"])
+
+
 class Learner(ABC):
     """What learns: its step, its state and its posterior."""
 
@@ -63,13 +77,18 @@ class Learner(ABC):
     def posterior(self) -> Posterior:
         """Return the posterior as it is now; later steps do not change it."""
 
-    @abstractmethod
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return all that steps change, by name. A learner that gives none has a `state` of its own."""
+        raise NotImplementedError
+
     def state(self) -> Mapping[str, Tensor]:
         """Return all that a resumed fit needs, as CPU copies."""
+        return {name: value.detach().to("cpu", copy=True) for name, value in self.tensors().items()}
 
-    @abstractmethod
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""
+        for name, value in self.tensors().items():
+            value.copy_(state[name])
 
 
 def learn(learner: Learner, recipe: Method, train: Split, ctx: Context) -> Posterior:
@@ -179,14 +198,22 @@ def plain(layout: Layout, flat: Tensor) -> _dense.DensePosterior:
     return _dense.DensePosterior(layout, flat, torch.relu_, "classification")
 
 
-class DrawnNetworks(Posterior):
-    """A posterior each draw of which is one network of the shared layout."""
+class StoredPosterior(Posterior):
+    """A posterior over the weights of the shared layout that is made of some arrays."""
 
     noise: Noise = "weights"
 
-    def __init__(self, layout: Layout) -> None:
-        """Keep the layout."""
-        self.layout = layout
+    def __init__(self, layout: Layout, arrays: Mapping[str, Tensor]) -> None:
+        """Keep the arrays, which the caller must not change afterwards."""
+        self.layout, self.kept = layout, dict(arrays)
+
+    def arrays(self) -> Mapping[str, Tensor]:
+        """See `Posterior`."""
+        return {name: value.clone() for name, value in self.kept.items()}
+
+
+class DrawnNetworks(StoredPosterior):
+    """A posterior each draw of which is one network."""
 
     @abstractmethod
     def network(self, draw: int) -> Tensor:
@@ -207,17 +234,12 @@ class NetworkSet(DrawnNetworks):
 
     def __init__(self, layout: Layout, weights: Tensor) -> None:
         """Keep weights [M, P], which the caller must not change afterwards."""
-        super().__init__(layout)
-        self._weights = weights
+        super().__init__(layout, {"weights": weights})
         self.n_draws = len(weights)
 
     def network(self, draw: int) -> Tensor:
         """See `DrawnNetworks`."""
-        return self._weights[draw]
-
-    def arrays(self) -> Mapping[str, Tensor]:
-        """Return the weights of all networks, [M, P]."""
-        return {"weights": self._weights.clone()}
+        return self.kept["weights"][draw]
 
 
 class Visits:
@@ -266,27 +288,14 @@ class ModuleLearner(Learner):
         self._adam.step()
         return loss.detach()
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Mapping[str, Tensor]:
+        """See `Learner`."""
         named = dict(self.net.named_parameters())
         moments = {f"{name}/{key}": v for name, p in named.items() for key, v in self._adam.state[p].items()}
         return {**{name: parameter.detach() for name, parameter in named.items()}, **moments}
-
-    def state(self) -> dict[str, Tensor]:
-        """See `Learner`."""
-        return {name: value.to("cpu", copy=True) for name, value in self._tensors().items()}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Learner`."""
-        for name, value in self._tensors().items():
-            value.copy_(state[name])
 
 
 def gaussian(task: Task, prior_std: float, seed: int, mu: Tensor, sigma: Tensor) -> GaussianPosterior:
     """Return independent Gaussians over all weights, mu and sigma [P], under the prior N(0, prior_std^2)."""
     prior = partial(gaussian_log_prior, prior_std)
     return GaussianPosterior(Family(layout_of(task), torch.relu_, prior, log_probabilities, seed), mu, sigma)
-
-
-def rebuilt_gaussian(task: Task, prior_std: float, seed: int, arrays: Mapping[str, Tensor]) -> GaussianPosterior:
-    """Return the posterior of the stored arrays of `gaussian`."""
-    return gaussian(task, prior_std, seed, arrays["mu"], arrays["sigma"])

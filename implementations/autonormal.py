@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyro
 import torch
@@ -22,19 +21,16 @@ from pyro.infer import SVI, TraceMeanField_ELBO
 from pyro.infer.autoguide import AutoNormal, init_to_value
 from torch import Tensor
 
-from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods, _pyro
 from implementations._kernels.layout import affine
 
 
 @dataclass(frozen=True)
-class AutoNormalMlp(_methods.Method):
+class AutoNormalMlp(_methods.GaussianMethod):
     """Training by Pyro's SVI."""
 
-    noise: ClassVar[Noise] = "weights"
-
     learning_rate: float = 3e-3  # of Adam, in the first epoch
-    prior_std: float = 1.0  # of every weight
     sigma_start: float = 0.02  # of every weight
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
@@ -42,10 +38,6 @@ class AutoNormalMlp(_methods.Method):
         _dense.check_task("autonormal", task, "classification")
         with _pyro.isolated(ctx.device):
             return _methods.learn(Guided(self, task, ctx), self, train, ctx)
-
-    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior of stored means and standard deviations."""
-        return _methods.rebuilt_gaussian(task, self.prior_std, seed, arrays)
 
 
 class Guided(_methods.Learner):

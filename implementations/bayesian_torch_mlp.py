@@ -12,26 +12,21 @@ Fails when: several passes go before one backward pass, as the library overwrite
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from bayesian_torch.layers import LinearReparameterization
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 from torch import Tensor, nn
 
-from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
 
 
 @dataclass(frozen=True)
-class BayesianTorchMlp(_methods.Method):
+class BayesianTorchMlp(_methods.GaussianMethod):
     """Training by the library's layers."""
 
-    noise: ClassVar[Noise] = "weights"
-
-    prior_std: float = 1.0  # of every weight
     rho_start: float = -3.0  # mean of the first rho; sigma = log(1 + e^rho)
     whole_kl: bool = False  # KL / N of all weights; else the library's sum of mean KLs over the batch size
 
@@ -39,10 +34,6 @@ class BayesianTorchMlp(_methods.Method):
         """Train; the trace holds the mean of the batch losses, the KL included."""
         _dense.check_task("bayesian_torch_mlp", task, "classification")
         return _methods.learn(Reparameterised(self, task, ctx), self, train, ctx)
-
-    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior of stored means and standard deviations."""
-        return _methods.rebuilt_gaussian(task, self.prior_std, seed, arrays)
 
 
 class Reparameterised(_methods.ModuleLearner):

@@ -87,10 +87,8 @@ class Curved(_methods.PlainNetworks):
         return LaplacePosterior(self.layout, arrays, self._seed)
 
 
-class LaplacePosterior(Posterior):
+class LaplacePosterior(_methods.StoredPosterior):
     """The network, and the precision of the last of its weights."""
-
-    noise: Noise = "weights"
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
         """Keep the arrays, which the caller must not change afterwards.
@@ -98,7 +96,8 @@ class LaplacePosterior(Posterior):
         Of the last tensors, `prior` has the prior precisions and `factors` the curvature in Kronecker factors. Their
         eigenvectors are not kept, because rounding decides the directions of those with equal eigenvalues.
         """
-        self._layout, self._arrays, self._seed = layout, dict(arrays), seed
+        super().__init__(layout, arrays)
+        self._seed = seed
         groups = [_methods.part_of(arrays, f"factors/{index}") for index in range(len(arrays["prior"]))]
         factors = [[group[side] for side in sorted(group)] for group in groups]
         self._precision = Kron(factors).decompose() + arrays["prior"]
@@ -106,7 +105,7 @@ class LaplacePosterior(Posterior):
 
     def change(self, draw: int) -> Tensor:
         """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
-        found = torch.zeros_like(self._arrays["network"])
+        found = torch.zeros_like(self.kept["network"])
         normals = normals_(found.new_empty(self._n_drawn), self._seed, "draw", draw)
         found[-self._n_drawn :] = self._precision.bmm(normals, exponent=-0.5)
         return found
@@ -115,18 +114,11 @@ class LaplacePosterior(Posterior):
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
         """Predict x [B, n_inputs] with each draw's linearised network."""
         del rows
-        layers = self._layout.layers(self._arrays["network"].to(x.device))
-        changes = [self._layout.layers(self.change(draw).to(x.device)) for draw in draws]
-        first = len(layers) - self._n_layers_drawn()
+        layers = self.layout.layers(self.kept["network"].to(x.device))
+        changes = [self.layout.layers(self.change(draw).to(x.device)) for draw in draws]
+        first = len(layers) - len(self.kept["prior"]) // 2  # a layer has two parameter tensors
         blocks = [linearised(block, layers, changes, first) for block in torch.split(x, _dense.ROWS_AT_A_TIME)]
         return Categorical(torch.log_softmax(torch.cat(blocks, dim=1), 2))
-
-    def _n_layers_drawn(self) -> int:
-        return len(self._arrays["prior"]) // 2  # a layer has two parameter tensors
-
-    def arrays(self) -> Mapping[str, Tensor]:
-        """Return the network and its precision."""
-        return {name: value.clone() for name, value in self._arrays.items()}
 
 
 Layers = list[tuple[Tensor, Tensor]]

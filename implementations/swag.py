@@ -59,9 +59,7 @@ class Visiting(_methods.PlainNetworks):
         self._visits = _methods.Visits(recipe.kept_per_epoch)
         flat = self.training.flat
         self._moments = {
-            "velocity": torch.zeros_like(flat),
-            "mean": torch.zeros_like(flat),
-            "square": torch.zeros_like(flat),
+            **{name: torch.zeros_like(flat) for name in ("velocity", "mean", "square")},
             "deviations": flat.new_zeros(recipe.rank, len(flat)),
             "n_kept": torch.zeros((), dtype=torch.int64),
         }
@@ -108,8 +106,8 @@ class Visiting(_methods.PlainNetworks):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `_methods.Learner`."""
         super().restore(state)
-        device = self.training.flat.device
-        self._moments = {name: value.to(device, copy=True) for name, value in _methods.part_of(state, "swag").items()}
+        for name, value in self._moments.items():
+            value.copy_(state[f"swag/{name}"])
 
 
 class SwagPosterior(_methods.DrawnNetworks):
@@ -117,19 +115,15 @@ class SwagPosterior(_methods.DrawnNetworks):
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
         """Keep mean [P], variance [P], deviations [rank, P] and n_kept []; the caller must not change them."""
-        super().__init__(layout)
-        self._arrays, self._seed = dict(arrays), seed
+        super().__init__(layout, arrays)
+        self._seed = seed
 
     def network(self, draw: int) -> Tensor:
         """See `_methods.DrawnNetworks`."""
-        mean, variance, deviations = (self._arrays[name] for name in ("mean", "variance", "deviations"))
+        mean, variance, deviations = (self.kept[name] for name in ("mean", "variance", "deviations"))
         weights = normals_(torch.empty_like(mean), self._seed, "draw", draw, 0).mul_((variance / 2).sqrt()).add_(mean)
-        n_deviations = min(int(self._arrays["n_kept"]), len(deviations))
+        n_deviations = min(int(self.kept["n_kept"]), len(deviations))
         if n_deviations > 1:
             normals = normals_(mean.new_empty(len(deviations)), self._seed, "draw", draw, 1)
             weights.addmv_(deviations.t(), normals, alpha=1 / math.sqrt(2 * (n_deviations - 1)))
         return weights
-
-    def arrays(self) -> Mapping[str, Tensor]:
-        """Return moments, deviations and the number of kept weights."""
-        return {name: value.clone() for name, value in self._arrays.items()}

@@ -11,27 +11,23 @@ step.  Fails when: the KL's weight follows neither N nor P.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import torch
 import torchbnn
 from torch import Tensor, nn
 
 from bench.core.errors import unknown_name
-from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
 
 REDUCTIONS = ("mean", "sum")
 
 
 @dataclass(frozen=True)
-class TorchbnnMlp(_methods.Method):
+class TorchbnnMlp(_methods.GaussianMethod):
     """Training by the library's layers."""
-
-    noise: ClassVar[Noise] = "weights"
 
     prior_std: float = 0.1  # of every weight, and sigma at the start
     reduction: str = "mean"  # of the KL over the weights, or "sum"
@@ -46,10 +42,6 @@ class TorchbnnMlp(_methods.Method):
         """Train; the trace holds the mean of the batch losses, the KL included."""
         _dense.check_task("torchbnn_mlp", task, "classification")
         return _methods.learn(BayesLinears(self, task, ctx), self, train, ctx)
-
-    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior of stored means and standard deviations."""
-        return _methods.rebuilt_gaussian(task, self.prior_std, seed, arrays)
 
 
 class BayesLinears(_methods.ModuleLearner):

@@ -15,34 +15,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import optree
 from torch import Tensor
 
-from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._posteriors import library, log_posterior, torchopt
 
 
 @dataclass(frozen=True)
-class ViDiag(_methods.Method):
+class ViDiag(_methods.GaussianMethod):
     """Training by the library's transform."""
 
-    noise: ClassVar[Noise] = "weights"
-
     learning_rate: float = 3e-3  # of Adam, in the first epoch
-    prior_std: float = 1.0  # of every weight
     sigma_start: float = 0.02  # of every weight
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batches' objectives."""
         _dense.check_task("vi_diag", task, "classification")
         return _methods.learn(Transformed(self, task, ctx), self, train, ctx)
-
-    def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior of stored means and standard deviations."""
-        return _methods.rebuilt_gaussian(task, self.prior_std, seed, arrays)
 
 
 class Transformed(_methods.Learner):
@@ -76,16 +68,8 @@ class Transformed(_methods.Learner):
         mu, log_sigma = (_methods.flat_of([part]) for part in (self._state.params, self._state.log_sd_diag))
         return _methods.gaussian(self._task, self._recipe.prior_std, self._seed, mu, log_sigma.exp())
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Mapping[str, Tensor]:
+        """See `_methods.Learner`."""
         moments = optree.tree_leaves(self._state.opt_state)
         named = {f"adam/{index}": value for index, value in enumerate(moments)}
         return {"params": self._state.params, "log_sd_diag": self._state.log_sd_diag, **named}
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `_methods.Learner`."""
-        return {name: value.detach().to("cpu", copy=True) for name, value in self._tensors().items()}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `_methods.Learner`."""
-        for name, value in self._tensors().items():
-            value.copy_(state[name])
