@@ -22,6 +22,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, judge
+from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
 from bench.plan.registry import group_of, of_group
 from bench.show import determinism_files, faults_files, throughput_files
@@ -67,8 +68,17 @@ class Material:
 
     @cached_property
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
-        found, problems = self.store.all_records()
-        return self._of_group(found), problems
+        return self._read(self.store)
+
+    @cached_property
+    def _lent(self) -> tuple[Sequence[Record], Sequence[Problem]]:
+        return self._read(self._baseline) if self._baseline is not None else ((), ())
+
+    def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
+        """Return the group's records of a folder that can be trusted, and the problems of all groups."""
+        found, problems = store.all_records()
+        kept, contradicting = sound(found, store)
+        return self._of_group(kept), [*problems, *contradicting]
 
     @cached_property
     def beside(self) -> Beside:
@@ -76,7 +86,7 @@ class Material:
         if self._baseline is None:
             return Beside(self._stored[0])
         conditions = (self.profile, self.device, self.precision)
-        return beside(self._stored[0], self._of_group(self._baseline.all_records()[0]), conditions)
+        return beside(self._stored[0], self._lent[0], conditions)
 
     def of_other_group(self, group: Group) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
@@ -188,7 +198,8 @@ class Material:
         """What is wrong with files of the folder that cannot be trusted."""
         for part in ("speeds", "readings", "repeatable", "faults"):
             getattr(self, part)  # reads it, if nothing has
-        return [problem.reason for problem in itertools.chain(self._stored[1], *self._untrusted.values())]
+        found = itertools.chain(self._stored[1], self._lent[1], *self._untrusted.values())
+        return [problem.reason for problem in found]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import main
-from bench.core.store import Store
+from bench.core.store import Store, read_record
 from bench.interface import Split
 from bench.measure.measuring import Predicted
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_ood
+from bench.measure.metrics.ood import auroc
 from bench.measure.protocols import _scores
-from bench.measure.recomputed import contradictions
-from tests.synthetic import record
+from bench.measure.recomputed import _auroc, contradictions, sound
+from tests.gate_folders import folders
+from tests.synthetic import changed, record
 
 
 def measured(seed=0, scale=3.0, n_draws=5):
@@ -103,3 +105,75 @@ def test_the_commands_tell_a_contradiction(tmp_path, capsys):
     assert "mnist/accuracy is" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == INCOMPLETE
     assert "mnist/accuracy is" in capsys.readouterr().out
+
+
+@given(*2 * [st.lists(st.integers(0, 5), min_size=1, max_size=8)])
+def test_counts_of_pairs_give_the_area_of_ranks(inside, outside):
+    """With many ties: five values."""
+    inside, outside = np.array(inside, dtype=float), np.array(outside, dtype=float)
+    assert _auroc(inside, outside) == pytest.approx(auroc(inside, outside), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["letters/predictive_entropy", "mnist/nll", "mnist/label", "letters/votes"])
+def test_no_rows_are_no_numbers(name):
+    metrics, scores = measured()
+    (why,) = contradictions(metrics, {**scores, name: scores[name][:0]})
+    assert why.startswith("the scores have not the form of this suite")
+
+
+def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_path):
+    """The first number is named, the others are counted; a record whose scores did not come with it stays."""
+    store = Store(tmp_path)
+    metrics, scores = measured()
+    false = {**metrics, "mnist/accuracy": 1.0, "mnist/nll": 9.0, "mnist/brier": 1.9}
+    for seed, values in enumerate((metrics, false, false)):
+        store.write(record("mlp", protocol="common", seed=seed, metrics=values), scores)
+    next(store.records.glob("mlp/*seed2*.npz")).unlink()
+    kept, (problem,) = sound(store.all_records()[0], store)
+    assert [one.seed for one in kept] == [0, 2]
+    assert problem.path == next(store.records.glob("mlp/*seed1*.json"))
+    assert f"record {problem.path} contradicts its scores and is left out: mnist/accuracy is 1, but" in problem.reason
+    assert problem.reason.endswith(", and 2 more")
+
+
+@pytest.fixture
+def received(tmp_path):
+    """Somebody's folder: a record that its scores contradict, with a seal and a hash that fit, and a true one."""
+    metrics, scores = measured()
+    for seed, changes in enumerate(({"mnist/accuracy": 1.0}, {})):
+        Store(tmp_path / "received").write(
+            record("mlp", protocol="common", seed=seed, metrics={**metrics, **changes}), scores
+        )
+    return tmp_path / "received"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "table accuracy --baseline none --results {}",
+        "table accuracy --results {}",
+        "table accuracy --baseline {} --results {}/mine",
+        "verdict --results {}",
+        "verdict --approach mlp --metric accuracy --reported .985 --protocol common --results {}",
+        "ladder mlp --results {}",
+        "report --no-figures --format md --baseline none --results {}",
+    ],
+)
+def test_reading_a_folder_names_a_contradiction_in_one_line(received, words, capsys):
+    (received / "mine").mkdir()
+    main(words.replace("{}", str(received)).split())
+    told = [line for line in capsys.readouterr().err.splitlines() if "contradicts its scores" in line]
+    (line,) = told
+    assert "seed0" in line
+    assert "mnist/accuracy is 1, but its scores make it" in line
+
+
+def test_a_gate_leaves_out_what_its_scores_contradict(tmp_path, capsys):
+    path, _, _, fresh = folders(tmp_path)
+    file = next(fresh.records.glob("mlp/corrected__common__*seed1000*.json"))
+    old = read_record(file)
+    nll = np.full(40, old.metrics["mnist/nll"] + 1, dtype=np.float32)
+    fresh.write(changed(old, scores_sha256=None), {**fresh.scores(old), "mnist/nll": nll})
+    places = ["--reference", str(tmp_path / "reference"), "--fresh", str(tmp_path / "fresh")]
+    assert main(["gate", "--gate", str(path), *places]) == INCOMPLETE
+    assert "contradicts its scores" in " ".join(capsys.readouterr().out.split())

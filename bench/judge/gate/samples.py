@@ -15,6 +15,7 @@ from bench.core.store import Problem, Store
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample, gather, metric
+from bench.measure.recomputed import sound
 
 LAST_EPOCH = "last epoch/"
 
@@ -29,11 +30,12 @@ class Folder:
 
     @classmethod
     def read(cls, root: Path, gate: Gate) -> Folder:
-        """Read the records of the gate's conditions; keep a problem for each file that cannot be read."""
+        """Read the records of the gate's conditions; keep a problem for each that cannot be trusted."""
         store = Store(root)
         records, problems = store.all_records()
         chosen = select(records, gate.profile, gate.device.split(":")[0], gate.precision)
-        return cls(store, Results(chosen, {}), tuple(problems))
+        kept, contradicting = sound(chosen, store)
+        return cls(store, Results(kept, {}), (*problems, *contradicting))
 
     def cell(self, cell: GatedCell) -> list[Record]:
         """Return the newest record of every seed of a cell, in the order of the seeds."""
