@@ -12,6 +12,7 @@ from typing import Literal
 
 N_CLASSES = 10
 LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
+SURE = 0.99  # the largest mean probability from which on a network counts as sure
 ROUNDING = 1e-9  # tolerance for a share of rows and for means of shares
 # Tolerance for numbers from probabilities. The probabilities of a row may sum to e^0.001 (`metrics.draws`). This
 # changes an entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001.
@@ -40,9 +41,10 @@ SCORES = (
     "mutual_information",
     "max_probability",
 )  # for telling out-of-distribution rows apart; see `ood`
-Need = Literal["labels", "draws", "networks", "mean_network", "ood"]
+Better = Literal["higher", "lower", "none"]
+Need = Literal["labels", "draws", "networks", "mean_network", "ood", "shifts"]
 """What a metric needs: labels; more than one draw; draws that are whole networks (noise "weights"); the posterior's
-mean network; or both an out-of-distribution set and the in-distribution test set."""
+mean network; both an out-of-distribution set and the in-distribution test set; or moved test images."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class MetricSpec:
 
     name: str
     unit: Unit
-    better: Literal["higher", "lower", "none"]  # "none": neither is better, or it depends on the rows
+    better: Better  # "none": neither is better, or it depends on the rows
     needs: tuple[Need, ...]
     definition: str
     source: str
@@ -65,6 +67,13 @@ _SCORE_TITLES = dict(
         ("the predictive entropy", "the mutual information", "minus the largest mean probability"),
         strict=True,
     )
+)
+
+_CURVES: tuple[tuple[str, Unit, Better], ...] = (
+    ("accuracy", FRACTION, "higher"),
+    ("nll", NATS, "lower"),
+    ("ece", GAP, "lower"),
+    ("sure", FRACTION, "none"),
 )
 
 _SPECS = [
@@ -215,6 +224,26 @@ _SPECS = [
         "logarithmic score, Good 1952",
     ),
     MetricSpec(
+        "sure",
+        FRACTION,
+        "none",
+        ("shifts",),
+        "sure@T: share of rows whose largest mean probability is at least T",
+        "protocol shift and the readings of ladders",
+    ),
+    *(
+        MetricSpec(
+            f"{name}_area",
+            unit,
+            better,
+            ("labels", "shifts"),
+            f"area under {name} against the angle or the distance by which images are moved (straight lines between "
+            "the steps), divided by its width: the mean over the steps",
+            "protocol shift; steps of Ovadia et al. 2019, 'Can You Trust Your Model's Uncertainty?'",
+        )
+        for name, unit, better in _CURVES
+    ),
+    MetricSpec(
         "geometric_entropy",
         ENTROPY,
         "none",
@@ -261,7 +290,14 @@ METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _SPECS}
 
 _OTHERS: dict[Unit, tuple[str, ...]] = {
     FRACTION: (
-        *("fraction_correct", "fraction_incorrect", "fraction_undecided", "pruned_accuracy", "pruned_used_accuracy"),
+        *(
+            "right_when_sure",
+            "fraction_correct",
+            "fraction_incorrect",
+            "fraction_undecided",
+            "pruned_accuracy",
+            "pruned_used_accuracy",
+        ),
         *("refusal_rate_of_100_networks", "refusal_rate_upright", "draw_refusal_rate", "mean_network_refusal_rate"),
         *(
             "error",

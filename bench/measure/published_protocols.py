@@ -26,6 +26,7 @@ from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.measure.protocols import CPU, Common, Protocol, ToyCommon
+from bench.measure.shifted import Shift
 from bench.plan.cells import PROTOCOLS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
@@ -290,9 +291,11 @@ def protocol_of(
     data_dir: Path | None,
     device: torch.device = CPU,
 ) -> Protocol:
-    """Return protocol `common` or that of the approach's document, for the posteriors of one seed."""
+    """Return protocol `common`, `shift` or that of the approach's document, for the posteriors of one seed."""
     if name not in PROTOCOLS:
         raise unknown_name("protocol", name, PROTOCOLS)
+    if name == "shift":
+        return Shift(entry, seed, budget, data_dir, device)
     if name == "common":
         return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device)
     if entry.document and entry.name not in _BY_APPROACH:

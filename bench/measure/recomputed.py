@@ -19,6 +19,7 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.disagreement import disagreement_rate
+from bench.measure.metrics.shifts import areas
 
 INSIDE = "mnist"  # the in-distribution data set
 SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another order
@@ -70,17 +71,21 @@ def _found_in(record: Record, store: Store) -> list[str]:
 
 
 def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
-    """Return a text for every metric of a common record that its scores contradict, and for every invalid score."""
+    """Return a text for every metric that a record's scores contradict, and for every invalid score.
+
+    A record of protocol shift has no scores, but an area must be that under the record's own curve.
+    """
     try:
-        bounds = dict(_bounds(scores))
+        bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
     except (TypeError, ValueError, ConfigError) as error:
         return [f"the scores have not the form of this suite: {error}"]
+    bounds += [("curve makes", key, value, value) for key, value in areas(metrics)]
     found = []
-    for key, (low, high) in bounds.items():
+    for origin, key, low, high in bounds:
         value = metrics.get(key)
         slack = SUMMED * max(abs(low), abs(high))
         if value is not None and not low - slack <= value <= high + slack:
-            found.append(f"{key} is {value:.6g}, but its scores make it {low:.6g} to {high:.6g}")
+            found.append(f"{key} is {value:.6g}, but its {origin} it {low:.6g} to {high:.6g}")
     return found
 
 

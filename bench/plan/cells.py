@@ -17,7 +17,8 @@ from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import Profile, Recipe, build, profile, resolve
 from bench.plan.registry import manifest, of_group
 
-PROTOCOLS = ("published", "common")
+PROTOCOLS = ("published", "common", "shift")
+USUAL = ("published", "common")  # measured where no protocol is named
 CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
 TRAINING_FILES = "mnist/train-"
 _KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
@@ -126,21 +127,20 @@ def cells(selection: Selection) -> list[Cell]:
 
 
 def _pairs(entry: ApproachManifest, selection: Selection) -> list[tuple[str, str]]:
-    pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
-    pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
-    if not entry.document:
-        pairs = [(recipe, protocol) for recipe, protocol in pairs if protocol == "common"]
+    for recipe in selection.recipes:
+        resolve(entry, recipe)
     if selection.recipes:
-        for recipe in selection.recipes:
-            resolve(entry, recipe)
-        protocols = selection.protocols or PROTOCOLS
-        return [
-            (recipe, protocol)
-            for recipe in dict.fromkeys(selection.recipes)
-            for protocol in protocols
-            if entry.document or protocol == "common"
-        ]
-    return [pair for pair in pairs if not selection.protocols or pair[1] in selection.protocols]
+        pairs = [(recipe, protocol) for recipe in dict.fromkeys(selection.recipes) for protocol in USUAL]
+    else:
+        pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
+        pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
+    wanted, found = selection.protocols or USUAL, []
+    for recipe, protocol in pairs:
+        if protocol == "common" or entry.document:
+            found.append((recipe, protocol))
+        if protocol == "common" and entry.task == "mnist":  # whatever is measured alike can be measured on moved digits
+            found.append((recipe, "shift"))
+    return [pair for pair in found if pair[1] in wanted]
 
 
 def _cell(
@@ -171,7 +171,7 @@ def _cell(
             "fit": fit_key,
             "recipe": recipe_name,
             "protocol": protocol,
-            "rows": budget.common_rows if protocol == "common" else budget.rows,
+            "rows": budget.rows if protocol == "published" else budget.common_rows,
             "draws": budget.draws,
             "data": {name: hashes[name] for name in hashes if name not in learnt_from},
             "version": [versions.protocol, versions.metrics],

@@ -140,7 +140,7 @@ def _measured_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
 
 def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
     found = profile(name)
-    return (found.common_rows, found.draws) if protocol == "common" else (found.rows,)
+    return (found.rows,) if protocol == "published" else (found.common_rows, found.draws)
 
 
 def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:

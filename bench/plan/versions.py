@@ -10,17 +10,18 @@ METRICS = 1  # version of the definitions in `bench.measure.metrics`
 PROTOCOLS = {
     "common": 2,
     "toy-common": 2,
+    "shift": 1,
     "alsibahi2019": 2,
     "chopra2018": 2,
     "feldman2018": 2,
     "rabanser2017": 2,
     "blundell2015": 2,
 }
-"""Versions of the common protocol, of the toys' common protocol, and of each document's published protocol."""
+"""Versions of the protocols common and shift, of the toys' common protocol, and of each document's published one."""
 UNKNOWN = 0  # version for a document that the suite does not know
 
 
 def protocol_version(protocol: str, task: str, document: str) -> int:
-    """Return the version of protocol `common` or `published` for an approach with this task and document."""
-    name = document if protocol == "published" else "toy-common" if task == "toy" else "common"
+    """Return the version of a protocol for an approach with this task and document."""
+    name = document if protocol == "published" else "toy-common" if task == "toy" else protocol
     return PROTOCOLS.get(name, UNKNOWN)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench.core.metric_table import SURE
 from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
-from bench.judge.ladder.readings import SURE
 from bench.judge.papers import PAPER
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS

@@ -18,6 +18,7 @@ COMBINED = {
 MEASURES = "measures"  # the subject whose paths are protocols of posteriors that are the same everywhere
 STREAMS = "streams"  # the subject whose paths are random numbers and rows
 BF16 = "published/bf16"
+SHIFTED = ("mlp", "linear_bbb")  # one network, and many draws with a faster way to predict each row alone
 
 
 def recipes_of(name):
@@ -92,6 +93,8 @@ def _measures():
         if entry.document:
             found[f"{name}/published"] = partial(planned_trace, name, "published")
         found[f"{name}/common"] = partial(planned_trace, name, "common")
+        if name in SHIFTED:
+            found[f"{name}/shift"] = partial(planned_trace, name, "shift")
         if entry.task == "mnist":
             found[f"{name}/readings"] = partial(planned_readings_trace, name)
     return found

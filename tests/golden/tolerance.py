@@ -16,7 +16,7 @@ def kind(path, name):
     """Return the kind of a number by its path and name."""
     if "projection" in name or "moved@" in name:
         return PLACES
-    return PREDICTED if path.rpartition("/")[2] in ("predict", "common", "published", "readings") else SUMS
+    return PREDICTED if path.rpartition("/")[2] in ("predict", "common", "published", "shift", "readings") else SUMS
 
 
 LARGEST = {

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import _SPECS, METRICS, Need
+from bench.core.metric_table import _SPECS, METRICS, Need, unit_of
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
+from bench.measure.metrics.shifts import MEASURED, area_key, step_key
 
 IN_DISTRIBUTION = {
     *("accuracy", "nll", "brier", "ece", "ece_equal_mass"),
@@ -23,6 +24,7 @@ IN_DISTRIBUTION = {
     *("refusal_rate", "selective_accuracy", "refusal_rate_strict", "selective_accuracy_strict"),
     *("risk_coverage_area", "disagreement_rate", "draw_accuracy_mean", "draw_accuracy_std"),
 }
+SHIFTED = {"sure", "accuracy_area", "nll_area", "ece_area", "sure_area"}
 MEAN_NETWORK = {"mean_network/accuracy", "mean_network/nll"}
 OUT_OF_DISTRIBUTION = {
     *("predictive_entropy", "expected_entropy", "mutual_information", "geometric_entropy"),
@@ -59,14 +61,24 @@ def test_every_name_is_either_measured_or_missing_with_a_reason(n_draws: int) ->
         assert not set(values) & set(missing)
         assert all(type(value) is float and math.isfinite(value) for value in values.values())
         assert all(missing.values())
-    assert set().union(*expected.values()) == set(METRICS)
+    assert set().union(SHIFTED, *expected.values()) == set(METRICS)
+
+
+def test_the_curves_and_areas_of_moved_images_have_specs() -> None:
+    names = {key.rpartition("/")[2].partition("@")[0] for key in (step_key("rotated", 15, name) for name in MEASURED)}
+    areas = {area_key("rotated", name).rpartition("/")[2].partition("@")[0] for name in MEASURED}
+    assert areas | names - IN_DISTRIBUTION == SHIFTED
+    assert all(
+        unit_of(area_key("translated", name)) is METRICS[f"{name.partition('@')[0]}_area"].unit for name in MEASURED
+    )
 
 
 def test_needs_say_who_measures_what() -> None:
     for name, spec in METRICS.items():
         assert ("ood" in spec.needs) == (name in OUT_OF_DISTRIBUTION - IN_DISTRIBUTION), name
         assert ("mean_network" in spec.needs) == (name in MEAN_NETWORK), name
-        assert ("labels" in spec.needs) == (name not in OUT_OF_DISTRIBUTION), name
+        assert ("labels" in spec.needs) == (name not in {*OUT_OF_DISTRIBUTION, "sure"}), name
+        assert ("shifts" in spec.needs) == (name in SHIFTED), name
 
 
 def test_needs_agree_with_what_is_missing() -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from bench.core.errors import ConfigError, MissingFramework
 from bench.core.reasons import Reason
-from bench.plan.cells import CELLS, Selection, cells
+from bench.plan.cells import CELLS, USUAL, Selection, cells
 from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
@@ -39,6 +39,18 @@ def test_the_three_cells_and_the_variants_are_planned():
     assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
     assert ("uniform", "published", "common") in planned
     assert ("uniform", "published", "published") not in planned
+
+
+def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
+    """The recipes of protocol common, of their fits, but no toy: it has no images."""
+    shifted = {cell.approach: cell for cell in cells(Selection(protocols=("shift",)))}
+    alike = {cell.approach for cell in cells(Selection(protocols=("common",)))}
+    assert alike - set(shifted) == {"toy_mlp", "toy_bbb"}
+    common, shift = cells(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common", "shift")))
+    assert (common.protocol, shift.protocol) == ("common", "shift")
+    assert common.fit_key == shift.fit_key
+    assert common.key != shift.key
+    assert {cell.protocol for cell in cells(Selection(approaches=("mlp",), recipes=("corrected",)))} == set(USUAL)
 
 
 def test_all_is_the_group_of_the_documents_and_leaves_other_groups_out(monkeypatch):

@@ -4,8 +4,9 @@ import pytest
 from msgspec import structs
 
 from bench.judge.results import Results
+from bench.measure.metrics.shifts import STEPS, step_key
 from bench.plan.manifests import Cost
-from bench.show.figures import methods
+from bench.show.figures import methods, shift
 from bench.show.figures.methods import front
 from bench.show.figures.style import style
 from bench.show.tables.methods import methods_table
@@ -75,6 +76,45 @@ def test_one_seed_ranks_nothing_and_has_no_interval():
     _, rows = table(n_seeds=1)
     assert {row["place"] for row in rows.values()} == {"1-2"}
     assert rows["deep_ensemble"]["NLL"] == "0.0500"
+
+
+def turned(approach, recipe, seed, metrics):
+    """Return a record of protocol shift."""
+    return record(approach, recipe, "shift", seed=seed, metrics=metrics)
+
+
+def test_turned_digits_have_their_columns_where_they_were_measured():
+    """Means of .6 and .62, and of 2 and 2.2; half-widths 12.706 s / sqrt 2, with s = .01414 and .1414."""
+    documents, ensembles = (
+        [made(name, recipe, seed, 0.07 + 0.01 * seed, 1, 10) for seed in (0, 1)]
+        for name, recipe in (("mlp", "corrected"), ("deep_ensemble", "published"))
+    )
+    for seed in (0, 1):
+        areas = {"mnist/rotated/accuracy_area": 0.6 + 0.02 * seed, "mnist/rotated/nll_area": 2 + 0.2 * seed}
+        ensembles.append(turned("deep_ensemble", "published", seed, areas))
+    (found,) = methods_table(Folder(documents, ensembles))
+    rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.texts()}
+    columns = ("accuracy, turned", "NLL, turned")
+    assert [rows["deep_ensemble"][name] for name in columns] == ["0.610 +- 0.127", "2.100 +- 1.271"]
+    assert [rows["mlp corrected"][name] for name in columns] == ["-", "-"]
+    assert any("--protocol shift" in note for note in found.notes)
+
+
+def test_the_figure_of_turned_digits_has_a_panel_for_each_method():
+    steps = STEPS["rotated"]
+    curves = {step_key("rotated", step, "accuracy"): 1 - step / 360 for step in steps}
+    curves |= {step_key("rotated", step, "sure@0.99"): 0.5 for step in steps}
+    given = folder()
+    assert list(shift.make(given)) == []
+    for seed in (0, 1):
+        given.results.records.append(turned("mlp", "corrected", seed, curves))
+    (found,) = shift.make(given)
+    assert "Seeds: 2." in found.caption
+    with style():
+        (panel,) = (axes for axes in found.draw().axes if axes.get_title("left"))
+    assert panel.get_title("left") == "mlp corrected"
+    right, sure = (line.get_ydata() for line in panel.lines)
+    assert (right[0], right[-1], set(sure)) == (1, 0.5, {0.5})
 
 
 def test_the_front_is_of_the_points_that_no_other_beats_in_both():

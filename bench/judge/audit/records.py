@@ -102,7 +102,7 @@ def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[
         scores = store.scores(record)
         compared += bool(scores)
         others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores)]
-    if compared:
+    if compared or others:
         detail = f"metrics of {compared} records computed again from their scores, {len(others)} contradictions"
         outcome: Outcome = "fails" if others else "passes"
         yield Finding("stale-result", f"scores of {name}", outcome, "; ".join([detail, *others]))

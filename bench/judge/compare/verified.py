@@ -91,6 +91,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     """Compute the metrics again from the scores, and compare the scored rows with the test rows."""
     if not store.record_path(record).with_suffix(".npz").is_file():
         yield "not checked", "no scores of its rows are there: its metrics cannot be computed again"
+        yield from (("refused", why) for why in contradictions(record.metrics, {}))
         return
     scores = store.scores(record)
     if not scores:

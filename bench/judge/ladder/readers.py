@@ -30,7 +30,7 @@ from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
 from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics import classification, ood
-from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray
+from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.refusal import MEDIAN_RULE, RefusalRule
@@ -180,19 +180,10 @@ def _rule(threshold: float) -> RefusalRule:
     return RefusalRule(MEDIAN_RULE.quantile, threshold)
 
 
-def share_sure(summary: DrawSummary, threshold: float) -> float:
-    """Return the share of rows whose largest mean probability is at least a threshold."""
-    return float(_sure(summary, threshold).mean())
-
-
 def right_when_sure(summary: DrawSummary, labels: IntArray, threshold: float) -> float | None:
-    """Return the share of right answers among the rows of `share_sure`, None without such a row."""
-    sure = _sure(summary, threshold)
+    """Return the share of right answers among the rows that are sure, None without such a row."""
+    sure = summary.mean_probs.max(axis=1) >= threshold
     return float((summary.mean_probs[sure].argmax(axis=1) == labels[sure]).mean()) if sure.any() else None
-
-
-def _sure(summary: DrawSummary, threshold: float) -> BoolArray:
-    return np.asarray(summary.mean_probs.max(axis=1) >= threshold)
 
 
 READERS: Mapping[str, Reader] = {
@@ -202,7 +193,7 @@ READERS: Mapping[str, Reader] = {
     "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
     "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
     "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
-    "sure": lambda summary, _, threshold: share_sure(summary, threshold),
+    "sure": lambda summary, _, threshold: classification.share_sure(summary.mean_probs, threshold),
     "right_when_sure": right_when_sure,
 }
 

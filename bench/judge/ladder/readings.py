@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 
 from bench.core.folder import Problem, SealedFolder
+from bench.core.metric_table import SURE
 from bench.core.records import SCHEMA, Reading, reading_name
 from bench.core.store import CONVERT, Store
 from bench.data.manifest import DATASET_NAMES
@@ -20,7 +21,6 @@ SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
 """Weights of the first hidden unit whose density is drawn: from the first pixel, as rabanser2017 does, and from one in
 the middle, where digits have ink."""
 
-SURE = 0.99  # the largest mean probability from which on a network counts as sure
 RIGHT_WHEN_SURE = f"mnist/right_when_sure@{SURE}"
 
 

@@ -31,6 +31,11 @@ def accuracy(probs: FloatArray, labels: Labels) -> float:
     return float(row_hits(probs, labels).mean())
 
 
+def share_sure(probs: FloatArray, threshold: float) -> float:
+    """Share of rows whose largest probability is at least a threshold."""
+    return float((probs.max(axis=1) >= threshold).mean())
+
+
 def row_nll(log_probs: FloatArray, labels: Labels) -> FloatArray:
     """Return minus the log-probability of the label of each row, nats [N], from log-probabilities [N, K]."""
     truth = as_labels(labels, *log_probs.shape)

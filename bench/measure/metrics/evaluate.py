@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from bench.core.errors import ConfigError
-from bench.core.metric_table import SCORES
+from bench.core.metric_table import SCORES, SURE
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics import classification, ood
@@ -80,6 +82,19 @@ def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[Values,
         {
             "mean_network/accuracy": classification.accuracy(summary.log_mean_probs, labels),
             "mean_network/nll": _finite_nll(summary.log_mean_probs, labels),
+        }
+    )
+
+
+def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[Values, Missing]:
+    """Return the metrics of moved images, from logarithms of mean probabilities [N, K] and labels [N]."""
+    probs = np.exp(log_probs)
+    return _split(
+        {
+            "accuracy": classification.accuracy(probs, labels),
+            "nll": _finite_nll(log_probs, labels),
+            "ece": classification.ece(probs, labels),
+            f"sure@{SURE}": classification.share_sure(probs, SURE),
         }
     )
 

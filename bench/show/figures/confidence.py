@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.judge.ladder.readings import SURE
+from bench.core.metric_table import SURE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, canvas
 from bench.show.material import Material

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.core.metric_table import SURE
 from bench.core.records import Record
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
-from bench.judge.ladder.readings import RIGHT_WHEN_SURE, SURE, sure_key
+from bench.judge.ladder.readings import RIGHT_WHEN_SURE, sure_key
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
 from bench.measure.metrics.arrays import BoolArray

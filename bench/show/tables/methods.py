@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, THREE, Digits
@@ -12,6 +13,7 @@ from bench.judge.results import Results, described
 from bench.judge.samples import Gap, metric
 from bench.judge.stats.paired import pair
 from bench.judge.stats.places import Place, places
+from bench.measure.metrics.shifts import ROTATED, STEPS, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.show.material import Material
 from bench.show.tables.cells import Entry, Linked, Missing, Table, make_table
@@ -21,20 +23,33 @@ PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method, whose 
 BYTES_OF_A_NUMBER = 4  # float32
 SHORT = Digits(decimals=3)
 REFUSED = "refused"
-QUALITIES: Mapping[str, tuple[str, Digits, bool]] = {
-    "accuracy": ("mnist/accuracy", FRACTION, True),
-    "NLL": ("mnist/nll", FRACTION, False),
-    "ECE": ("mnist/ece", FRACTION, False),
-    REFUSED: ("", Digits(decimals=1), False),
-    "clothes": ("fashion_mnist/auroc_predictive_entropy", SHORT, True),
-    "letters": ("letters/auroc_predictive_entropy", SHORT, True),
-    "noise": ("noise_gaussian/auroc_predictive_entropy", SHORT, True),
+
+
+class Quality(NamedTuple):
+    """A column: the metric of the records and of which protocol they are, and how it is shown."""
+
+    key: str
+    digits: Digits
+    is_higher_better: bool = False
+    protocol: str = "common"
+
+
+QUALITIES: Mapping[str, Quality] = {
+    "accuracy": Quality("mnist/accuracy", FRACTION, is_higher_better=True),
+    "NLL": Quality("mnist/nll", FRACTION),
+    "ECE": Quality("mnist/ece", FRACTION),
+    REFUSED: Quality("", Digits(decimals=1)),
+    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, is_higher_better=True, protocol="shift"),
+    "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, protocol="shift"),
+    "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT, is_higher_better=True),
+    "letters": Quality("letters/auroc_predictive_entropy", SHORT, is_higher_better=True),
+    "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT, is_higher_better=True),
 }
-"""Of each quality: the metric of the records, its digits, and whether more is better."""
 RANKED = "NLL"  # the quality that places methods: a proper score, which wrong confidence makes worse
 COSTS = ("training", "answer", "MB")
 NO_COST = Gap("-", "another network with another budget: its costs are in table speed")
 NO_NUMBER = Gap("n/a", "no record has this number")
+NO_SHIFT = Gap("-", "its answers to turned digits were not measured: run with --protocol shift")
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,8 @@ class Row:
     """One method with one recipe: the numbers of each seed, and its costs in units of the plain network."""
 
     name: str
-    records: Sequence[Record]
+    records: Sequence[Record]  # of protocol common
+    shifted: Sequence[Record]  # of protocol shift
     numbers: Mapping[str, Mapping[int, float]]  # of each quality, by seed
     costs: Mapping[str, float]  # by name, empty for another network
 
@@ -62,21 +78,22 @@ def rows(documents: Results, methods: Results) -> list[Row]:
     return [row for row in found if row.numbers[RANKED]]
 
 
-def _finished(results: Results, approach: str, recipe: str) -> list[Record]:
-    return [record for record in results.cell(approach, recipe, "common") if record.outcome == "done"]
+def _finished(results: Results, approach: str, recipe: str, protocol: str = "common") -> list[Record]:
+    return [record for record in results.cell(approach, recipe, protocol) if record.outcome == "done"]
 
 
 def _row(results: Results, approach: str, recipe: str, plain: Sequence[Record]) -> Row:
-    records = _finished(results, approach, recipe)
-    numbers = {quality: _by_seed(records, quality) for quality in QUALITIES}
+    by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
+    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in QUALITIES.items()}
+    records = by_protocol["common"]
     label = approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
     entry = results.manifests.get(approach)
     costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(label, records, numbers, costs)
+    return Row(label, records, by_protocol["shift"], numbers, costs)
 
 
-def _by_seed(records: Sequence[Record], quality: str) -> dict[int, float]:
-    key = QUALITIES[quality][0]
+def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
+    key = quality.key
     found = {record.seed: metric(record, key) if key else refused_for_risk(record) for record in records}
     return {seed: value for seed, value in found.items() if not isinstance(value, Gap)}
 
@@ -99,16 +116,19 @@ def methods_table(material: Material) -> Iterator[Table]:
 
 def _table(documents: Results, methods: Results, conditions: tuple[str, str, str]) -> Table:
     found = sorted(rows(documents, methods), key=lambda row: row.mean(RANKED))
-    ranked = places({row.name: row.numbers[RANKED] for row in found}, is_higher_better=QUALITIES[RANKED][2])
+    ranked = places(
+        {row.name: row.numbers[RANKED] for row in found}, is_higher_better=QUALITIES[RANKED].is_higher_better
+    )
     seeds = {record.seed for row in found for record in row.records}
     caption = (
         "All methods learn the network 784-400-400-10 with the budget of mlp, unless they say ten-times; the rows "
         f"without costs have networks of their own. Place: by {RANKED}; methods that the seeds cannot tell apart share "
         "their places (paired by seed, Holm). Means over seeds with the 95 % interval of the mean. NLL: negative "
         "log-likelihood, nats a digit. ECE: expected calibration error. Refused: percent of the digits that it must "
-        f"leave unanswered so that at most {100 * RISK:g} % of its answers are wrong. Clothes, letters, noise: AUROC "
-        "of the entropy; 0.5 is chance, 1 is best. Training, answer: multiplications, in trainings and passes of the "
-        "plain network. MB: what a fitted posterior keeps."
+        f"leave unanswered so that at most {100 * RISK:g} % of its answers are wrong. Turned: every tenth test image "
+        f"rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, mean over the angles. Clothes, letters, "
+        "noise: AUROC of the entropy; 0.5 is chance, 1 is best. Training, answer: multiplications, in trainings and "
+        "passes of the plain network. MB: what a fitted posterior keeps."
     )
     return make_table(
         "methods",
@@ -123,20 +143,25 @@ def _table(documents: Results, methods: Results, conditions: tuple[str, str, str
 
 
 def _entries(row: Row, place: Place) -> list[Entry]:
-    sources = tuple(record.key for record in row.records)
-    qualities = [_quality(row, quality, sources) for quality in QUALITIES]
+    qualities = [_quality(row, name) for name in QUALITIES]
+    sources = _sources(row.records)
     costs: list[Entry] = [
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
     ]
     return [row.name, str(place), *qualities, *costs, str(len(row.numbers[RANKED]))]
 
 
-def _quality(row: Row, quality: str, sources: tuple[str, ...]) -> Entry:
-    values, digits = row.numbers[quality], QUALITIES[quality][1]
+def _sources(records: Sequence[Record]) -> tuple[str, ...]:
+    return tuple(record.key for record in records)
+
+
+def _quality(row: Row, name: str) -> Entry:
+    values, (_, digits, _, protocol) = row.numbers[name], QUALITIES[name]
+    records = row.shifted if protocol == "shift" else row.records
     if not values:
-        return Missing(NO_NUMBER, sources)
-    half = half_width(values)
-    text = digits.text(row.mean(quality))
+        return Missing(NO_NUMBER if records else NO_SHIFT, _sources(records))
+    sources, half = _sources(records), half_width(values)
+    text = digits.text(row.mean(name))
     return Linked(text if half is None else f"{text} +- {digits.text(half)}", sources)
 
 

@@ -1,0 +1,94 @@
+"""Protocol `shift`: test digits that are turned and moved step by step, which no network has learnt.
+
+How much worse are the answers, and is the network less sure of them? All methods see the same images, in which no
+number is drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from bench.interface import Posterior, Split
+from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, on_device, predict_split
+from bench.measure.metrics.evaluate import evaluate_shift
+from bench.measure.metrics.shifts import ROTATED, STEPS, area_key, areas, step_key
+from bench.measure.protocols import Protocol
+
+SIDE = 28  # pixels
+MOST_ROWS = 1_000  # every tenth of the 10,000 test images: the first half of them is easier than the second
+DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))  # (down, right) of images 0, 1, 2, 3; 4 moves as 0, and so on
+
+Pixels = NDArray[np.float32]
+
+
+def rotated(images: Pixels, degrees: float) -> Pixels:
+    """Return images [N, 28, 28] turned to the left about their centre, (13.5, 13.5).
+
+    A pixel is interpolated linearly between four, of which those outside the image are 0. Right angles move pixels
+    without any rounding.
+    """
+    return np.asarray(
+        ndimage.rotate(images, degrees, axes=(2, 1), reshape=False, order=1, mode="grid-constant", cval=0.0)
+    )
+
+
+def translated(images: Pixels, pixels: int) -> Pixels:
+    """Return images [N, 28, 28] moved by whole pixels: image i in direction i mod 4 of right, down, left and up.
+
+    What leaves the image is lost, and 0 comes in on the other side.
+    """
+    found, padded = np.empty_like(images), np.pad(images, ((0, 0), (pixels, pixels), (pixels, pixels)))
+    for place, (down, right) in enumerate(DIRECTIONS):
+        y, x = pixels * (1 - down), pixels * (1 - right)
+        found[place :: len(DIRECTIONS)] = padded[place :: len(DIRECTIONS), y : y + SIDE, x : x + SIDE]
+    return found
+
+
+def spread_rows(split: Split, most: int) -> Split:
+    """Return every k-th row of a split from its first, with the smallest k that leaves at most `most` rows."""
+    return split.select(torch.arange(0, len(split), -(-len(split) // most)))
+
+
+class Shift(Protocol):
+    """Test digits rotated by 0 to 180 degrees or translated by 0 to 14 pixels; mean of probabilities over the draws."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """See `Protocol.n_rows`."""
+        return self.budget.common_rows
+
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
+        """See `Protocol.final`. All images are predicted in one go, which draws the weights of each draw once or twice.
+
+        A row has the same noise however it is moved.
+        """
+        del epochs
+        test = spread_rows(self.split("test10k"), MOST_ROWS)
+        cases = [(kind, step) for kind, steps in STEPS.items() for step in steps]
+        alone = posterior.per_row()  # allowed: no metric depends on two rows of one draw
+        every = on_device(_moved_by(test, cases), self.device)
+        predicted = predict_split(alone, every, draws_of(alone, self.budget.draws), N_CLASSES)
+        found, labels = Measurement(), test.y.numpy()
+        for (kind, step), log_probs in zip(cases, np.split(predicted.summary.log_mean_probs, len(cases)), strict=True):
+            found.add(f"mnist/{kind}_{step}", *evaluate_shift(log_probs, labels))
+        found.metrics.update(areas(found.metrics))
+        for kind, step in cases:
+            why = found.missing.get(step_key(kind, step, "nll"))
+            if why is not None:
+                found.missing[area_key(kind, "nll")] = why
+        found.arrays["noise"] = {"mnist": alone.noise}
+        return found
+
+
+def _moved_by(split: Split, cases: Sequence[tuple[str, int]]) -> Split:
+    """Return the rows of a split as often as there are kinds and steps, moved by each."""
+    images = split.x.cpu().numpy().reshape(-1, SIDE, SIDE)
+    moved = [rotated(images, step) if kind == ROTATED else translated(images, step) for kind, step in cases]
+    n = len(cases)
+    x = torch.from_numpy(np.concatenate(moved)).flatten(1)
+    return Split(split.name, x, split.y.repeat(n), split.rows.repeat(n))

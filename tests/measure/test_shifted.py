@@ -1,0 +1,130 @@
+"""Turned and moved digits, and protocol shift on posteriors whose answers are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bench.interface import Categorical, Posterior, Split
+from bench.measure import protocols
+from bench.measure.metrics.shifts import MEASURED, STEPS, area, area_key, step_key
+from bench.measure.published_protocols import protocol_of
+from bench.measure.recomputed import contradictions
+from bench.measure.shifted import MOST_ROWS, rotated, spread_rows, translated
+from bench.plan.recipes import PROFILES
+from bench.plan.registry import manifest
+
+IMAGES = np.random.default_rng(0).random((6, 28, 28), dtype=np.float32)
+
+
+@pytest.mark.parametrize("quarters", range(5))
+def test_right_angles_move_pixels_to_the_bit(quarters):
+    """0 and 360 degrees leave an image, 180 flips both axes, 90 and 270 are `rot90`, all without any rounding."""
+    np.testing.assert_array_equal(rotated(IMAGES, 90 * quarters), np.rot90(IMAGES, quarters, axes=(1, 2)))
+
+
+def test_a_turned_pixel_is_interpolated_between_four():
+    """The pixel in row 8, column 19 lies 5.5 to the right and 5.5 up of the centre (13.5, 13.5).
+
+    Before a turn by 45 degrees to the left it lay 5.5 sqrt 2 = 7.778 to the right: row 13.5, column 21.278. Of the four
+    pixels around that place only (13, 22) is lit, with weight .5 x .278.
+    """
+    image = np.zeros((1, 28, 28), dtype=np.float32)
+    image[0, 13, 22] = 1
+    assert rotated(image, 45)[0, 8, 19] == pytest.approx(0.5 * (13.5 + 5.5 * math.sqrt(2) - 21), rel=1e-5)
+
+
+def test_the_four_directions_take_turns_and_background_comes_in():
+    """By 2 pixels: right, down, left, up, right, down."""
+    found, none = translated(IMAGES, 2), np.zeros((28, 28), dtype=np.float32)
+    wanted = [none.copy() for _ in IMAGES]
+    for place in (0, 4):
+        wanted[place][:, 2:] = IMAGES[place][:, :-2]
+    for place in (1, 5):
+        wanted[place][2:] = IMAGES[place][:-2]
+    wanted[2][:, :-2] = IMAGES[2][:, 2:]
+    wanted[3][:-2] = IMAGES[3][2:]
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(translated(IMAGES, 0), IMAGES)
+
+
+def split(n):
+    images = torch.zeros(n, 784)
+    images[:, 0] = 1  # the upper left corner
+    return Split("test10k", images, torch.arange(n) % 10, torch.arange(n))
+
+
+@pytest.mark.parametrize(("n", "first"), [(10_000, [0, 10, 20]), (2_000, [0, 2, 4]), (128, [0, 1, 2])])
+def test_rows_are_spread_over_the_whole_split(n, first):
+    found = spread_rows(split(n), MOST_ROWS).rows.tolist()
+    assert found[:3] == first
+    assert len(found) == min(n, MOST_ROWS)
+
+
+def test_an_area_is_the_mean_height_of_the_curve():
+    """From 0 to 2 the height goes from 1 to 3, mean 2; from 2 to 3 it stays 3: (2 x 2 + 3) / 3."""
+    assert area((0, 2, 3), (1.0, 3.0, 3.0)) == pytest.approx(7 / 3)
+
+
+class SureOfTheCorner(Posterior):
+    """Gives the label .991 where the upper left pixel is lit, and every digit .1 where it is not."""
+
+    n_draws, noise = 1, "none"
+
+    def predict(self, x, draws, rows):
+        sure = torch.full((len(x), 10), math.log(0.001))
+        sure[torch.arange(len(x)), rows % 10] = math.log(0.991)
+        lit = (x[:, :1] > 0.5).expand(-1, 10)
+        return Categorical(torch.where(lit, sure, torch.full_like(sure, math.log(0.1)))[None])
+
+    def arrays(self):
+        return {}
+
+
+@pytest.fixture
+def found(monkeypatch):
+    monkeypatch.setattr(protocols, "load_split", lambda name, *_: split(120))
+    return protocol_of(manifest("mlp"), "shift", 0, PROFILES["smoke"], None).final(SureOfTheCorner(), [])
+
+
+def test_every_step_of_a_known_predictor(found):
+    """The lit corner leaves its place at once; after two pixels to the right or down it is elsewhere, else outside.
+
+    At the start: all right, NLL -ln .991, ECE 1 - .991, always sure. Later: answer 0, right for a tenth of the rows,
+    NLL ln 10, ECE |.1 - .1|, never sure.
+    """
+    known = found.metrics
+    for kind, steps in STEPS.items():
+        assert [known[step_key(kind, 0, name)] for name in MEASURED] == pytest.approx([1, -math.log(0.991), 0.009, 1])
+        for step in steps[1:]:
+            values = [known[step_key(kind, step, name)] for name in MEASURED]
+            assert values == pytest.approx([0.1, math.log(10), 0, 0], abs=1e-6)
+    # 12 turns, in the first of which the curve falls from 1 to .1: (.55 + 11 x .1) / 12; 7 moves
+    assert known[area_key("rotated", "accuracy")] == pytest.approx((0.55 + 11 * 0.1) / 12)
+    assert known[area_key("translated", "sure@0.99")] == pytest.approx(0.5 / 7)
+    assert found.missing == {}
+
+
+def test_an_area_that_is_not_under_its_curve_is_named(found):
+    assert contradictions(found.metrics, {}) == []
+    key = area_key("rotated", "nll")
+    (said,) = contradictions({**found.metrics, key: found.metrics[key] - 0.01}, {})
+    assert said.startswith("mnist/rotated/nll_area is ")
+    assert "its curve makes it" in said
+
+
+def test_an_impossible_label_leaves_nll_and_its_area_out(monkeypatch):
+    monkeypatch.setattr(protocols, "load_split", lambda name, *_: split(120))
+
+    class Certain(SureOfTheCorner):
+        def predict(self, x, draws, rows):
+            log_probs = torch.full((1, len(x), 10), -math.inf)
+            log_probs[..., 0] = 0
+            return Categorical(log_probs)
+
+    found = protocol_of(manifest("mlp"), "shift", 0, PROFILES["smoke"], None).final(Certain(), [])
+    assert found.missing[step_key("rotated", 15, "nll")].kind == "label-impossible"
+    assert found.missing[area_key("rotated", "nll")].kind == "label-impossible"
+    assert area_key("rotated", "nll") not in found.metrics
+    assert found.metrics[area_key("rotated", "accuracy")] == pytest.approx(0.1)
