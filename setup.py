@@ -28,6 +28,7 @@ SHIPPED = (
     "results/faults/*.json",
     "results/determinism/*.json",
     "results/throughput/*.json",
+    "benchmarks/libraries/measured.json",
 )
 
 

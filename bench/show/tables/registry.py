@@ -15,6 +15,7 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.papers import load_papers
 from bench.judge.planted import read_runs
 from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, trials
+from bench.show.library_speeds import read_speeds
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
@@ -30,6 +31,7 @@ from bench.show.tables.faults import fault_table
 from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
 from bench.show.tables.libraries import libraries_table
+from bench.show.tables.library_speed import library_speed_table
 from bench.show.tables.methods import methods_table
 from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import papers_table
@@ -135,6 +137,11 @@ TABLES = (
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does a document make?", _audits),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(readings())),
+    TableKind(
+        "library_speed",
+        "Is our code as fast as other people's libraries?",
+        lambda _: library_speed_table(read_speeds()),
+    ),
     TableKind(
         "fault_tests",
         "What was tried to break the suite?",

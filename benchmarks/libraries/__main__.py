@@ -1,0 +1,62 @@
+"""Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
+
+Writes benchmarks/libraries/measured.json, from which `bench table library_speed` and docs/libraries.md are made.
+`--quick` measures next to nothing and writes nothing: it shows that everything runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+import msgspec
+
+from bench.cli.main import Parser, guarded
+from bench.cli.options import count, say
+from bench.core.errors import MissingFramework, unknown_name
+from bench.core.files import write_atomically
+from bench.show.library_speeds import FILE
+from bench.show.tables.library_speed import LIBRARIES, library_speed_table
+from bench.show.tables.render import render
+from benchmarks.libraries.loops import LOOPS
+from benchmarks.libraries.measure import Amounts, run
+
+QUICK = Amounts(rounds=2, block_s=0.01, predict_rounds=2, draws=3, images=200)
+MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posteriors": "posteriors", "pyro-ppl": "pyro"}
+
+
+def main() -> int:
+    """Measure, write the file and print the table; return the exit code."""
+    parser = Parser(prog="python -m benchmarks.libraries", description="Our code beside other people's libraries.")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"default: {', '.join(LIBRARIES)}")
+    parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
+    parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")
+    parser.add_argument("--threads", type=count, help="default: all cores")
+    parser.add_argument(
+        "--to", type=Path, default=FILE, metavar="FILE", help="default: benchmarks/libraries/measured.json"
+    )
+    parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
+    return guarded(lambda: _measure(parser.parse_args()))
+
+
+def _measure(given: argparse.Namespace) -> int:
+    chosen = given.libraries or list(LIBRARIES)
+    for name in chosen:
+        if name not in LOOPS:
+            raise unknown_name("library", name, LOOPS)
+        if importlib.util.find_spec(MODULES[LOOPS[name][0]]) is None:
+            raise MissingFramework(
+                f"{name} is not installed; python -m pip install -c constraints.txt -e '.[libraries]'"
+            )
+    amounts = QUICK if given.quick else Amounts(rounds=given.rounds, predict_rounds=given.predict_rounds)
+    found = run(chosen, amounts, given.threads, say)
+    if not given.quick:
+        write_atomically(given.to, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    sys.stdout.write(f"{render(library_speed_table(found), 'text')}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

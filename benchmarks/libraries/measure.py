@@ -1,0 +1,240 @@
+"""Rounds of blocks: our kernels, a library alone and our adapter of it in turn, the order alternating.
+
+An adapter's steps are those of its real `fit`, which `BlockContext` interrupts between its epochs; there the other
+sides have their blocks. So every round has the same machine, and what a fit does beside its steps counts as ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import torch
+
+from bench.core import environment
+from bench.core.load import OtherLoad
+from bench.core.reasons import in_words
+from bench.core.timing import Stopwatch
+from bench.interface import Posterior, Split
+from bench.measure.measuring import first_rows, predict_split
+from bench.show.library_speeds import Compared, LibrarySpeeds
+from bench.show.tables.library_speed import LIBRARIES
+from benchmarks.libraries.loops import LOOPS, Loop
+from benchmarks.throughput.blocks import cycle, fitting, time_block
+from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.training import BlockContext, Subject
+from implementations._methods import WIDTHS
+from implementations._seeds import all_rows
+from implementations.linear_bbb import LinearBbb, Seeds
+
+BATCH = 128
+PILOT_STEPS = 5
+KEEPS_NETWORKS = "posteriors sghmc"  # no Gaussians: our kernels do something else
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much is measured."""
+
+    rounds: int = 21  # of training steps
+    block_s: float = 0.5  # seconds of a side's steps in a round
+    predict_rounds: int = 21
+    draws: int = 100
+    images: int = 10_000
+
+
+class Kernels:
+    """Our linear_bbb, as its fit trains it, on the network of the libraries."""
+
+    def __init__(self, subject: Subject) -> None:
+        """Set up the network; its hidden units are sigmoids, which take longer than the libraries' ReLU."""
+        (width,) = set(WIDTHS)
+        recipe = LinearBbb(hidden_units=width, batch_size=BATCH)
+        self._watch = Stopwatch(subject.device)
+        self._context = BlockContext(subject.seed, subject.device, 1, self._watch, lambda: None)
+        self._seeds = Seeds(recipe, subject.train, all_rows(subject.train), subject.task, [self._context])
+        self._epoch = 0
+
+    def steps(self, times: int) -> float:
+        """Return the seconds of an epoch of so many steps."""
+        self._epoch, self._context.steps_per_epoch = self._epoch + 1, times
+        return time_block(self._watch, lambda: self._seeds.epoch(self._epoch), 1)
+
+    def posterior(self) -> Posterior:
+        """Return the posterior as it is."""
+        return self._seeds.posterior(0)
+
+
+class Alone:
+    """A library's own loop."""
+
+    def __init__(self, loop: Loop, subject: Subject) -> None:
+        """Take batches in the order of the file."""
+        self.loop, self._train, self._watch = loop, subject.train, Stopwatch(subject.device)
+        self._batches = cycle(len(subject.train), BATCH)
+
+    def steps(self, times: int) -> float:
+        """Return the seconds of so many steps."""
+
+        def step() -> None:
+            where = next(self._batches)
+            self.loop.step(self._train.x[where], self._train.y[where])
+
+        with self.loop.session():
+            return time_block(self._watch, step, times)
+
+    def answers(self, images: Split, n_draws: int) -> float:
+        """Return the seconds of all draws of all images."""
+        with self.loop.session():
+            return time_block(self._watch, lambda: self.loop.predict(images.x, n_draws), 1)
+
+
+def measured(library: str, amounts: Amounts, threads: int | None = None) -> tuple[list[Compared], str]:
+    """Compare one library; return what was compared, and why the times do not count ('' if they do)."""
+    if threads:
+        torch.set_num_threads(threads)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
+    torch.set_flush_denormal(True)  # as a run's child process does
+    others = OtherLoad(torch.get_num_threads())
+    try:
+        return list(_compared(library, amounts)), in_words(*others.reasons())
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _compared(library: str, amounts: Amounts) -> Iterator[Compared]:
+    subject = make_subject(Request(LIBRARIES[library]))
+    assert subject.batch_size == BATCH
+    alone = Alone(LOOPS[library][1](subject.task), subject)
+    kernels = None if library == KEEPS_NETWORKS else Kernels(subject)
+    yield from _training(library, subject, alone, kernels, amounts)
+    if kernels is not None:
+        yield from _predicting(library, subject, alone, kernels.posterior(), amounts)
+
+
+def _training(
+    library: str, subject: Subject, alone: Alone, kernels: Kernels | None, amounts: Amounts
+) -> Iterator[Compared]:
+    """Give the library beside the adapter, and beside our kernels."""
+    sides: dict[str, Callable[[int], float]] = {"library": alone.steps}
+    if kernels is not None:
+        sides["kernels"] = kernels.steps
+    counts = {name: _fitting(steps, amounts.block_s) for name, steps in sides.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+
+    def blocks(names: Sequence[str]) -> None:
+        for name in names:
+            seconds[name].append(sides[name](counts[name]) / counts[name])
+
+    adapter = _driven(subject, amounts, blocks, list(sides))
+    theirs = seconds["library"]
+    yield Compared(what="step", library=library, side="adapter", seconds=adapter, library_seconds=theirs)
+    if kernels is not None:
+        own = seconds["kernels"]
+        yield Compared(what="step", library=library, side="kernels", seconds=own, library_seconds=theirs)
+
+
+def _fitting(steps: Callable[[int], float], block_s: float) -> int:
+    steps(1)  # the first one makes all that is made once
+    return fitting(steps(PILOT_STEPS), PILOT_STEPS, block_s)
+
+
+def _driven(
+    subject: Subject, amounts: Amounts, blocks: Callable[[Sequence[str]], None], others: Sequence[str]
+) -> list[float]:
+    """Fit the adapter with blocks of the others between its own; return the seconds of its steps, an entry a round."""
+    pilot = _fit(subject, 2, PILOT_STEPS, lambda: None)
+    steps = fitting(pilot[-1], PILOT_STEPS, amounts.block_s, len(subject.train) // BATCH)
+    plan = turns(amounts.rounds, others)
+    own = _fit(subject, 1 + amounts.rounds, steps, lambda: blocks(next(plan)))
+    return [one / steps for one in own[1:]]  # the first warms up
+
+
+def turns(rounds: int, others: Sequence[str]) -> Iterator[list[str]]:
+    """Give what is measured after each block of the adapter: after the warm-up nothing, then after that of each round.
+
+    Even rounds go adapter, library, kernels; odd rounds the other way round.
+    """
+    yield []
+    for one in range(rounds):
+        reverse = list(reversed(others)) if one + 1 < rounds else []
+        yield [*others, *reverse] if one % 2 == 0 else []
+
+
+def _fit(subject: Subject, epochs: int, steps: int, between: Callable[[], None]) -> list[float]:
+    context = BlockContext(subject.seed, subject.device, steps, Stopwatch(subject.device), between)
+    dataclasses.replace(subject.approach, epochs=epochs).fit(subject.train, subject.task, context)
+    return context.seconds
+
+
+def _predicting(
+    library: str, subject: Subject, alone: Alone, posterior: Posterior, amounts: Amounts
+) -> Iterator[Compared]:
+    """Give the library beside our prediction with whole networks, and with `per_row`."""
+    images = first_rows(subject.test, amounts.images)
+
+    def ours(model: Posterior) -> Callable[[int], float]:
+        n_classes = subject.task.n_outputs
+        return lambda n: predict_split(model, images, range(n), n_classes, device=subject.device).seconds
+
+    sides = {
+        "kernels": ours(posterior),
+        "library": lambda n: alone.answers(images, n),
+        "per_row": ours(posterior.per_row()),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side(min(3, amounts.draws))  # warms up
+    for one in range(amounts.predict_rounds):
+        for name in list(sides) if one % 2 == 0 else list(reversed(sides)):
+            seconds[name].append(sides[name](amounts.draws))
+    theirs = seconds.pop("library")
+    for name, own in seconds.items():
+        yield Compared(what="predict", library=library, side=name, seconds=own, library_seconds=theirs)
+
+
+def run(
+    libraries: Sequence[str],
+    amounts: Amounts,
+    threads: int | None,
+    tell: Callable[[str], object],
+    isolate: bool = True,
+) -> LibrarySpeeds:
+    """Compare one library after the other, each in a process of its own: a framework leaves threads and memory behind.
+
+    Args:
+        libraries: names of `LOOPS`.
+        amounts: how much is measured.
+        threads: of everything; None for PyTorch's own choice.
+        tell: gets the name of each library before it is measured.
+        isolate: False measures here.
+    """
+    started = environment.now()
+    compared: list[Compared] = []
+    loads: dict[str, None] = {}
+    for library in libraries:
+        tell(library)
+        if isolate:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+                found, load = pool.submit(measured, library, amounts, threads).result()
+        else:
+            found, load = measured(library, amounts, threads)
+        compared += found
+        loads |= {load: None} if load else {}
+    packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]
+    return LibrarySpeeds(
+        batch_size=BATCH,
+        draws=amounts.draws,
+        images=amounts.images,
+        versions={name: importlib.metadata.version(name) for name in packages},
+        load="; ".join(loads),
+        compared=compared,
+        provenance=msgspec.structs.replace(environment.describe(threads or torch.get_num_threads()), started=started),
+    )
