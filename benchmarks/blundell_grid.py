@@ -1,6 +1,7 @@
 """Train each setting of a grid for a few epochs and print its error on the held-out images.
 
     python -m benchmarks.blundell_grid                # writes benchmarks/blundell_grid.json after every setting
+    python -m benchmarks.blundell_grid --page         # trains nothing; writes the table of docs/blundell2015.md
 
 The settings are in blundell_grid.toml. A setting that is in the JSON file already is not trained again.
 """
@@ -9,13 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
+from tabulate import tabulate
 
 from bench.cli.notebook import FitAlone
 from bench.core.canonical import digest
+from bench.core.files import write_atomically
+from bench.core.project import TOP
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
 from bench.measure.blundell2015 import HELD_OUT
@@ -24,6 +32,10 @@ from bench.plan.registry import load_class
 
 GRID = Path(__file__).with_suffix(".toml")
 FOUND = Path(__file__).with_suffix(".json")
+PAGE = TOP / "docs" / "blundell2015.md"
+BLOCK = re.compile(r"(<!-- grid -->\n\n).*?(\n\n<!-- end of grid -->)", re.DOTALL)
+COLUMNS = ("approach", "setting", "epochs", "held-out images wrong")
+COMMON = ("epochs", "seed", "units")  # what all settings share
 
 
 def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int) -> float:
@@ -32,6 +44,25 @@ def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int)
     posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
     found = predict_split(posterior.mean_network(), held_out, range(1), N_CLASSES)
     return 1 - int(found.hits[0]) / len(held_out)
+
+
+def block(grid: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of docs/blundell2015.md: each setting with its epochs and its error, the least first."""
+    rows = []
+    for name in [name for name in grid if name not in COMMON]:
+        for setting, fields in grid[name].items():
+            error = found.get(f"{name} {setting}", {}).get("held_out_error", 1.0)
+            shown = "not run" if error == 1.0 else f"{100 * error:.2f} %"
+            rows.append((-fields.get("epochs", grid["epochs"]), error, name, setting, shown))
+    lines = [(name, setting, str(-epochs), shown) for epochs, _, name, setting, shown in sorted(rows)]
+    return tabulate(lines, headers=COLUMNS, tablefmt="github", disable_numparse=True)
+
+
+def write_page() -> None:
+    """Write the table of what was found into docs/blundell2015.md."""
+    table = block(msgspec.toml.decode(GRID.read_bytes()), json.loads(FOUND.read_text(encoding="utf-8")))
+    page = PAGE.read_text(encoding="utf-8")
+    write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + table + place[2], page).encode())
 
 
 def main() -> None:
@@ -52,4 +83,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_page() if sys.argv[1:] == ["--page"] else main()

@@ -1,0 +1,110 @@
+"""How often the remarks of `predict` appear: python -m benchmarks.remarks [--images N].
+
+Writes benchmarks/remarks.json, and with all images also the table of docs/predict.md. A picture of a test digit is what
+a network sees of it; the networks are those that come with the suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+from bench.cli.main import Parser, guarded
+from bench.cli.options import count
+from bench.core.files import write_atomically
+from bench.core.project import RESULTS, TOP
+from bench.core.store import Store
+from bench.core.text import THREE
+from bench.data.splits import load_split
+from bench.show.predict import Predictor, fits
+from bench.show.predict.ink import shapes
+from bench.show.predict.normalise import SIDE, Normalised
+from bench.show.predict.reading import Floats
+from bench.show.predict.turned import TURNS, Answerer, turn, with_remarks
+
+APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
+RECIPES = ("published", "corrected")
+ALL, PAIRS, TURNED = 10_000, 1_000, 1_500  # digits, pairs of the first 2,000, and the first digits that are turned
+DRAWS = 20
+COLUMNS = ("remark", "pictures", "appears for", "share")
+GAP = 5  # empty columns between the digits of a pair
+HOW = ("upright", *(f"turned {words}" for words in TURNS.values()))  # by quarters to the left
+PAGE, FOUND = TOP / "docs" / "predict.md", Path(__file__).with_suffix(".json")
+BLOCK = re.compile(r"(<!-- remarks -->\n\n).*?(\n\n<!-- end of remarks -->)", re.DOTALL)
+
+Rates = dict[str, dict[str, list[int]]]  # remark -> pictures -> [with the remark, of so many]
+
+
+def two_shapes(digits: Floats) -> dict[str, list[int]]:
+    """Count digits [N, 28, 28], and pairs of neighbours among a fifth of them, that are taken for two shapes."""
+    alone = sum(shapes(digit) > 1 for digit in digits)
+    cut = [digit[:, digit.any(axis=0)] for digit in digits[: len(digits) * 2 * PAIRS // ALL]]
+    gap = np.zeros((SIDE, GAP), np.float32)
+    pairs = [shapes(np.hstack([one, gap, other])) == 2 for one, other in zip(cut[::2], cut[1::2], strict=True)]
+    return {"one digit": [int(alone), len(digits)], f"two digits, {GAP} empty columns": [sum(pairs), len(pairs)]}
+
+
+def turned(digits: Floats, networks: Sequence[Answerer]) -> dict[str, list[int]]:
+    """Count digits [N, 28, 28] that are said to be turned, as they are and after each turn."""
+    found = {}
+    for quarters, how in enumerate(HOW):
+        images = [_image(turn(digit, quarters)) for digit in digits]
+        by_network = [network(images) for network in networks]
+        answers = [[told[place] for told in by_network] for place in range(len(images))]
+        told = sum(bool(image.remarks) for image in with_remarks(images, answers, networks))
+        found[how] = [told, len(images)]
+    return found
+
+
+def _image(pixels: Floats) -> Normalised:
+    return Normalised("test digit", (SIDE, SIDE), pixels, dark_on_light=False, is_clear=True, remarks=(), shown=pixels)
+
+
+def rates(n_images: int) -> Rates:
+    """Measure on so many of the test digits."""
+    digits = load_split("test10k", 0).x.numpy().reshape(-1, SIDE, SIDE)
+    found: Rates = {"two shapes": two_shapes(digits[:n_images])}
+    store = Store(RESULTS)
+    for recipe in RECIPES:
+        chosen = fits.choose(store, APPROACHES, (recipe,))
+        networks = [Predictor.of(store, fit, DRAWS).answers for fit in chosen]
+        found[f"may be turned, {recipe} networks"] = turned(digits[: min(n_images, TURNED)], networks)
+    return found
+
+
+def block(found: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
+    """Return the table of docs/predict.md."""
+    rows = [
+        (remark, picture, f"{told:,} of {n:,}", f"{THREE.text(100 * told / n)} %")
+        for remark, pictures in found.items()
+        for picture, (told, n) in pictures.items()
+    ]
+    return tabulate(rows, headers=COLUMNS, tablefmt="github", disable_numparse=True)
+
+
+def main() -> int:
+    """Measure, and write the file and the page."""
+    parser = Parser(prog="python -m benchmarks.remarks", description="How often the remarks of predict appear.")
+    parser.add_argument("--images", type=count, default=ALL, metavar="N", help=f"of the test digits (default: {ALL})")
+    return guarded(lambda: _measure(parser.parse_args()))
+
+
+def _measure(given: argparse.Namespace) -> int:
+    found = rates(given.images)
+    if given.images == ALL:
+        write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
+        page = PAGE.read_text(encoding="utf-8")
+        write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + block(found) + place[2], page).encode())
+    sys.stdout.write(f"{block(found)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
