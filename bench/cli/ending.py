@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bench.cli.options import place_options
+from bench.cli.options import is_of_documents, place_options
 from bench.core.text import duration, one_line
 from bench.plan.recipes import profile
 from bench.run.progress import console_of, is_screen, outcome_text
@@ -45,7 +45,8 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
-        return [*lines, Text(f"next: {_command('verdict', *place)}")]
+        words = ("verdict",) if is_of_documents(arguments) else ("table", "methods")
+        return [*lines, Text(f"next: {_command(*words, *place)}")]
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:

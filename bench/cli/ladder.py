@@ -8,7 +8,17 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, add_wide, check_device, check_place, folder, refuse_to_write, seeds, tell_place
+from bench.cli.options import (
+    add_place,
+    add_wide,
+    check_device,
+    check_place,
+    folder,
+    refuse_other_tasks,
+    refuse_to_write,
+    seeds,
+    tell_place,
+)
 from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
@@ -45,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _ladder(arguments: argparse.Namespace) -> int:
     check_place(arguments)
+    refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
         refuse_to_write(arguments, "--results DIR")
     if arguments.all == bool(arguments.approaches):

@@ -75,7 +75,7 @@ def fit(
         if name not in known:
             raise unknown_name(f"hyper-parameter of {approach}", name, known)
     made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # names are checked above
-    train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir))
+    train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir), budget.task)
     place = torch.device(device)
     train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))
     return made.fit(train, task, FitAlone(seed, place, budget.steps_per_epoch, tell))
@@ -169,11 +169,11 @@ class FitAlone(Context):
         """See `Context.restore`."""
 
 
-def _training(kind: str, split: str, seed: int, data_dir: Path | None) -> tuple[Split, Task]:
+def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: str) -> tuple[Split, Task]:
     if kind == "toy":
         train = toy_split()
         return train, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
-    train = load_split(split, seed, data_dir)
+    train = load_split(split, seed, data_dir, learnt)
     return train, Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
 
 

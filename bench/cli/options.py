@@ -11,10 +11,11 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
 from bench.core.project import RESULTS
 from bench.core.text import one_line, visible
+from bench.data.manifest import TASKS
 from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.manifests import DOCUMENTS, GROUPS
-from bench.plan.recipes import PROFILES
+from bench.plan.recipes import PROFILES, profile, profile_of_task
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
 
@@ -228,11 +229,39 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="APPROACH=PATH",
         help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
     )
+    add_task(parser)
     add_place(parser, reads=False)
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what is learnt."""
+    text = f"what is learnt: {' or '.join(TASKS)} (default: mnist; docs/methods.md)"
+    parser.add_argument("--task", default="mnist", help=text)
+
+
+def take_task(arguments: argparse.Namespace) -> None:
+    """Replace the profile by that of the task, once; raises ConfigError for an unknown task."""
+    arguments.profile = profile_of_task(arguments.profile, arguments.task)
+    arguments.task = "mnist"
+
+
+def is_of_documents(arguments: argparse.Namespace) -> bool:
+    """Return whether the chosen records are of MNIST, of which the documents report."""
+    return profile(arguments.profile).task == "mnist"
+
+
+def refuse_other_tasks(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError where a command without `--task` is given the profile of another task than mnist."""
+    if not is_of_documents(arguments) and not hasattr(arguments, "task"):
+        raise ConfigError(
+            f"profile {arguments.profile} is of another task than mnist, which run, plan, status and table methods "
+            f"know; give one of {', '.join(PROFILES)}"
+        )
 
 
 def select(arguments: argparse.Namespace) -> list[Cell]:
     """Return the cells that the options of `add_selection` choose; raises ConfigError."""
+    take_task(arguments)
     if (arguments.all or arguments.group) and arguments.approaches:
         given = "--all" if arguments.all else "--group"
         raise ConfigError(f"give either {given} or names of approaches, not both")
@@ -282,8 +311,7 @@ def check_device(name: str) -> None:
 def check_place(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
-    if arguments.profile not in PROFILES:
-        raise unknown_name("profile", arguments.profile, PROFILES)
+    profile(arguments.profile)  # raises for an unknown one
     if arguments.precision not in PRECISIONS:
         raise unknown_name("precision", arguments.precision, PRECISIONS)
 
@@ -291,6 +319,7 @@ def check_place(arguments: argparse.Namespace) -> None:
 def check_records(arguments: argparse.Namespace) -> None:
     """Raise ConfigError where no records can be read: an unknown place, or no results folder."""
     check_place(arguments)
+    refuse_other_tasks(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")
     baseline: Path | None = getattr(arguments, "baseline", None)

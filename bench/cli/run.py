@@ -13,18 +13,20 @@ import psutil
 
 from bench.cli import INCOMPLETE
 from bench.cli.ending import ending, is_wiring_check, reason_width
-from bench.cli.options import add_selection, add_wide, count, select, threads
+from bench.cli.options import add_selection, add_wide, count, is_of_documents, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core.locks import Holder
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration, one_line
+from bench.data.places import check_task_data
 from bench.plan.cells import Cell
 from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
+from bench.plan.recipes import profile
 from bench.run.progress import console_of
-from bench.run.remote.opening import threads_of_a_fit
+from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.tables.cells import Table, make_table
 from bench.show.terminal import shown
 
@@ -62,10 +64,13 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     check_training(arguments)
     chosen = select(arguments)
+    if not is_pool(arguments.executor):
+        check_task_data(profile(arguments.profile).task, arguments.data_dir)
     started = time.monotonic()
     results = train(chosen, arguments, arguments.json)
     if not arguments.json:
-        write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
+        if is_of_documents(arguments):
+            write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
         console = console_of(sys.stdout)
         for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
             console.print(line)

@@ -8,7 +8,18 @@ import sys
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_baseline, add_place, add_wide, check_records, folder, place_options, refuse_to_write
+from bench.cli.options import (
+    add_baseline,
+    add_place,
+    add_task,
+    add_wide,
+    check_records,
+    folder,
+    is_of_documents,
+    place_options,
+    refuse_to_write,
+    take_task,
+)
 from bench.core.errors import ConfigError
 from bench.show.findings import sentences
 from bench.show.material import Material
@@ -23,6 +34,7 @@ from bench.show.terminal import shown
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
+    add_task(parser)
     add_place(parser)
     add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
@@ -43,7 +55,12 @@ def _table(arguments: argparse.Namespace) -> int:
         raise ConfigError("--only mine is for one table that is printed; give its name")
     if arguments.write:
         refuse_to_write(arguments, "--results DIR")
+    take_task(arguments)
     check_records(arguments)
+    if not is_of_documents(arguments) and (arguments.name != "methods" or arguments.write or arguments.readme):
+        raise ConfigError(
+            "of other tasks than mnist there is one table, which is printed: table methods --task fashion"
+        )
     material = material_of(arguments)
     text = "" if arguments.name is None else render(_one(material, arguments), arguments.format)
     warn(material)

@@ -199,6 +199,8 @@ def _same_length(what: str, *lists: Sized) -> None:
 _ARRAYS = {
     "reliability": "mnist/reliability",
     "risk_coverage": "mnist/risk_coverage",
+    "clothes_reliability": "fashion_mnist/reliability",
+    "clothes_risk_coverage": "fashion_mnist/risk_coverage",
     "first_uncertain": "mnist/heldout10k-of-train/first_uncertain",
     "printed": "mnist/test10k/printed",
     "toy_near": "toy/near",
@@ -211,6 +213,8 @@ class Arrays(Fields, frozen=True, kw_only=True, rename=_ARRAYS):
 
     reliability: ReliabilityBins | None = None
     risk_coverage: RiskCurve | None = None
+    clothes_reliability: ReliabilityBins | None = None  # of a fit that learnt clothes, as the next
+    clothes_risk_coverage: RiskCurve | None = None
     first_uncertain: FirstUncertain | None = None
     printed: Printed | None = None
     noise: dict[str, str] = {}  # by data set, what a draw redraws

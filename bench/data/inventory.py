@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
 from bench.data.idx import read_idx
-from bench.data.manifest import DATASET_NAMES, DataFile, DatasetManifest, manifest
+from bench.data.manifest import EVERY_NAME, DataFile, DatasetManifest, manifest
 from bench.data.places import find
 
 
@@ -43,7 +43,7 @@ class DatasetCheck:
 
 def list_datasets(data_dir: Path | None = None) -> list[DatasetRow]:
     """Return one row per data set, without reading its bytes."""
-    return [_row(manifest(name), data_dir) for name in DATASET_NAMES]
+    return [_row(manifest(name), data_dir) for name in EVERY_NAME]
 
 
 def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[DatasetCheck]:
@@ -52,7 +52,7 @@ def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> 
     Raises:
         ConfigError: unknown name, or `data_dir` is not a folder.
     """
-    return [check for name in (names or DATASET_NAMES) for check in _checks(manifest(name), data_dir)]
+    return [check for name in (names or EVERY_NAME) for check in _checks(manifest(name), data_dir)]
 
 
 def _row(known: DatasetManifest, data_dir: Path | None) -> DatasetRow:

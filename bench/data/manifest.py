@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -26,6 +26,27 @@ SHOWN = {
 }
 """What is no digit, in the order and in the words of tables and figures."""
 DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
+
+
+class Learnt(NamedTuple):
+    """The data sets of a task: which one is learnt, and what is foreign to it."""
+
+    training: str  # data set of the training files
+    inside: str  # data set of the test file
+    outside: tuple[str, ...]
+
+
+FASHION = "fashion"
+TASKS = {
+    "mnist": Learnt("mnist", "mnist", OOD_NAMES),
+    FASHION: Learnt(
+        "fashion_train",
+        "fashion_mnist",
+        ("noise_gaussian", "noise_uniform", "mnist", "letters", "notmnist459"),
+    ),
+}
+EVERY_NAME = (*DATASET_NAMES, "fashion_train")
+"""All data sets, with what only another task than `mnist` needs."""
 
 Shape = tuple[Annotated[int, msgspec.Meta(ge=1)], ...]
 
@@ -93,14 +114,15 @@ def manifest(name: str) -> DatasetManifest:
     Raises:
         ConfigError: unknown name, or a manifest that cannot be used.
     """
-    if name not in DATASET_NAMES:
-        raise unknown_name("data set", name, DATASET_NAMES)
+    if name not in EVERY_NAME:
+        raise unknown_name("data set", name, EVERY_NAME)
     return _read(datasets_folder() / f"{name}.toml")
 
 
-def data_hashes() -> dict[str, str]:
-    """Return the SHA-256 in the manifests of every file or array, by "data set/file"."""
-    return {f"{name}/{key}": file.sha256 for name in DATASET_NAMES for key, file in manifest(name).files.items()}
+def data_hashes(task: str = "mnist") -> dict[str, str]:
+    """Return the SHA-256 in the manifests of every file or array that a task needs, by "data set/file"."""
+    names = dict.fromkeys((*DATASET_NAMES, TASKS[task].training))
+    return {f"{name}/{key}": file.sha256 for name in names for key, file in manifest(name).files.items()}
 
 
 @functools.lru_cache(maxsize=32)

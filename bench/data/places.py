@@ -9,7 +9,8 @@ from pathlib import Path
 from bench.core.errors import ConfigError, DataMissing
 from bench.core.files import is_there
 from bench.core.project import TOP
-from bench.data.manifest import DataFile, DatasetManifest, datasets_folder
+from bench.data.manifest import TASKS, DataFile, DatasetManifest, datasets_folder
+from bench.data.manifest import manifest as read
 
 
 def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
@@ -50,6 +51,14 @@ def find(manifest: DatasetManifest, file: DataFile, data_dir: Path | None) -> Pa
     if path is None:
         raise missing(manifest, file.gz, places)
     return path
+
+
+def check_task_data(task: str, data_dir: Path | None) -> None:
+    """Raise DataMissing unless the training files of another task than `mnist` are there."""
+    if task != "mnist":
+        known = read(TASKS[task].training)
+        for file in known.files.values():
+            find(known, file, data_dir)
 
 
 def missing(manifest: DatasetManifest, what: str, places: Sequence[Path]) -> DataMissing:

@@ -15,7 +15,7 @@ from bench.core.errors import unknown_name
 from bench.core.streams import generator
 from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
-from bench.data.manifest import OOD_NAMES, DataFile, DatasetManifest, manifest
+from bench.data.manifest import TASKS, DataFile, DatasetManifest, manifest
 from bench.data.places import find
 from bench.interface import Split
 
@@ -24,20 +24,23 @@ N_TRAIN50K = 50_000  # alsibahi2019: random_split(train, (50_000, 10_000))
 NO_CLASS = -1
 
 
-def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
+def load_split(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
     """Return rows of MNIST: x float32 [N, 784] (byte / 255), y int64 [N], rows int64 [N] (place in the file).
 
+    Another `task` has the rows of the data set that it learns, under the same names.
     `train60k` and `test10k` are the two files. alsibahi2019 splits the training file with `random_split` into the parts
     `train50k` and `heldout10k-of-train`. Here stream "split" of the run seed draws the permutation. The rows stay in
     the permutation's order, because alsibahi2019 trains in this order. The caller may change the tensors.
 
     Raises:
         ConfigError: unknown name.
-        DataMissing, DataCorrupt: MNIST is not there, or not intact.
+        DataMissing, DataCorrupt: the data set is not there, or not intact.
     """
     if name not in SPLIT_NAMES:
         raise unknown_name("split", name, SPLIT_NAMES)
-    images, labels = _idx_pair("mnist", "t10k" if name == "test10k" else "train", data_dir)
+    learnt = TASKS[task]
+    where = (learnt.inside, "t10k") if name == "test10k" else (learnt.training, "train")
+    images, labels = _idx_pair(*where, data_dir)
     rows = torch.arange(len(labels))
     if name in ("train50k", "heldout10k-of-train"):
         order = _random_split(len(labels), seed)
@@ -45,7 +48,9 @@ def load_split(name: str, seed: int, data_dir: Path | None = None) -> Split:
     return Split(name, _pixels(images[rows.numpy()]), torch.from_numpy(labels[rows.numpy()].astype(np.int64)), rows)
 
 
-def load_shared(name: str, seeds: Sequence[int], data_dir: Path | None = None) -> tuple[Split, Tensor]:
+def load_shared(
+    name: str, seeds: Sequence[int], data_dir: Path | None = None, task: str = "mnist"
+) -> tuple[Split, Tensor]:
     """Return rows for several seeds and places int64 [E, N]: split `name` of seed e is `rows.select(places[e])`.
 
     So the rows are in memory only once, even if the split depends on the seed.
@@ -54,9 +59,9 @@ def load_shared(name: str, seeds: Sequence[int], data_dir: Path | None = None) -
         ConfigError, DataMissing, DataCorrupt: as `load_split`.
     """
     if name != "train50k":
-        split = load_split(name, seeds[0], data_dir)
+        split = load_split(name, seeds[0], data_dir, task)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
-    whole = dataclasses.replace(load_split("train60k", seeds[0], data_dir), name=name)
+    whole = dataclasses.replace(load_split("train60k", seeds[0], data_dir, task), name=name)
     return whole, torch.stack([_random_split(len(whole), seed)[:N_TRAIN50K] for seed in seeds])
 
 
@@ -64,8 +69,10 @@ def _random_split(n_rows: int, seed: int) -> Tensor:
     return torch.randperm(n_rows, generator=generator(seed, "split"))
 
 
-def load_ood(name: str, seed: int, data_dir: Path | None = None) -> Split:
-    """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the digits), rows 0..N-1.
+def load_ood(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
+    """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the classes), rows 0..N-1.
+
+    Of MNIST, which is foreign to those who learnt another data set, it returns the test images.
 
     The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform). Every seed has its own
     noise sets, because each document drew its own.
@@ -74,8 +81,8 @@ def load_ood(name: str, seed: int, data_dir: Path | None = None) -> Split:
         ConfigError: unknown name.
         DataMissing, DataCorrupt: the set is not there, or not intact.
     """
-    if name not in OOD_NAMES:
-        raise unknown_name("out-of-distribution set", name, OOD_NAMES)
+    if name not in TASKS[task].outside:
+        raise unknown_name("out-of-distribution set", name, TASKS[task].outside)
     known = manifest(name)
     if name == "noise_gaussian":
         x = torch.randn(1000, 784, generator=generator(seed, "ood", 0))

@@ -143,7 +143,9 @@ class Results:
 def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: str = "") -> str:
     """Return profile, device, precision and seeds as the end of a caption; several seeds add `spread`."""
     profile, device, precision = conditions
-    smoke = " (a wiring check: few steps, rows and draws)" if profile == "smoke" else ""
+    size, _, task = profile.partition("_")
+    profile = f"{size} of task {task}" if task else size
+    smoke = " (a wiring check: few steps, rows and draws)" if size == "smoke" else ""
     ordered = sorted(seeds)
     is_range = len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1
     listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))

@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.core import timing
 from bench.core.errors import DataMissing, Unsupported
 from bench.core.reasons import Reason, told
-from bench.data.manifest import OOD_NAMES
+from bench.data.manifest import TASKS
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
@@ -58,6 +58,7 @@ class Protocol(ABC):
         device: torch.device = CPU,
     ) -> None:
         self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
+        self.learnt = TASKS[budget.task]
 
     @property
     def n_rows(self) -> int | None:
@@ -65,12 +66,15 @@ class Protocol(ABC):
         return self.budget.rows
 
     def split(self, name: str) -> Split:
-        """Load a split of MNIST, cut to the profile's rows, onto the device that predicts."""
-        return on_device(first_rows(load_split(name, self.seed, self.data_dir), self.n_rows), self.device)
+        """Load a split of what is learnt, cut to the profile's rows, onto the device that predicts."""
+        split = load_split(name, self.seed, self.data_dir, self.budget.task)
+        return on_device(first_rows(split, self.n_rows), self.device)
 
     def ood(self, name: str) -> Split:
         """Load an out-of-distribution set, cut to the profile's rows, onto that device; raises DataMissing."""
-        return on_device(first_rows(load_ood(name, self.seed, self.data_dir), self.n_rows), self.device)
+        return on_device(
+            first_rows(load_ood(name, self.seed, self.data_dir, self.budget.task), self.n_rows), self.device
+        )
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """Measure what the document prints after an epoch; nothing by default."""
@@ -100,14 +104,15 @@ class Common(Protocol):
         metrics, missing, arrays = evaluate_classification(
             predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
         )
-        found.add("mnist", metrics, missing)
-        found.arrays.update({f"mnist/{name}": value for name, value in arrays.items()})
-        found.scores.update(_scores("mnist", predicted, test))
+        inside, outside = self.learnt.inside, self.learnt.outside
+        found.add(inside, metrics, missing)
+        found.arrays.update({f"{inside}/{name}": value for name, value in arrays.items()})
+        found.scores.update(_scores(inside, predicted, test))
         found.timings.update(_speed(posterior, predicted, test, draws))
         alone = posterior.per_row()  # allowed: no metric of the sets below depends on two rows of one draw
-        for name in OOD_NAMES:
+        for name in outside:
             self._ood(found, alone, predicted.summary, name, draws)
-        found.arrays["noise"] = {"mnist": posterior.noise, **dict.fromkeys(OOD_NAMES, alone.noise)}
+        found.arrays["noise"] = {inside: posterior.noise, **dict.fromkeys(outside, alone.noise)}
         self._mean_network(found, posterior, test)
         self._pruning(found, posterior, test)
         return found
@@ -126,11 +131,11 @@ class Common(Protocol):
         try:
             network = posterior.mean_network()
         except Unsupported as error:
-            names = ("mnist/mean_network/accuracy", "mnist/mean_network/nll")
+            names = (f"{self.learnt.inside}/mean_network/{name}" for name in ("accuracy", "nll"))
             found.missing.update(dict.fromkeys(names, told("unsupported", error)))
             return
         predicted = predict_split(network, test, range(1), N_CLASSES)
-        found.add("mnist", *evaluate_mean_network(predicted.summary, test.y.numpy()))
+        found.add(self.learnt.inside, *evaluate_mean_network(predicted.summary, test.y.numpy()))
 
     def _accuracy_and_nll(self, posterior: Posterior, test: Split, draws: range) -> dict[str, float | None]:
         predicted = predict_split(posterior, test, draws, N_CLASSES)

@@ -21,7 +21,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.disagreement import disagreement_rate
 from bench.measure.metrics.shifts import areas
 
-INSIDE = "mnist"  # the in-distribution data set
+INSIDE = "mnist"  # the in-distribution data set where no set has labels
 SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another order
 # Rounding changes a number by at most half of its last digit: (relative, absolute near zero).
 _ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
@@ -93,6 +93,7 @@ def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the metrics that the scores make, with the least and the largest value that each can have."""
     names = {key.rpartition("/")[0] for key, values in scores.items() if values.size}
     spreads = {name: _spreads(name, scores) for name in names}
+    within = next((name for name in names if f"{name}/nll" in scores), INSIDE)  # the set whose labels are classes
     for name in names:
         yield from _of_labels(name, scores)
         for score in ("predictive_entropy", "expected_entropy", "mutual_information"):
@@ -102,8 +103,8 @@ def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
             share = disagreement_rate(_whole(scores, f"{name}/votes", 2))
             yield f"{name}/disagreement_rate", (share, share)
         for score in SCORES:
-            inside, outside = (spreads.get(one, {}).get(score) for one in (INSIDE, name))
-            if inside is not None and outside is not None and name != INSIDE:
+            inside, outside = (spreads.get(one, {}).get(score) for one in (within, name))
+            if inside is not None and outside is not None and name != within:
                 yield f"{name}/auroc_{score}", (_auroc(inside.high, outside.low), _auroc(inside.low, outside.high))
 
 

@@ -11,7 +11,7 @@ from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFr
 from bench.core.precision import check_precision
 from bench.core.reasons import Reason, told
 from bench.core.records import Naming, RecipeValue, Versions
-from bench.data.manifest import data_hashes
+from bench.data.manifest import TASKS, data_hashes
 from bench.plan.freshness import versions_of
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import Profile, Recipe, build, profile, resolve
@@ -20,7 +20,6 @@ from bench.plan.registry import manifest, of_group
 PROTOCOLS = ("published", "common", "shift")
 USUAL = ("published", "common")  # measured where no protocol is named
 CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
-TRAINING_FILES = "mnist/train-"
 _KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
 
 
@@ -119,14 +118,14 @@ def cells(selection: Selection) -> list[Cell]:
         _cell(entry, recipe, protocol, seed, budget, selection)
         for entry in chosen
         for seed in selection.seeds
-        for recipe, protocol in _pairs(entry, selection)
+        for recipe, protocol in _pairs(entry, selection, budget.task)
     ]
     if not found:
         raise ConfigError("the selection holds no cell; see `python -m bench list` for recipes and protocols")
     return found
 
 
-def _pairs(entry: ApproachManifest, selection: Selection) -> list[tuple[str, str]]:
+def _pairs(entry: ApproachManifest, selection: Selection, task: str) -> list[tuple[str, str]]:
     for recipe in selection.recipes:
         resolve(entry, recipe)
     if selection.recipes:
@@ -140,6 +139,8 @@ def _pairs(entry: ApproachManifest, selection: Selection) -> list[tuple[str, str
             found.append((recipe, protocol))
         if protocol == "common" and entry.task == "mnist":  # whatever is measured alike can be measured on moved digits
             found.append((recipe, "shift"))
+    if task != "mnist":  # no document reports of it, and a toy has a task of its own
+        found = [pair for pair in found if pair[1] == "common" and entry.task == "mnist"]
     return [pair for pair in found if pair[1] in wanted]
 
 
@@ -152,8 +153,9 @@ def _cell(
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     versions = versions_of(entry, recipe, protocol)
     raised = {part: version for part, version in recipe.versions.items() if version > 1}
-    hashes = data_hashes()
-    learnt_from = {name: value for name, value in hashes.items() if name.startswith(TRAINING_FILES)}
+    hashes = data_hashes(budget.task)
+    own = f"{TASKS[budget.task].training}/train-"
+    learnt_from = {name: value for name, value in hashes.items() if name.startswith(own)}
     shared = {
         "approach": entry.name,
         "values": values,
@@ -163,6 +165,7 @@ def _cell(
         "precision": selection.precision,
         "device": selection.device.split(":")[0],
         **({"versions": raised} if raised else {}),
+        **({"task": budget.task} if budget.task != "mnist" else {}),
     }
 
     def keys(batched: bool) -> tuple[str, str]:
@@ -173,7 +176,7 @@ def _cell(
             "protocol": protocol,
             "rows": budget.rows if protocol == "published" else budget.common_rows,
             "draws": budget.draws,
-            "data": {name: hashes[name] for name in hashes if name not in learnt_from},
+            "data": {name: value for name, value in hashes.items() if "/train-" not in name},
             "version": [versions.protocol, versions.metrics],
         }
         return fit_key, digest(measured)

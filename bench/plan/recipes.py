@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.core.errors import BrokenApproach, ConfigError, unknown_name
+from bench.data.manifest import TASKS
 from bench.plan.manifests import ApproachManifest, Value
 from bench.plan.registry import load_class
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """The size of a run: its epochs, rows and draws."""
+    """The size of a run: its epochs, rows and draws; and what it learns."""
 
     name: str
     epochs: int | None  # most epochs; None: those of the recipe
@@ -24,6 +25,7 @@ class Profile:
     rows: int | None  # first rows of each data set that the published protocol measures; None: all
     draws: int  # draws of the common protocol
     common_rows: int | None  # first rows of each data set that the common protocol measures; None: all
+    task: str = "mnist"  # of `bench.data.manifest.TASKS`
 
 
 PROFILES = {
@@ -38,10 +40,24 @@ PROFILES = {
 
 
 def profile(name: str) -> Profile:
-    """Return a profile by name."""
-    if name not in PROFILES:
+    """Return a profile by name, such as full, or full_fashion for the same size of another task."""
+    if not is_profile(name):
         raise unknown_name("profile", name, PROFILES)
-    return PROFILES[name]
+    size, _, task = name.partition("_")
+    return dataclasses.replace(PROFILES[size], name=name, task=task) if task else PROFILES[size]
+
+
+def is_profile(name: str) -> bool:
+    """Return whether a profile has this name."""
+    size, _, task = name.partition("_")
+    return size in PROFILES and (name == size or task in {*TASKS} - {"mnist"})
+
+
+def profile_of_task(size: str, task: str) -> str:
+    """Return the name of the profile of a size and a task. The records of task mnist are named by the size alone."""
+    if task not in TASKS:
+        raise unknown_name("task", task, TASKS)
+    return size if task == "mnist" else f"{size}_{task}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Versions
 from bench.core.store import Info, Store
+from bench.data.manifest import TASKS
 from bench.interface import Context, Posterior
 from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
@@ -154,7 +155,9 @@ class RunContext(Context):
         self.seed = cell.seed
         self.name = str(cell.seed)  # key of the seed in a checkpoint
         self.device = torch.device(cell.device)
-        self.steps_per_epoch = profile(cell.profile).steps_per_epoch
+        budget = profile(cell.profile)
+        self.steps_per_epoch = budget.steps_per_epoch
+        self._learnt = TASKS[budget.task].inside
         self.epochs: list[OpenEpoch] = []
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
@@ -182,4 +185,9 @@ class RunContext(Context):
             if not math.isfinite(value):
                 self.diverged = Reason("diverged", {"metric": name, "value": str(value), "epoch": epoch})
                 return
-        self.epochs.append(OpenEpoch(epoch=epoch, metrics={**trace, **self._measure(posterior(), epoch)}))
+        named = {self._of_task(name): value for name, value in trace.items()}
+        self.epochs.append(OpenEpoch(epoch=epoch, metrics={**named, **self._measure(posterior(), epoch)}))
+
+    def _of_task(self, name: str) -> str:
+        """Return the name of a number with the data set that is learnt; approaches call it mnist, whatever it is."""
+        return f"{self._learnt}/{name.removeprefix('mnist/')}" if name.startswith("mnist/") else name

@@ -44,11 +44,11 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
         train = toy_split()
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
         return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
-    data_dir = Path(options.data_dir) if options.data_dir else None
+    data_dir, task = Path(options.data_dir) if options.data_dir else None, profile(cells[0].profile).task
     if len(cells) == 1:
-        train, rows = load_split(cells[0].split, cells[0].seed, data_dir), None
+        train, rows = load_split(cells[0].split, cells[0].seed, data_dir, task), None
     else:
-        train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir)
+        train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir, task)
     device = torch.device(cells[0].device)
     if device.type != "cpu":  # copy all rows once, so that no step waits for a copy
         train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
@@ -111,11 +111,12 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
 
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
-    """Return for each seed the function that measures after an epoch, as the document did."""
+    """Return for each seed the function that measures after an epoch, as the document did of MNIST."""
     data_dir = Path(options.data_dir) if options.data_dir else None
     entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
     device = torch.device(cells[0].device)
-    return [protocol_of(entry, "published", cell.seed, budget, data_dir, device).epoch for cell in cells]
+    name = "published" if budget.task == "mnist" else "common"
+    return [protocol_of(entry, name, cell.seed, budget, data_dir, device).epoch for cell in cells]
 
 
 def _train(
@@ -242,6 +243,6 @@ def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
         matmul_rate=timing.matmul_rate(device, threads),  # cached: measured before a precision was chosen
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
-        data_sha256=data_hashes(),
+        data_sha256=data_hashes(profile(cell.profile).task),
         split_looked_at="none of the test rows enter fit; per-epoch numbers are measured as the document did",
     )

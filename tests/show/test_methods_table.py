@@ -9,7 +9,7 @@ from bench.plan.manifests import Cost
 from bench.show.figures import methods, shift
 from bench.show.figures.methods import front
 from bench.show.figures.style import style
-from bench.show.tables.methods import methods_table
+from bench.show.tables.methods import Row, methods_table, order_sentence
 from tests.synthetic import manifest, record
 
 ENSEMBLE = structs.replace(manifest("deep_ensemble", corrected=False), group="methods", cost=Cost(training=5, stored=5))
@@ -17,6 +17,8 @@ ENSEMBLE = structs.replace(manifest("deep_ensemble", corrected=False), group="me
 
 class Folder:
     """Stands for a results folder with records of two groups."""
+
+    profile = "full"
 
     def __init__(self, documents, methods):
         self.results = Results(documents, {"mlp": manifest("mlp", "feldman2018")})
@@ -76,6 +78,74 @@ def test_one_seed_ranks_nothing_and_has_no_interval():
     _, rows = table(n_seeds=1)
     assert {row["place"] for row in rows.values()} == {"1-2"}
     assert rows["deep_ensemble"]["NLL"] == "0.0500"
+
+
+def learnt(means, seeds=(0, 1, 2)):
+    """Return rows whose NLL differs between seeds by what all share, so that every difference is told apart."""
+    return [
+        Row(name, [], [], {"NLL": {seed: mean + seed + 0.001 * index * seed for seed in seeds}}, {})
+        for index, (name, mean) in enumerate(means.items())
+    ]
+
+
+def test_the_order_of_methods_is_compared_where_the_seeds_tell_it_on_both_tasks():
+    """On digits a < b < c < d. On clothes c and d swap, and a is as good as b; e learnt clothes alone.
+
+    Differences of one seed to another are .001 to .003, those of means 1: p is far below .05 / 6, and 0 is not told.
+    So of 6 pairs ac, ad, bc and bd keep their order, cd turns round, and ab is told apart on digits alone.
+    """
+    digits = learnt({"a": 1, "b": 2, "c": 3, "d": 4})
+    clothes = learnt({"a": 1, "b": 1, "d": 3, "c": 4, "e": 5})
+    clothes[1].numbers["NLL"].update({0: 1.005, 1: 1.995, 2: 3.005})  # b minus a: .005, -.005, .005
+    said = order_sentence(digits, clothes)
+    assert "4 methods learnt digits and clothes: 6 pairs." in said
+    assert "tell 5 of them apart on both: 4 in the same order, 1 in the opposite one" in said
+    assert "1 more apart on digits alone and 0 more on clothes alone" in said
+
+
+def test_methods_that_learnt_clothes_have_a_table_of_their_own():
+    """One seed: nothing is told apart, and the columns are of clothes."""
+    metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3, "mnist/auroc_predictive_entropy": 0.95}
+    given = folder(1)
+    clothes = record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics)
+    (found,) = methods_table(OnClothes(given, Results([clothes], {"deep_ensemble": ENSEMBLE})))
+    (row,) = (dict(zip(found.columns, one, strict=True)) for one in found.texts())
+    assert [row[name] for name in ("method", "accuracy", "NLL", "digits")] == [
+        "deep_ensemble",
+        "0.9000",
+        "0.3000",
+        "0.950",
+    ]
+    assert "clothes" not in found.columns
+    assert any("Fewer than two methods have records" in note for note in found.notes)
+    assert "full of task fashion" in found.caption
+
+
+class OnClothes:
+    """Stands for the same folder as `Folder`, asked for the records of task fashion."""
+
+    profile = "full_fashion"
+
+    def __init__(self, digits, clothes):
+        self._digits = digits
+        self.results = Results([], {"mlp": manifest("mlp", "feldman2018")})
+        self._clothes = clothes
+
+    def of_profile(self, name):
+        assert name == "full"
+        return self._digits.results
+
+    def of_other_group(self, group):
+        methods = self._digits.of_other_group(group)
+
+        class Other:
+            results = self._clothes
+
+            @staticmethod
+            def of_profile(name):
+                return methods.results
+
+        return Other
 
 
 def turned(approach, recipe, seed, metrics):

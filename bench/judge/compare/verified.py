@@ -17,13 +17,13 @@ import numpy as np
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
-from bench.data.manifest import data_hashes
+from bench.data.manifest import TASKS, data_hashes
 from bench.data.splits import SPLIT_NAMES, load_split
 from bench.measure.measuring import first_rows
 from bench.measure.recomputed import contradictions
 from bench.plan.freshness import why_stale
 from bench.plan.manifests import ApproachManifest
-from bench.plan.recipes import PROFILES, resolve
+from bench.plan.recipes import is_profile, profile, resolve
 from bench.plan.registry import manifests
 
 UNSEEN = "whether a fit used test rows in a way that its record does not tell: train it again to know"
@@ -73,18 +73,22 @@ def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
 
 def _trained(record: Record, entry: ApproachManifest) -> Iterator[tuple[Judged, str]]:
     """Compare the hash of the training rows with that of the split that the recipe names."""
-    wanted = resolve(entry, record.recipe).split
+    wanted, task = resolve(entry, record.recipe).split, _task(record)
     found = record.provenance.train_sha256
     if found is None:
         yield "not checked", "it does not say from which rows it learnt"
-    elif found != _split_hash(wanted, record.seed):
-        other = next((name for name in SPLIT_NAMES if found == _split_hash(name, record.seed)), "other rows")
+    elif found != _split_hash(wanted, record.seed, task):
+        other = next((name for name in SPLIT_NAMES if found == _split_hash(name, record.seed, task)), "other rows")
         yield "refused", f"it learnt from {other}, its recipe from {wanted}"
 
 
 @functools.lru_cache(maxsize=32)
-def _split_hash(name: str, seed: int) -> str:
-    return split_hash(load_split(name, seed))
+def _split_hash(name: str, seed: int, task: str) -> str:
+    return split_hash(load_split(name, seed, task=task))
+
+
+def _task(record: Record) -> str:
+    return profile(record.profile).task if is_profile(record.profile) else "mnist"
 
 
 def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
@@ -97,17 +101,18 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     if not scores:
         yield "refused", "its scores are not intact: their hash is not the record's"
         return
-    if "mnist/label" not in scores:
-        yield "not checked", "its scores are of no digits"
+    inside = TASKS[_task(record)].inside
+    if f"{inside}/label" not in scores:
+        yield "not checked", "its scores are of no test rows"
         return
     for why in contradictions(record.metrics, scores):
         yield "refused", why
-    profile = PROFILES.get(record.profile)
-    if profile is None:
+    if not is_profile(record.profile):
         yield "not checked", f"profile {record.profile} is not known here: which rows it measures is unknown"
         return
-    labels = first_rows(load_split("test10k", record.seed), profile.common_rows).y.numpy()
-    if not np.array_equal(scores["mnist/label"], labels):
+    test = load_split("test10k", record.seed, task=_task(record))
+    labels = first_rows(test, profile(record.profile).common_rows).y.numpy()
+    if not np.array_equal(scores[f"{inside}/label"], labels):
         yield "refused", f"the scored rows are not the {len(labels):,} test rows of profile {record.profile}"
 
 

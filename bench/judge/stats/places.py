@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -30,13 +31,15 @@ class Place(NamedTuple):
         return str(self.best) if self.best == self.worst else f"{self.best}-{self.worst}"
 
 
-def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Place]:
-    """Return the places of each method.
+class Order(NamedTuple):
+    """Two methods that the seeds tell apart."""
 
-    Args:
-        numbers: of each method, a number by seed; pairs with fewer than two common seeds are not told apart.
-        is_higher_better: whether the method with the larger numbers is better.
-    """
+    better: str
+    worse: str
+
+
+def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> list[Order]:
+    """Return the pairs of methods that the seeds tell apart; for the arguments see `places`."""
     pairs = {
         f"{one}\n{other}": (one, other, paired)
         for one, other in itertools.combinations(numbers, 2)
@@ -44,13 +47,22 @@ def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     }
     p_values = {name: _p_value(paired) for name, (_, _, paired) in pairs.items()}
     steps = holm(p_values)
-    better = dict.fromkeys(numbers, 0)
-    worse = dict.fromkeys(numbers, 0)
-    for name, (one, other, paired) in pairs.items():
-        if steps[name].adjust(p_values[name]) < ALPHA:
-            winner, loser = (other, one) if (paired.mean > 0) == is_higher_better else (one, other)
-            better[loser] += 1
-            worse[winner] += 1
+    return [
+        Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
+        for name, (one, other, paired) in pairs.items()
+        if steps[name].adjust(p_values[name]) < ALPHA
+    ]
+
+
+def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Place]:
+    """Return the places of each method.
+
+    Args:
+        numbers: of each method, a number by seed; pairs with fewer than two common seeds are not told apart.
+        is_higher_better: whether the method with the larger numbers is better.
+    """
+    found = orders(numbers, is_higher_better=is_higher_better)
+    better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
     return {name: Place(1 + better[name], len(numbers) - worse[name]) for name in numbers}
 
 

@@ -111,7 +111,8 @@ def choose(
     Raises:
         ConfigError: unknown name, or no such posterior; says which command trains it.
     """
-    profile(budget)
+    if profile(budget).task != "mnist":
+        raise ConfigError(f"networks of profile {budget} learnt no digits; give one such as full")
     for name in approaches:
         if name not in classifiers():
             raise unknown_name("classifier of digits", name, classifiers())

@@ -76,8 +76,8 @@ def _candidate(results: Results, approach: str) -> Candidate:
 
 
 def refused_for_risk(record: Record) -> float | Gap:
-    """Return the percentage of digits to refuse, the least certain first, until 1 % of the answers are wrong."""
-    curve = record.arrays.risk_coverage
+    """Return the percentage of images to refuse, the least certain first, until 1 % of the answers are wrong."""
+    curve = record.arrays.risk_coverage or record.arrays.clothes_risk_coverage
     if curve is None:
         return NO_CURVE
     enough = [coverage for coverage, risk in zip(curve.coverage, curve.risk, strict=True) if risk <= RISK]

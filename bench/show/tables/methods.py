@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bench.core.records import Record
@@ -12,7 +12,7 @@ from bench.core.text import FRACTION, THREE, Digits
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, metric
 from bench.judge.stats.paired import pair
-from bench.judge.stats.places import Place, places
+from bench.judge.stats.places import Order, Place, orders, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.show.material import Material
@@ -26,26 +26,44 @@ REFUSED = "refused"
 
 
 class Quality(NamedTuple):
-    """A column: the metric of the records and of which protocol they are, and how it is shown."""
+    """A column: the metric of the records, how it is shown, and of which protocol the records are."""
 
     key: str
     digits: Digits
-    is_higher_better: bool = False
     protocol: str = "common"
 
 
 QUALITIES: Mapping[str, Quality] = {
-    "accuracy": Quality("mnist/accuracy", FRACTION, is_higher_better=True),
+    "accuracy": Quality("mnist/accuracy", FRACTION),
     "NLL": Quality("mnist/nll", FRACTION),
     "ECE": Quality("mnist/ece", FRACTION),
     REFUSED: Quality("", Digits(decimals=1)),
-    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, is_higher_better=True, protocol="shift"),
-    "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, protocol="shift"),
-    "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT, is_higher_better=True),
-    "letters": Quality("letters/auroc_predictive_entropy", SHORT, is_higher_better=True),
-    "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT, is_higher_better=True),
+    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift"),
+    "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, "shift"),
+    "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT),
+    "letters": Quality("letters/auroc_predictive_entropy", SHORT),
+    "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT),
 }
+CLOTHES: Mapping[str, Quality] = {
+    "accuracy": Quality("fashion_mnist/accuracy", FRACTION),
+    "NLL": Quality("fashion_mnist/nll", FRACTION),
+    "ECE": Quality("fashion_mnist/ece", FRACTION),
+    REFUSED: QUALITIES[REFUSED],
+    "digits": Quality("mnist/auroc_predictive_entropy", SHORT),
+    "letters": QUALITIES["letters"],
+    "noise": QUALITIES["noise"],
+}
+"""The qualities of methods that learnt clothes."""
 RANKED = "NLL"  # the quality that places methods: a proper score, which wrong confidence makes worse
+OF_DIGITS = (
+    f"Turned: every tenth test image rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, mean over the "
+    "angles. Clothes, letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best."
+)
+OF_CLOTHES = (
+    "They learnt the 60,000 training images of Fashion-MNIST and are tested on its 10,000 test images. Digits (MNIST's "
+    "test images), letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best. Hyper-parameters are those chosen "
+    "for digits."
+)
 COSTS = ("training", "answer", "MB")
 NO_COST = Gap("-", "another network with another budget: its costs are in table speed")
 NO_NUMBER = Gap("n/a", "no record has this number")
@@ -61,20 +79,21 @@ class Row:
     shifted: Sequence[Record]  # of protocol shift
     numbers: Mapping[str, Mapping[int, float]]  # of each quality, by seed
     costs: Mapping[str, float]  # by name, empty for another network
+    qualities: Mapping[str, Quality] = field(default_factory=lambda: QUALITIES)  # of the task that it learnt
 
     def mean(self, quality: str) -> float:
         """Return the mean over seeds of a quality that the row has."""
         return statistics.fmean(self.numbers[quality].values())
 
 
-def rows(documents: Results, methods: Results) -> list[Row]:
+def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
     """Return the plain network, each recipe of each method, then the corrected recipes of the documents."""
     plain = _finished(documents, PLAIN, PLAIN_RECIPE)
-    found = [_row(documents, PLAIN, PLAIN_RECIPE, plain)]
+    found = [_row(documents, PLAIN, PLAIN_RECIPE, plain, qualities)]
     for name in methods.classifiers():
-        found += [_row(methods, name, recipe, plain) for recipe in methods.recipes(name)]
+        found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.recipes(name)]
     others = [name for name in documents.classifiers() if name != PLAIN and documents.has_corrected(name)]
-    found += [_row(documents, name, "corrected", ()) for name in others]
+    found += [_row(documents, name, "corrected", (), qualities) for name in others]
     return [row for row in found if row.numbers[RANKED]]
 
 
@@ -82,14 +101,16 @@ def _finished(results: Results, approach: str, recipe: str, protocol: str = "com
     return [record for record in results.cell(approach, recipe, protocol) if record.outcome == "done"]
 
 
-def _row(results: Results, approach: str, recipe: str, plain: Sequence[Record]) -> Row:
+def _row(
+    results: Results, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]
+) -> Row:
     by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
-    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in QUALITIES.items()}
+    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in qualities.items()}
     records = by_protocol["common"]
     label = approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
     entry = results.manifests.get(approach)
     costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(label, records, by_protocol["shift"], numbers, costs)
+    return Row(label, records, by_protocol["shift"], numbers, costs, qualities)
 
 
 def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
@@ -109,33 +130,65 @@ def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, 
 
 def methods_table(material: Material) -> Iterator[Table]:
     """Give a row for each method, the best mean first; its place says what the seeds can tell. None without records."""
-    methods = material.of_other_group("methods").results
-    if methods.records and methods.conditions is not None:
-        yield _table(material.results, methods, methods.conditions)
+    group = material.of_other_group("methods")
+    methods = group.results
+    if not methods.records or methods.conditions is None:
+        return
+    size, _, task = material.profile.partition("_")
+    if not task:
+        yield _table(rows(material.results, methods), methods, methods.conditions, QUALITIES, OF_DIGITS)
+        return
+    found = rows(material.results, methods, CLOTHES)
+    digits = rows(material.of_profile(size), group.of_profile(size))
+    yield _table(found, methods, methods.conditions, CLOTHES, OF_CLOTHES, [order_sentence(digits, found)])
 
 
-def _table(documents: Results, methods: Results, conditions: tuple[str, str, str]) -> Table:
-    found = sorted(rows(documents, methods), key=lambda row: row.mean(RANKED))
-    ranked = places(
-        {row.name: row.numbers[RANKED] for row in found}, is_higher_better=QUALITIES[RANKED].is_higher_better
+def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
+    """Say whether the methods have the same order when they learn clothes as when they learn digits."""
+    both = {row.name for row in digits} & {row.name for row in clothes}
+    here, there = (
+        orders({row.name: row.numbers[RANKED] for row in learnt if row.name in both}, is_higher_better=False)
+        for learnt in (digits, clothes)
     )
+    if len(both) < 2:
+        return f"Does the order by {RANKED} hold? Fewer than two methods have records of both digits and clothes."
+    same = len(set(here) & set(there))
+    opposite = len(set(here) & {Order(one.worse, one.better) for one in there})
+    n_pairs = len(both) * (len(both) - 1) // 2
+    return (
+        f"Does the order by {RANKED} hold? {len(both)} methods learnt digits and clothes: {n_pairs} pairs. The seeds "
+        f"tell {same + opposite} of them apart on both: {same} in the same order, {opposite} in the opposite one. They "
+        f"tell {len(here) - same - opposite} more apart on digits alone and {len(there) - same - opposite} more on "
+        "clothes alone (each task paired by seed, Holm)."
+    )
+
+
+def _table(
+    given: Sequence[Row],
+    methods: Results,
+    conditions: tuple[str, str, str],
+    qualities: Mapping[str, Quality],
+    foreign: str,
+    notes: Sequence[str] = (),
+) -> Table:
+    found = sorted(given, key=lambda row: row.mean(RANKED))
+    ranked = places({row.name: row.numbers[RANKED] for row in found}, is_higher_better=False)
     seeds = {record.seed for row in found for record in row.records}
     caption = (
         "All methods learn the network 784-400-400-10 with the budget of mlp, unless they say ten-times; the rows "
         f"without costs have networks of their own. Place: by {RANKED}; methods that the seeds cannot tell apart share "
         "their places (paired by seed, Holm). Means over seeds with the 95 % interval of the mean. NLL: negative "
-        "log-likelihood, nats a digit. ECE: expected calibration error. Refused: percent of the digits that it must "
-        f"leave unanswered so that at most {100 * RISK:g} % of its answers are wrong. Turned: every tenth test image "
-        f"rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, mean over the angles. Clothes, letters, "
-        "noise: AUROC of the entropy; 0.5 is chance, 1 is best. Training, answer: multiplications, in trainings and "
-        "passes of the plain network. MB: what a fitted posterior keeps."
+        "log-likelihood, nats an image. ECE: expected calibration error. Refused: percent of the images that it must "
+        f"leave unanswered so that at most {100 * RISK:g} % of its answers are wrong. {foreign} Training, answer: "
+        "multiplications, in trainings and passes of the plain network. MB: what a fitted posterior keeps."
     )
     return make_table(
         "methods",
         "Which method for uncertainty should I take?",
         caption,
-        ["method", "place", *QUALITIES, *COSTS, "seeds"],
+        ["method", "place", *qualities, *COSTS, "seeds"],
         [_entries(row, ranked[row.name]) for row in found],
+        notes,
         conditions=described(conditions, seeds),
         origin=methods.origin(),
         lines=[_line(row, ranked[row.name]) for row in found],
@@ -143,7 +196,7 @@ def _table(documents: Results, methods: Results, conditions: tuple[str, str, str
 
 
 def _entries(row: Row, place: Place) -> list[Entry]:
-    qualities = [_quality(row, name) for name in QUALITIES]
+    qualities = [_quality(row, name) for name in row.qualities]
     sources = _sources(row.records)
     costs: list[Entry] = [
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
@@ -156,7 +209,7 @@ def _sources(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _quality(row: Row, name: str) -> Entry:
-    values, (_, digits, _, protocol) = row.numbers[name], QUALITIES[name]
+    values, (_, digits, protocol) = row.numbers[name], row.qualities[name]
     records = row.shifted if protocol == "shift" else row.records
     if not values:
         return Missing(NO_NUMBER if records else NO_SHIFT, _sources(records))
@@ -174,7 +227,7 @@ def half_width(values: Mapping[int, float]) -> float | None:
 def _line(row: Row, place: Place) -> dict[str, str | float | None]:
     """Return means, half-widths, places and costs, for machines."""
     line: dict[str, str | float | None] = {"method": row.name, "best place": place.best, "worst place": place.worst}
-    for quality in QUALITIES:
+    for quality in row.qualities:
         values = row.numbers[quality]
         line[quality] = row.mean(quality) if values else None
         line[f"{quality} half-width"] = half_width(values)

@@ -11,7 +11,7 @@ from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
-from bench.plan.recipes import PROFILES
+from bench.plan.recipes import profile as named
 from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, results_table
 
@@ -92,7 +92,7 @@ def detection_table(results: Results) -> Table:
 
 def chance_of_aupr(dataset: str, profile: str) -> float:
     """Return the AUPR of a score that tells nothing: the share of images that are not of the MNIST test set."""
-    most = PROFILES[profile].common_rows or N_TEST
+    most = named(profile).common_rows or N_TEST
     outside = min(data_manifest(dataset).n_rows, most)
     return outside / (outside + min(N_TEST, most))
 

@@ -1,0 +1,170 @@
+"""Task fashion: what it learns, what is foreign to it, and that nothing of task mnist changes or mixes with it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.errors import ConfigError
+from bench.core.store import Store
+from bench.data import splits
+from bench.data.fingerprint import split_hash
+from bench.data.manifest import DATASET_NAMES, TASKS, data_hashes
+from bench.interface import Categorical, Posterior, Split
+from bench.judge.compare.verified import UNSEEN, verified
+from bench.judge.results import Results, select
+from bench.measure import protocols
+from bench.measure.published_protocols import protocol_of
+from bench.measure.recomputed import contradictions
+from bench.plan.cells import Selection, cells
+from bench.plan.recipes import profile, profile_of_task
+from bench.plan.registry import manifest, manifests
+from bench.run.options import Options
+from bench.run.runner import run
+from tests.run.watching import Recorder
+from tests.synthetic import record
+
+N = 300  # images of each made-up file
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Replace every file of images by a few made-up ones, and note which were asked for."""
+    asked = []
+
+    def pair(dataset, part, data_dir):
+        asked.append((dataset, part))
+        numbers = np.random.default_rng(len(dataset) + len(part))
+        return numbers.integers(0, 256, (N, 28, 28), np.uint8), (np.arange(N) % 10).astype(np.uint8)
+
+    monkeypatch.setattr(splits, "_idx_pair", pair)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "test"),
+    [
+        ("mnist", ("mnist", "train"), ("mnist", "t10k")),
+        ("fashion", ("fashion_train", "train"), ("fashion_mnist", "t10k")),
+    ],
+)
+def test_each_task_reads_its_own_files(small, task, train, test):
+    splits.load_split("train60k", 0, None, task)
+    splits.load_split("test10k", 0, None, task)
+    splits.load_shared("train60k", [0, 1], None, task)
+    assert small == [train, test, train]
+
+
+def test_what_is_learnt_is_not_foreign():
+    for learnt in TASKS.values():
+        assert set(learnt.outside) == set(DATASET_NAMES) - {learnt.inside}
+
+
+def test_the_cells_of_task_mnist_keep_their_keys():
+    """The key of a record that is shipped: mlp corrected x common, profile full, seed 0."""
+    (cell,) = cells(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common",)))
+    assert cell.twin_keys is not None
+    assert any(key.startswith("671f403d") for key in (cell.key, cell.twin_keys[1]))
+
+
+def test_the_cells_of_task_fashion_are_others():
+    digits = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",)))
+    clothes = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="full_fashion"))
+    assert {cell.protocol for cell in clothes} == {"common"}  # no document reports of clothes, and toys learn points
+    assert {cell.approach for cell in clothes} == {"mlp"}
+    for name in ("key", "fit_key"):
+        assert not {getattr(cell, name) for cell in digits} & {getattr(cell, name) for cell in clothes}
+
+
+def test_a_profile_has_the_size_of_its_first_part():
+    assert profile_of_task("full", "mnist") == "full"
+    found = profile(profile_of_task("smoke", "fashion"))
+    assert (found.name, found.task, found.steps_per_epoch) == ("smoke_fashion", "fashion", 2)
+    for wrong in ("full_mnist", "full_", "fashion", "fulll_fashion", "full_fashion_fashion"):
+        with pytest.raises(ConfigError, match="unknown profile"):
+            profile(wrong)
+    with pytest.raises(ConfigError, match="unknown task"):
+        profile_of_task("full", "fashio")
+
+
+def test_records_of_the_tasks_are_never_mixed():
+    both = [record("mlp", "corrected", "common", profile=name) for name in ("full", "full_fashion")]
+    assert [one.profile for one in select(both)] == ["full"]
+    with pytest.raises(ConfigError, match="cannot mix"):
+        Results(both, manifests())
+
+
+class SureOfItsLabel(Posterior):
+    """Gives the class of the first pixel .91 and each other class .01."""
+
+    n_draws, noise = 1, "none"
+
+    def predict(self, x, draws, rows):
+        log_probs = torch.full((1, len(x), 10), math.log(0.01))
+        log_probs[0, torch.arange(len(x)), (x[:, 0] * 10).round().long() % 10] = math.log(0.91)
+        return Categorical(log_probs)
+
+    def arrays(self):
+        return {}
+
+
+def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypatch):
+    y = torch.arange(50) % 10
+    x = torch.zeros(50, 784)
+    x[:, 0] = y / 10
+    asked = []
+
+    def load_split(name, seed, data_dir, task):
+        asked.append(task)
+        return Split(name, x, y, torch.arange(50))
+
+    monkeypatch.setattr(protocols, "load_split", load_split)
+    monkeypatch.setattr(protocols, "load_ood", lambda name, *_: Split(name, x, torch.full((50,), -1), torch.arange(50)))
+    found = protocol_of(manifest("mlp"), "common", 0, profile("smoke_fashion"), None).final(SureOfItsLabel(), [])
+    assert set(asked) == {"fashion"}
+    assert found.metrics["fashion_mnist/accuracy"] == 1
+    assert found.metrics["mnist/auroc_predictive_entropy"] == pytest.approx(0.5)
+    assert "mnist/accuracy" not in found.metrics
+    assert not any(key.startswith("fashion_mnist/auroc") for key in found.metrics)
+    assert {"fashion_mnist/reliability", "fashion_mnist/risk_coverage"} <= set(found.arrays)
+    assert contradictions(found.metrics, found.scores) == []
+    for key in ("fashion_mnist/nll", "mnist/auroc_predictive_entropy"):
+        (said,) = contradictions({**found.metrics, key: found.metrics[key] + 0.6}, found.scores)
+        assert said.startswith(key)
+
+
+def test_a_run_learns_clothes_and_says_so(small, tmp_path):
+    """Approaches call all that they learn mnist; a record has the name of what it was."""
+    chosen = cells(Selection(approaches=("mlp",), recipes=("corrected",), profile="smoke_fashion", apart=True))
+    run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(), "inline")
+    (found,), problems = Store(tmp_path).all_records()
+    assert problems == []
+    assert found.profile == "smoke_fashion"
+    assert found.provenance.data_sha256 == data_hashes("fashion")
+    assert found.provenance.train_sha256 == split_hash(splits.load_split("train60k", 0, None, "fashion"))
+    assert set(found.epochs[0].metrics) == {"fashion_mnist/train60k/train_loss"}
+    assert found.metrics["fashion_mnist/accuracy"] is not None
+    assert [remark.detail for remark in verified(tmp_path)[1]] == [UNSEEN]
+
+
+def test_without_the_training_file_a_run_says_in_one_line_how_to_get_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bench.data.places.is_there", lambda path: "fashion_train" not in str(path))
+    assert main(["run", "mlp", "--task", "fashion", "--results", str(tmp_path)]) == USAGE
+    said = capsys.readouterr().err.strip()
+    assert "data fetch fashion_train" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "command", [["verdict"], ["figures", "--list"], ["ladder", "mlp"], ["table", "accuracy"], ["predict", "1.png"]]
+)
+def test_what_is_about_the_documents_refuses_other_tasks(command, capsys):
+    assert main([*command, "--profile", "full_fashion"]) == USAGE
+    said = capsys.readouterr().err.strip()
+    assert "mnist" in said or "learnt no digits" in said
+    assert said.startswith("error: ")
