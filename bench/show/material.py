@@ -157,11 +157,6 @@ class Material:
         return [*others, *found]
 
     @cached_property
-    def reading_of(self) -> Mapping[str, Reading]:
-        """The readings by the key of their fit."""
-        return {reading.fit_key: reading for reading in self.readings}
-
-    @cached_property
     def numbers(self) -> Numbers:
         """The numbers that ladders compare, from records and readings: approaches have the names of their manifests."""
         results = (

@@ -49,22 +49,6 @@ def test_the_median_rule_at_other_thresholds():
     assert READERS["selective_accuracy"](SUMMARY, np.array([0]), 0.9) is None
 
 
-def test_who_is_sure_and_then_right():
-    # the mean probabilities are .7 and .3, so that class 0 is the answer
-    assert READERS["sure"](SUMMARY, np.array([0]), 0.69) == 1
-    assert READERS["sure"](SUMMARY, np.array([0]), 0.71) == 0
-    assert READERS["right_when_sure"](SUMMARY, np.array([0]), 0.69) == 1
-    assert READERS["right_when_sure"](SUMMARY, np.array([1]), 0.69) == 0
-    assert READERS["right_when_sure"](SUMMARY, np.array([0]), 0.71) is None
-
-
-def test_the_corrected_recipe_is_asked_how_sure_it_is():
-    keys = keys_of(ladder("mlp"), "corrected")
-    assert keys[0] == "mnist/sure@0.99"
-    assert {parse(key).name for key in keys} == {"sure", "right_when_sure"}
-    assert keys_of(ladder("mlp"), "published+shuffle") == ()
-
-
 def test_names():
     assert parse("letters/refusal_rate@0.5") == ("letters", "refusal_rate", 0.5)
     assert parse("mnist/geometric_nll").parameter == 0
@@ -165,7 +149,7 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     (reading,), problems = read_all(store)
     assert not problems
     assert reading.fit_key == record.fit_key
-    assert set(reading.metrics) == set(keys_of(ladder("linear_bbb"), "published"))
+    assert set(reading.metrics) == set(keys_of(ladder("linear_bbb")))
     # the refusal rule at the record's own threshold, asked of the same fit
     probe = ["noise_gaussian/refusal_rate@0.2", "mnist/refusal_rate@0.2", "mnist/selective_accuracy@0.2"]
     probe.append("mnist/mean_network_nll")

@@ -72,16 +72,6 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     assert "sure of 25 to 25 % of letters." in said
 
 
-def test_a_reading_counts_before_the_scores():
-    one = record("mlp", "corrected", "common", seed=1, fit_key="fit-1")
-    made = material([one])
-    shares = {"mnist/sure@0.99": 0.8, "mnist/right_when_sure@0.99": 0.995, "letters/sure@0.99": 0.25}
-    made.__dict__["readings"] = [SimpleNamespace(fit_key="fit-1", metrics=shares)]
-    found = line(one_table(made, "confidence"), "mlp", "corrected")
-    assert (found["digits"], found["of these right"], found["letters"]) == ("80.0", "99.50", "25.0")
-    assert found["clothes"] == "no data"
-
-
 def test_without_records_every_finding_says_so():
     said = sentences(material([]))
     assert said.pop("blundell2015").startswith("Not run yet")

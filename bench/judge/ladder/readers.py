@@ -1,4 +1,4 @@
-"""Numbers that a ladder or a finding needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Numbers that a ladder or a figure needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
 geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
 argmax of mean logits is that of mean log-probabilities)
@@ -9,8 +9,6 @@ weights that the prediction uses, lowest score first
 draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
 refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
 mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate
-sure@T                                             share of images whose largest mean probability is at least T
-right_when_sure@T                                  share of right answers among these
 weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
 
 When a definition changes, raise `bench.judge.ladder.readings.VERSION`.
@@ -180,12 +178,6 @@ def _rule(threshold: float) -> RefusalRule:
     return RefusalRule(MEDIAN_RULE.quantile, threshold)
 
 
-def right_when_sure(summary: DrawSummary, labels: IntArray, threshold: float) -> float | None:
-    """Return the share of right answers among the rows that are sure, None without such a row."""
-    sure = summary.mean_probs.max(axis=1) >= threshold
-    return float((summary.mean_probs[sure].argmax(axis=1) == labels[sure]).mean()) if sure.any() else None
-
-
 READERS: Mapping[str, Reader] = {
     "geometric_accuracy": lambda summary, labels, _: classification.accuracy(geometric(summary), labels),
     "geometric_nll": lambda summary, labels, _: classification.nll(geometric(summary), labels),
@@ -193,8 +185,6 @@ READERS: Mapping[str, Reader] = {
     "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
     "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
     "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
-    "sure": lambda summary, _, threshold: classification.share_sure(summary.mean_probs, threshold),
-    "right_when_sure": right_when_sure,
 }
 
 Single = Callable[[DrawSummary, DrawSummary, IntArray], float]

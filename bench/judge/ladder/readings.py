@@ -1,4 +1,4 @@
-"""Readings: numbers of fits that a ladder or a finding needs and no record holds, as files.
+"""Readings: numbers of fits that a ladder or a figure needs and no record holds, as files.
 
 `bench.judge.ladder.taking` makes them.
 A reading has the form of a record (protocol "reading"), sealed by its hash, in a folder of its own.
@@ -9,10 +9,8 @@ from __future__ import annotations
 import itertools
 
 from bench.core.folder import Problem, SealedFolder
-from bench.core.metric_table import SURE
 from bench.core.records import SCHEMA, Reading, reading_name
 from bench.core.store import CONVERT, Store
-from bench.data.manifest import DATASET_NAMES
 from bench.judge.ladder.rungs import Ladder
 from bench.plan.freshness import is_stale
 
@@ -21,28 +19,14 @@ SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
 """Weights of the first hidden unit whose density is drawn: from the first pixel, as rabanser2017 does, and from one in
 the middle, where digits have ink."""
 
-RIGHT_WHEN_SURE = f"mnist/right_when_sure@{SURE}"
-
 
 def folder(store: Store) -> SealedFolder[Reading]:
     """Return a results folder's readings."""
     return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", CONVERT)
 
 
-def sure_key(dataset: str) -> str:
-    """Return the key of the share of a data set's images of which a network is sure."""
-    return f"{dataset}/sure@{SURE}"
-
-
-def keys_of(ladder: Ladder, recipe: str) -> tuple[str, ...]:
-    """Return the keys that are read from the fits of an approach by a recipe, none for most recipes.
-
-    The ladder and the figures need the published recipe's, the finding on sure answers the corrected recipe's.
-    """
-    if recipe == "corrected":
-        return (*map(sure_key, DATASET_NAMES), RIGHT_WHEN_SURE)
-    if recipe != "published":
-        return ()
+def keys_of(ladder: Ladder) -> tuple[str, ...]:
+    """Return the keys that are read from the fits of an approach by its published recipe, for ladder and figures."""
     rungs = dict.fromkeys(place.key for place in ladder.places() if place.source == "reading")
     return (*rungs, *itertools.chain(*weight_keys(ladder.approach)))
 

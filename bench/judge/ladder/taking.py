@@ -1,4 +1,4 @@
-"""Take readings: measure, on fitted posteriors that are kept, what a ladder or a finding needs and no record holds.
+"""Take readings: measure, on fitted posteriors that are kept, what a ladder or a figure needs and no record holds.
 
 A reading uses the data sets, the draws and the precision of the common protocol, so that it can stand beside the
 record of the same fit. `bench.judge.ladder.readers` defines the numbers.
@@ -39,16 +39,14 @@ def read_missing(
 
     Args:
         ladder: says what is read.
-        records: of one profile, device and precision, finished or not; the approach's published and corrected fits
-            are taken.
+        records: of one profile, device and precision, finished or not; the approach's published fits are taken.
         store: where the fits are, and where the readings go.
         data_dir: folder with the data sets that is looked at first.
         tell: called with a line on each fit before it is read.
     """
     have = {reading.fit_key: reading for reading in read_all(store)[0]}
-    reasons = []
-    for record in _fits(ladder, records):
-        wanted = keys_of(ladder, record.recipe)
+    wanted, reasons = keys_of(ladder), []
+    for record in _fits(ladder, records) if wanted else ():
         old = have.get(record.fit_key)
         if old is not None and _is_complete(old, wanted):
             continue
@@ -74,8 +72,8 @@ def _is_complete(reading: Reading, wanted: Sequence[str]) -> bool:
 
 def _fits(ladder: Ladder, records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
-        is_measured = (record.approach, record.protocol, record.outcome) == (ladder.approach, "common", "done")
-        if is_measured and keys_of(ladder, record.recipe):
+        cell = (record.approach, record.recipe, record.protocol)
+        if cell == (ladder.approach, "published", "common") and record.outcome == "done":
             yield record
 
 

@@ -14,7 +14,6 @@ from bench.core.metric_table import SURE
 from bench.core.records import Record
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
-from bench.judge.ladder.readings import RIGHT_WHEN_SURE, sure_key
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
 from bench.measure.metrics.arrays import BoolArray
@@ -46,38 +45,22 @@ class Sureness:
 
 
 def sureness(material: Material) -> dict[Place, Sureness]:
-    """Return the published and corrected classifiers that have readings of this kind or scores of each image."""
+    """Return the published and corrected classifiers that have scores of each image."""
     found = {}
     for approach in material.results.classifiers():
         for recipe in RECIPES:
-            records = [
-                one for one in material.finished(approach, recipe) if _is_read(material, one) or material.scores(one)
-            ]
+            records = [one for one in material.finished(approach, recipe) if material.scores(one)]
             if records:
                 found[Place(approach, recipe)] = _sureness(material, records)
     return found
 
 
 def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
-    def sample(key: str, otherwise: Callable[[Scores], float | Gap], gap: Gap) -> Sample:
-        def read(record: Record) -> float | Gap:
-            if not _is_read(material, record):
-                return otherwise(material.scores(record))
-            share = material.reading_of[record.fit_key].metrics.get(key)
-            return gap if share is None else 100 * share
+    def sample(read: Callable[[Scores], float | Gap]) -> Sample:
+        return gather(records, lambda record: read(material.scores(record)))
 
-        return gather(records, read)
-
-    def share(dataset: str) -> Sample:
-        return sample(sure_key(dataset), partial(share_sure, dataset=dataset), NO_SUCH_SET)
-
-    right = sample(RIGHT_WHEN_SURE, share_right, NEVER)
-    return Sureness(share("mnist"), right, {name: share(name) for name in SHOWN}, records)
-
-
-def _is_read(material: Material, record: Record) -> bool:
-    reading = material.reading_of.get(record.fit_key)
-    return reading is not None and sure_key("mnist") in reading.metrics
+    shares = {name: sample(partial(share_sure, dataset=name)) for name in ("mnist", *SHOWN)}
+    return Sureness(shares.pop("mnist"), sample(share_right), shares, records)
 
 
 def share_sure(scores: Scores, dataset: str) -> float | Gap:
