@@ -30,11 +30,10 @@ from bench.judge.ladder.rungs import Ladder
 from bench.judge.ladder.selection import cells_of, chosen
 from bench.plan.cells import Selection
 from bench.show.material import Material
-from bench.show.tables.answer_words import sentences
+from bench.show.tables.answer import answer_table, conclusions
 from bench.show.tables.files import write_tables
 from bench.show.tables.ladder import as_lines, ladder_table
 from bench.show.tables.render import render
-from bench.show.terminal import shown
 
 ALL = "all"
 
@@ -99,15 +98,21 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
     lines = []
     for one in ladders:
         found = effects(one, numbers)
-        said = sentences(find(one.question, numbers, material.claims)) if one.question else ""
+        answer = find(one.question, numbers, material.claims) if one.question else None
         if arguments.write:
             made = ladder_table(one, found, numbers, one.ood)
             write_tables([made], folder(arguments, "tables"), below=arguments.results)
         if arguments.json:
-            lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
+            lines.append(
+                {
+                    "approach": one.approach,
+                    "rungs": as_lines(one, found),
+                    "answer": conclusions(answer) if answer else [],
+                }
+            )
             continue
         data_sets = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
         print(render(ladder_table(one, found, numbers, data_sets)))
-        print(f"\n{shown(said)}\n" if said else "")
+        print(f"\n{render(answer_table(one.approach, answer, material.results))}\n" if answer else "")
     if arguments.json:
         print(json.dumps(lines, indent=1))

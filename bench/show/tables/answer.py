@@ -1,18 +1,23 @@
-"""The table that answers a ladder's question: from the baseline to the reported number, one step after the other."""
+"""The answer to a ladder's question: from the baseline to the reported number, step by step, and the largest step."""
 
 from __future__ import annotations
 
 from bench.core.text import Digits
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, StepEffect
+from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.answer_words import conclusions
 from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)
+_GROUPS: dict[Direction, str] = {
+    "raises": "raised by",
+    "lowers": "lowered by",
+    "unclear": "not told from zero:",
+    "not measured": "not measured:",
+}
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
@@ -61,3 +66,43 @@ def _added(finding: StepEffect) -> Missing | str:
         low, high = map(ADDED.text, paired.interval)
         text += f" [{low}, {high}] ({paired.n})"
     return text
+
+
+def conclusions(answer: Answer) -> list[str]:
+    """Return for each estimator which steps raise the number, and how far the largest is ahead."""
+    return [f"By {walk.estimator.name} it is {_conclusion(walk, answer.claim.unit)}" for walk in answer.walks]
+
+
+def _seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"{n} seeds"
+
+
+def _conclusion(walk: Walk, unit: str) -> str:
+    """Say which steps raise the number, lower it or do neither clearly, and which is the largest."""
+    groups: dict[str, list[str]] = {words: [] for words in _GROUPS.values()}
+    for effect in walk.findings:
+        only = " (one seed)" if effect.added.paired and effect.added.paired.n == 1 else ""
+        groups[_GROUPS[effect.direction]].append(effect.name + only)
+    said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
+    return f"{said}. {_largest(walk.largest, unit)}"
+
+
+def _largest(found: LargestStep | None, unit: str) -> str:
+    if found is None:
+        return "Which step is the largest is open until all are measured."
+    share = "" if found.share is None else f", {found.share:.0%} of the {found.way:+.3f} {unit} of all steps,"
+    return f"The largest{share} is {found.name}{_lead(found, unit)}."
+
+
+def _lead(found: LargestStep, unit: str) -> str:
+    """Say how far the largest step is ahead of the next, over the seeds of both."""
+    if not found.following:
+        return ""
+    interval = found.lead_interval
+    if found.lead is None or interval is None:
+        return f"; {'no seed' if found.lead is None else 'one seed'} in common with {found.following}, a first look"
+    low, high = interval
+    chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
+    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)}{chosen})"
+    # The largest step over all seeds of each may be the smaller one over the seeds of both.
+    return f", ahead of {found.following} by {by}" if low > 0 else f", not told from {found.following}: {by} ahead"
