@@ -23,7 +23,6 @@ from bench.judge.gate.power import EFFECTS, power_table, read_effects
 from bench.judge.gate.samples import Folder
 from bench.run.progress import Progress
 from bench.show import gate as render
-from bench.show import gate_power
 from bench.show.terminal import shown
 
 
@@ -139,6 +138,6 @@ def _power(arguments: argparse.Namespace, gate: Gate) -> int:
     if arguments.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     else:
-        table = gate_power.caught_table(rows)
+        table = render.caught_table(rows)
         print(shown(table, *table.notes))
-    return INCOMPLETE if gate_power.unmeasured(rows) else 0
+    return INCOMPLETE if render.unmeasured(rows) else 0

@@ -178,7 +178,7 @@ def origin_of(made: Sequence[Provenance]) -> list[str]:
         for name in SHOWN_VERSIONS
         if (numbers := _listed(entry.versions.get(name) for entry in made))
     ]
-    commits = _listed(_commit(entry) for entry in made)
+    commits = _listed(code_of(entry) for entry in made)
     machine = " with ".join(part for part in (cpu or "an unknown machine", accelerator) if part)
     note = f"Made on {machine}, {threads or '?'} threads; {', '.join(versions)}."
     return [note + (f" Code: {commits}." if commits else "")]
@@ -189,7 +189,8 @@ def made_at(record: Record) -> str:
     return record.provenance.measured or record.provenance.started
 
 
-def _commit(made: Provenance) -> str | None:
+def code_of(made: Provenance) -> str | None:
+    """Return the commit that made a record, None where it is not known."""
     return f"{made.commit[:10]}{' with changes' if made.dirty else ''}" if made.commit else None
 
 

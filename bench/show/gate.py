@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
-from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
+from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, Caught, GateReport, MetricCheck
+from bench.judge.gate.faults import EXACTLY_CAUGHT, FAULTS
 from bench.judge.stats.prediction import POWER
-from bench.show import gate_power
-from bench.show.gate_power import caught_table
 from bench.show.tables.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
@@ -65,6 +65,22 @@ def checks_table(report: GateReport) -> Table:
     return make_table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
 
 
+def caught_table(rows: Sequence[Caught]) -> Table:
+    """Return a row for each planted fault and cell; the notes name the faults without a row."""
+    shown = [
+        (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
+    ]
+    columns = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
+    notes = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
+    notes += [f"{name}: not measured yet; python -m benchmarks.power {name} --save does" for name in unmeasured(rows)]
+    return make_table("gate_power", "How surely planted faults are caught", "", columns, shown, notes)
+
+
+def unmeasured(rows: Sequence[Caught]) -> list[str]:
+    """Return the faults that the metrics must catch and that have no row."""
+    return sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
+
+
 def as_json(report: GateReport) -> dict[str, object]:
     """Return the report as plain values."""
     alarms = report.false_alarms
@@ -76,7 +92,7 @@ def as_json(report: GateReport) -> dict[str, object]:
         "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
-        "planted_faults": gate_power.as_json(report.caught),
+        "planted_faults": _faults_json(report.caught),
         "notes": list(report.notes),
     }
 
@@ -134,6 +150,11 @@ def _sentence(check: MetricCheck) -> str:
         f"({shift.design.m} seeds): {shift.difference:+.3g}, margin {check.margin:.3g}, "
         f"adjusted p {shift.p_adjusted:.2g}{'; ' if check.text else ''}{check.text}"
     )
+
+
+def _faults_json(rows: Sequence[Caught]) -> dict[str, object]:
+    by_metrics = [vars(row) for row in rows]
+    return {"by_metrics": by_metrics, "by_exact_checks": EXACTLY_CAUGHT, "not_measured": unmeasured(rows)}
 
 
 def _metric_json(check: MetricCheck) -> dict[str, object]:

@@ -25,11 +25,11 @@ from bench.judge.stats.verdicts import Judgement, judge
 from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
 from bench.plan.registry import group_of, of_group
-from bench.show import determinism_files, faults_files, throughput_files
 from bench.show.beside import MINE, Beside, beside
-from bench.show.determinism_files import Repeatability
-from bench.show.faults_files import FaultFile
-from bench.show.throughput_files import Speeds
+from bench.show.tables import determinism, faults, throughput
+from bench.show.tables.determinism import Repeatability
+from bench.show.tables.faults import FaultFile
+from bench.show.tables.throughput import Speeds
 
 T = TypeVar("T", bound=Fields)
 Scores = Mapping[str, NDArray[np.generic]]
@@ -167,17 +167,17 @@ class Material:
     @cached_property
     def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._beside_records(throughput_files.folder)
+        return self._beside_records(throughput.folder)
 
     @cached_property
     def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
-        return self._beside_records(determinism_files.folder)
+        return self._beside_records(determinism.folder)
 
     @cached_property
     def faults(self) -> Sequence[FaultFile]:
         """What the fault tests came to, by kind."""
-        return self._beside_records(faults_files.folder)
+        return self._beside_records(faults.folder)
 
     def _beside_records(self, folder: Callable[[Path], SealedFolder[T]]) -> list[T]:
         """Return what a folder holds beside its records; where it has none, what the baseline holds."""

@@ -14,7 +14,7 @@ from bench.cli.options import check_device, counts, names, positive
 from bench.core.canonical import plain
 from bench.core.store import Store
 from bench.plan.registry import manifests
-from bench.show import throughput_files as files
+from bench.show.tables import throughput as files
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 from bench.show.tables.throughput import throughput_table

@@ -29,8 +29,8 @@ from bench.measure.measuring import draws_of
 from bench.plan.freshness import recipe_versions
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.show import throughput_files as files
-from bench.show.throughput_files import SpeedRow, Speeds, SpeedTimings
+from bench.show.tables import throughput as files
+from bench.show.tables.throughput import SpeedRow, Speeds, SpeedTimings
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes

@@ -11,7 +11,7 @@ from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
-from bench.show import throughput_files as files
+from bench.show.tables import throughput as files
 from benchmarks.throughput import blocks, measure, training, yardsticks
 from benchmarks.throughput.command import main as measure_speeds
 from benchmarks.throughput.measure import Request

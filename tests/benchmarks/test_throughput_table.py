@@ -10,8 +10,8 @@ import pytest
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError, StoreError
-from bench.show import throughput_files as files
 from bench.show.material import Material
+from bench.show.tables import throughput as files
 from bench.show.tables.cells import Missing, Number
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown

@@ -13,7 +13,7 @@ from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import BenchError
 from bench.plan.registry import manifest
-from bench.show import determinism_files as files
+from bench.show.tables import determinism as files
 from bench.show.tables.determinism import TITLES, determinism_table
 from bench.show.tables.render import text
 from tests.stress import __main__ as command

@@ -8,14 +8,12 @@ beat and that beats l others of n may have any place from 1 + k to n - l.
 from __future__ import annotations
 
 import itertools
-import math
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from bench.judge.stats.paired import Paired, pair
-from bench.judge.stats.prediction import error_p, holm
+from bench.judge.stats.paired import pair
+from bench.judge.stats.prediction import holm
 
 ALPHA = 0.05
 
@@ -45,7 +43,8 @@ def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
         for one, other in itertools.combinations(numbers, 2)
         if (paired := pair(numbers[one], numbers[other])) is not None and paired.n > 1
     }
-    p_values = {name: _p_value(paired) for name, (_, _, paired) in pairs.items()}
+    # Identical numbers have no p-value: nothing tells them apart.
+    p_values = {name: 1.0 if paired.p is None else paired.p for name, (_, _, paired) in pairs.items()}
     steps = holm(p_values)
     return [
         Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
@@ -64,8 +63,3 @@ def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     found = orders(numbers, is_higher_better=is_higher_better)
     better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
     return {name: Place(1 + better[name], len(numbers) - worse[name]) for name in numbers}
-
-
-def _p_value(paired: Paired) -> float:
-    """Return the two-sided p-value of a mean difference of zero; at least two seeds."""
-    return error_p(abs(paired.mean), statistics.stdev(paired.differences) / math.sqrt(paired.n), paired.n - 1)

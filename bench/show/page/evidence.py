@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import SIX
-from bench.judge.results import made_at
+from bench.judge.results import code_of, made_at
 from bench.judge.stats.rule import Verdict
 from bench.show.outcomes import tone
 from bench.show.page.content import ReportContent
 from bench.show.page.links import Links, Place, anchor, place_of, record_anchor
 from bench.show.tables.alternatives import explained
-from bench.show.tables.records import code_of
 
 OF_A_POINT = ("reported", "measured", "one", "curve")  # first words of the steps that a point of a curve shows
 TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
@@ -127,7 +126,7 @@ def _record(record: Record) -> RecordFacts:
         record.outcome,
         in_words(record.reason),
         made_at(record) or "unknown",
-        code_of(record.provenance),
+        code_of(record.provenance) or "unknown",
         tuple(_time(record, name) for name in TIMES),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
-from bench.judge.results import SHOWN_VERSIONS, Results, made_at
+from bench.judge.results import SHOWN_VERSIONS, Results, code_of, made_at
 from bench.show.material import Material
 from bench.show.tables.cells import Entry, Linked, Table, make_table, results_table, sources_of
 
@@ -44,15 +44,9 @@ def _origin(provenance: Provenance) -> tuple[str, ...]:
         ", ".join(part for part in parts if part) or "unknown",
         str(provenance.threads or "unknown"),
         ", ".join(f"{name} {versions[name]}" for name in SHOWN_VERSIONS if versions.get(name) not in (None, "absent")),
-        code_of(provenance),
+        code_of(provenance) or "unknown",
         ", ".join(f"{name} {digest[:8]}" for name, digest in sorted(provenance.data_sha256.items())),
     )
-
-
-def code_of(provenance: Provenance) -> str:
-    """Return the commit that made a record."""
-    commit = provenance.commit[:10] or "unknown"
-    return f"{commit} with changes" if provenance.dirty else commit
 
 
 def unfinished_table(results: Results) -> Table:

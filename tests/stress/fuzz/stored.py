@@ -28,8 +28,8 @@ from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
 from bench.measure.recomputed import contradictions
 from bench.run.runner import is_final, is_stale
-from bench.show import throughput_files
 from bench.show.material import Material
+from bench.show.tables import throughput
 from bench.show.tables.registry import all_tables
 from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
@@ -190,9 +190,9 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
     return read
 
 
-def _speeds() -> throughput_files.Speeds:
-    return throughput_files.Speeds(
-        schema=throughput_files.SCHEMA,
+def _speeds() -> throughput.Speeds:
+    return throughput.Speeds(
+        schema=throughput.SCHEMA,
         approach="mlp",
         what="train",
         device="cpu",
@@ -202,14 +202,14 @@ def _speeds() -> throughput_files.Speeds:
         reason="",
         rounds=7,
         rows=[],
-        timings=throughput_files.SpeedTimings(valid=True, reason=""),
+        timings=throughput.SpeedTimings(valid=True, reason=""),
         provenance=_record().provenance,
     )
 
 
 def _speeds_reader(folder: Path) -> Callable[[Written], None]:
     good = _speeds()
-    files = throughput_files.folder(folder)
+    files = throughput.folder(folder)
     path = files.path(good)
     path.parent.mkdir(parents=True, exist_ok=True)
 
