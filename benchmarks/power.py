@@ -35,10 +35,9 @@ from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
-from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import EFFECTS, FaultEffect, read_effects
+from bench.judge.gate.power import EFFECTS, FAULTS, FaultEffect, read_effects
 from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
 from bench.show import gate as render

@@ -18,7 +18,7 @@ from bench.cli.main import Parser, guarded
 from bench.core.seeds import stream_seed
 from bench.judge.stats.curves import evidence_of_curve
 from bench.judge.stats.joint import SHRINKAGE, JointClaim, joint
-from bench.judge.stats.prediction import half_width, holm, p_value, prediction_error, resolution
+from bench.judge.stats.prediction import LEVEL, error_half_width, error_p, holm, prediction_error, resolution
 from bench.judge.stats.rule import ALPHA, Evidence, Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.material import Material
@@ -97,7 +97,7 @@ def _any_differs(correlation: float, k: int, times: int) -> float:
     for _ in range(times):
         runs = _runs(source, correlation, CLAIMS, k)
         p = {
-            str(row): p_value(abs(found[k] - found[:k].mean()), found[:k].std(ddof=1), k)
+            str(row): error_p(abs(found[k] - found[:k].mean()), prediction_error(found[:k].std(ddof=1), k), k - 1)
             for row, found in enumerate(runs)
         }
         alarms += any(step.adjust(p[name]) < ALPHA for name, step in holm(p).items())
@@ -120,9 +120,14 @@ def _joint(correlation: float, k: int, shrinkage: float, times: int) -> float:
     return alarms / (times // 4)
 
 
+def _half_width(k: int, level: float = LEVEL) -> float:
+    """Return that of the prediction interval of one more run, in standard deviations of k runs."""
+    return error_half_width(prediction_error(1.0, k), k - 1, level)
+
+
 def _outside(k: int, times: int) -> float:
     runs = _source(f"outside/{k}").normal(size=(10 * times, k + 1))
-    width = runs[:, :k].std(axis=1, ddof=1) * half_width(1.0, k)
+    width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k)
     return float(np.mean(np.abs(runs[:, k] - runs[:, :k].mean(axis=1)) > width))
 
 
@@ -130,7 +135,7 @@ def _power(k: int, times: int) -> float:
     level = ALPHA / CLAIMS
     shift = resolution(prediction_error(1.0, k), k - 1, level)
     runs = _source(f"power/{k}").normal(size=(10 * times, k + 1))
-    width = runs[:, :k].std(axis=1, ddof=1) * half_width(1.0, k, 1 - level)
+    width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k, 1 - level)
     return float(np.mean(np.abs(runs[:, k] + shift - runs[:, :k].mean(axis=1)) > width))
 
 
@@ -153,7 +158,7 @@ def _coverage_line(name: str, found: Sequence[tuple[Verdict, Scale]]) -> str:
         for start in range(len(values)):
             chosen = [(start + step) % len(values) for step in range(FEW)]
             ours, others = values[chosen], np.delete(values, chosen)
-            width = half_width(float(ours.std(ddof=1)), FEW) + 1e-12
+            width = ours.std(ddof=1) * _half_width(FEW) + 1e-12
             below += int((others < ours.mean() - width).sum())
             above += int((others > ours.mean() + width).sum())
             reports += others.size

@@ -16,11 +16,12 @@ from bench.cli.ending import ending, is_wiring_check, reason_width
 from bench.cli.options import add_selection, add_wide, count, is_of_documents, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
-from bench.core.locks import Holder
+from bench.core import locks, quarantine
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration, one_line
 from bench.data.places import check_task_data
+from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
 from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
@@ -79,8 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
     """Return the cells to do by identity, each with the key that its record will have and the cells fitted with it."""
-    from bench.plan.batches import arrange
-    from bench.run.runner import existing, is_final
+    from bench.run.runner import existing, is_final  # imports torch
 
     todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
     return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
@@ -101,8 +101,6 @@ PlanLine = TypedDict(
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from bench.plan.batches import fit_keys
-
     chosen = select(arguments)
     store = Store(arguments.results)
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
@@ -175,9 +173,7 @@ def _busy(speed: Speed) -> list[str]:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from bench.core import locks, quarantine
-    from bench.plan.batches import checkpoint_key
-    from bench.run.runner import existing, is_final
+    from bench.run.runner import existing, is_final  # imports torch
 
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -219,6 +215,6 @@ def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
     return make_table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])
 
 
-def _who(holder: Holder | None) -> str:
+def _who(holder: locks.Holder | None) -> str:
     """Return which process works on a cell, as far as known."""
     return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""

@@ -11,13 +11,16 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from pathlib import Path
 
 import msgspec
 
+from bench.core.csv_rows import CsvRow, read_csv
+from bench.core.project import REFERENCE
+from bench.core.records import Real
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
 from bench.judge.claims import Claim, in_claim_unit, measured_key
-from bench.judge.planted import PlantedRun
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import DIFFERS, ENOUGH, is_exact, judge_one
@@ -25,8 +28,29 @@ from bench.plan.manifests import ApproachManifest
 
 TRUE, PLANTED = "true", "planted fault"
 FULL, FIRST_EPOCH = "full", "epoch1"  # profiles
+RUNS = REFERENCE / "planted_runs.csv"
 
 Numbers = Mapping[int, float]  # of each seed
+
+
+class PlantedRun(CsvRow, frozen=True):
+    """A number of a seed's first epoch, by the published recipe and protocol and code with a small fault planted in it.
+
+    `python -m benchmarks.planted --save` makes them. They are no records: a record comes from the code as it is.
+    """
+
+    fault: str
+    approach: str
+    seed: int
+    key: str  # of the number among those of an epoch
+    value: Real
+    made: str
+    commit: str
+
+
+def read_runs(path: Path = RUNS) -> list[PlantedRun]:
+    """Read the file; without a file there are no runs. Raises ConfigError that names the first bad row."""
+    return read_csv(path, PlantedRun, "planted runs") if path.exists() else []
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, Caught, GateReport, MetricCheck
-from bench.judge.gate.faults import EXACTLY_CAUGHT, FAULTS
+from bench.judge.gate.power import EXACTLY_CAUGHT, FAULTS
 from bench.judge.stats.prediction import POWER
 from bench.show.tables.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid

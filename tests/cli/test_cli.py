@@ -70,6 +70,10 @@ def lines(capsys):
         (["audit", "records", "--contract"], "name it"),
         (["table", "accurcy"], "did you mean 'accuracy'"),
         (["data", "verify", "mnst"], "mnist"),
+        (["data", "verfy"], "did you mean 'verify'"),
+        (["run", "mlp", "--sedes", "3"], "did you mean '--seeds'"),
+        (["table", "accuracy", "--format", "mdd"], "did you mean 'md'"),
+        (["reference", "ful"], "did you mean 'full'"),
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):
@@ -179,21 +183,6 @@ def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, cap
     assert planned["expected_s"] < 3600
     main(choice)
     assert "This machine is busy: other processes use 1.8 of " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "nearest"),
-    [
-        ("rnu mlp", "run"),
-        ("run mpl", "mlp"),
-        ("run mlp --sedes 3", "--seeds"),
-        ("table accuracy --format mdd", "md"),
-        ("data verfy", "verify"),
-    ],
-)
-def test_what_is_mistyped_suggests_the_nearest(words, nearest, capsys):
-    assert main(words.split()) == USAGE
-    assert f"did you mean '{nearest}'?" in lines(capsys)[-1]
 
 
 def test_an_optional_data_set_that_is_absent_is_no_failure(monkeypatch, capsys):

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from bench.core import locks, quarantine
-from bench.core.canonical import plain
-from bench.core.errors import StoreError
-from bench.core.store import Store, read_record, seal
+from bench.core.store import Store, seal
 from tests.core.stores import record, set_aside
 
 
@@ -36,35 +34,6 @@ def test_what_a_record_says_of_itself_is_never_a_path(tmp_path, name):
     assert store.all_records()[0] == []
     assert store.find(record()) is None
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"metrics": 5},
-        {"metrics": {"mnist/accuracy": "high"}},
-        {"metrics": {"mnist/accuracy": 10**400}},
-        {"missing": {"letters": 1}},
-        {"missing": {"letters": {"kind": "of no table"}}},
-        {"missing": {"letters": {"kind": "seeds-together", "values": {}}}},
-        {"reason": "no memory"},
-        {"timing": {}},
-        {"seed": "0"},
-        {"seed": True},
-        {"epochs": {}},
-        {"epochs": [{"loss": 1.0}]},
-        {"timings": {"fit_s": []}},
-        {"provenance": []},
-        {"device": None},
-    ],
-)
-def test_a_seal_does_not_make_a_record_of_another_form(tmp_path, changes):
-    field = next(iter(changes))
-    store = Store(tmp_path)
-    path = store.write(record())
-    path.write_text(json.dumps(seal({**plain(record()), **changes})))
-    with pytest.raises(StoreError, match=f"does not have the fields.*{field}|cannot be read: the number"):
-        read_record(path)
 
 
 def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
@@ -153,13 +122,3 @@ def test_all_locks_are_held_or_none(tmp_path):
 def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
     assert not locks.is_held(tmp_path, "a" * 64)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_half_a_character_in_a_sealed_record_is_one_line(tmp_path):
-    """JSON can write half of a pair of surrogates, which no text holds; the hash over it fits."""
-    path = Store(tmp_path).write(record())
-    body = {**json.loads(path.read_text()), "outcome": "\ud800"}
-    path.write_text(json.dumps(seal(body)))
-    records, (problem,) = Store(tmp_path).all_records()
-    assert records == []
-    assert "does not have the fields of a record" in problem.reason

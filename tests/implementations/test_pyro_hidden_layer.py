@@ -36,13 +36,6 @@ SMALL = {"n_hidden": N_HIDDEN, "batch_size": BATCH}
 TASK = Task("classification", 10, N_ROWS, N_INPUTS)
 
 
-@pytest.fixture
-def float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 def identity(x):
     return x
 

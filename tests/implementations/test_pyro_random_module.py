@@ -35,13 +35,6 @@ TASK = Task("classification", 10, N_ROWS, N_INPUTS)
 
 
 @pytest.fixture
-def float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture
 def in_pyro():
     with isolated(CPU), approach._deprecation_is_known():
         yield

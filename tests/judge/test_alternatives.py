@@ -17,17 +17,15 @@ from bench.judge.alternatives.weighing import (
     against,
     weigh,
 )
-from bench.judge.claims import load_claims
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.plan.registry import manifests
 from bench.show.tables.alternatives import against_lines, alternatives_table, in_brief, ratio_text, sentences
+from tests.judge.claims import BY_ID, Z
 from tests.synthetic import record
 
-CLAIMS = {claim.id: claim for claim in load_claims()}
-FORCED = CLAIMS["chopra2018.random_module.forced_accuracy"]  # 0.89, truncated
+FORCED = BY_ID["chopra2018.random_module.forced_accuracy"]  # 0.89, truncated
 OTHER = Alternative(CORRECTED, FORCED.approach, "corrected")
-Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]  # mean 0, standard deviation 1
 
 
 def five(mean, sd=0.006):
@@ -76,7 +74,7 @@ def test_the_network_without_bayes_is_the_control_where_a_ladder_has_none():
 
 
 def test_a_recipe_that_trains_on_the_rows_that_the_document_holds_out_is_no_alternative():
-    (one, *_) = against(CLAIMS["alsibahi2019.fcn.test_accuracy"], Results([], manifests())).found
+    (one, *_) = against(BY_ID["alsibahi2019.fcn.test_accuracy"], Results([], manifests())).found
     assert (one.alternative.recipe, one.finding) == ("corrected", NOT_MEASURED)
     assert one.reason == "it trains on the rows that the document holds out"
 
@@ -164,7 +162,7 @@ def test_a_common_protocol_that_moves_the_published_recipe_stands_in_for_nothing
 
 def test_records_are_found_by_protocol_and_in_the_claims_unit():
     # 1 bit is .6931 nats; the document's entropy is that of mean log-probabilities
-    claim = CLAIMS["feldman2018.bbb.noise_entropy"]
+    claim = BY_ID["feldman2018.bbb.noise_entropy"]
     records = [
         record("linear_bbb", recipe, protocol, seed=seed, metrics={key: math.log(2) * (mean + sd * z)})
         for seed, z in enumerate(Z)
@@ -201,7 +199,7 @@ def test_the_table_has_a_line_for_each_alternative_and_names_what_is_missing():
         for recipe, mean in (("published", 0.895), ("corrected", 0.962))
     ]
     results = Results(records, manifests())
-    found = [against(CLAIMS[name], results) for name in (FORCED.id, "chopra2018.random_module.refused")]
+    found = [against(BY_ID[name], results) for name in (FORCED.id, "chopra2018.random_module.refused")]
     table = alternatives_table(results, found)
     first, control, second, _ = table.texts()
     assert control[2] == "mlp published"

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.equivalence import Group, equivalence_p, welch
 from bench.judge.stats.prediction import error_half_width, error_p
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, judge_one
+from tests.judge.claims import FINAL, FIVE
 
-CLAIMS = {claim.id: claim for claim in load_claims()}
-FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]
 GROUPS = st.lists(st.floats(-50, 50), min_size=3, max_size=8, unique=True)
 
 
@@ -84,9 +82,6 @@ def test_false_alarms_of_equivalence_at_the_margin():
 
 
 # --- verdicts of reports with a spread ------------------------------------------------------------------------------
-
-# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
-FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 
 def verdict(reported, margin, spread, n_runs=5):

@@ -109,17 +109,12 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
         load_gate(gate_file(tmp_path, old=old, new=new))
 
 
-def test_an_unreadable_file_is_never_green(tmp_path, capsys):
-    assert main(["gate", "--gate", str(tmp_path / "none.toml"), "--fresh", str(tmp_path)]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot be read" in line
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "no folder"),
+        (["--gate", "none.toml", "--fresh", "."], "cannot be read"),
         (["--power", "--workers", "2"], "own fresh run"),
         (["--power", "--effects", "not-there.csv"], "--save makes them"),
     ],

@@ -9,10 +9,9 @@ import pytest
 from bench.core.store import Store
 from bench.judge.gate.checks import FAIL, PASS
 from bench.judge.gate.config import load_gate
-from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.fresh import fresh_cells, repeated_cells, run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import read_effects
+from bench.judge.gate.power import FAULTS, read_effects
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import process
 from bench.run.options import Options

@@ -5,21 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.joint import DUPLICATES, JointClaim, joint
 from bench.judge.stats.rule import evidence_of
+from tests.judge.claims import BY_ID
 
 # What the five seeds of commit a76c72c measured of each end result, read from its records.
 VALUES = json.loads((Path(__file__).parent / "end_results_a76c72c.json").read_text())
-CLAIMS = {claim.id: claim for claim in load_claims()}
 
 
 def joint_claims(document, without=tuple(DUPLICATES)):
     return [
-        JointClaim(name, CLAIMS[name].approach, evidence_of(CLAIMS[name], Sample(tuple(values))))
+        JointClaim(name, BY_ID[name].approach, evidence_of(BY_ID[name], Sample(tuple(values))))
         for name, values in VALUES.items()
-        if CLAIMS[name].source == document and name not in without
+        if BY_ID[name].source == document and name not in without
     ]
 
 

@@ -11,15 +11,14 @@ from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.alternatives.own import Brought, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
-from bench.judge.claims import load_claims, print_interval
+from bench.judge.claims import print_interval
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.plan.registry import manifests
 from bench.show.own_number import own_text
+from tests.judge.claims import CLAIMS, Z
 from tests.synthetic import record
 
-CLAIMS = load_claims()
-Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]  # mean 0, standard deviation 1
 ACCURACY, ENTROPY = "mnist/test10k/accuracy", "noise_gaussian/1000 images/predictive_entropy"
 
 

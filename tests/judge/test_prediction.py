@@ -1,4 +1,4 @@
-"""The prediction interval of one more run, its p-value, and Holm's procedure."""
+"""The prediction interval of one more run, and Holm's procedure."""
 
 import math
 
@@ -7,25 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.judge.stats.prediction import half_width, holm, p_value
-from tests.judge.test_verdicts import FIVE
+from bench.judge.stats.prediction import error_half_width, holm, prediction_error
+from tests.judge.claims import FIVE
+
+
+def half_width(n):
+    """Return that of the prediction interval of one more run, in standard deviations of the n runs."""
+    return error_half_width(prediction_error(1.0, n), n - 1)
 
 
 def test_half_width_of_five_runs():
     # t(4, .975) = 2.776445, sqrt(1.2) = 1.095445: 3.0414 standard deviations; for ever more runs 1.959964
     assert np.std(FIVE, ddof=1) == pytest.approx(0.001)
-    assert half_width(1.0, 5) == pytest.approx(3.0414, abs=1e-4)
-    assert half_width(1.0, math.inf) == pytest.approx(1.959964, abs=1e-6)
-
-
-@given(st.floats(1e-6, 1e3), st.integers(2, 50))
-def test_p_value_at_the_edge_of_the_interval_is_its_complement(sd, n):
-    assert p_value(half_width(sd, n), sd, n) == pytest.approx(0.05)
-
-
-def test_without_spread_any_distance_is_significant():
-    assert p_value(0.0, 0.0, 5) == 1
-    assert p_value(1e-9, 0.0, 5) == 0
+    assert half_width(5) == pytest.approx(3.0414, abs=1e-4)
+    assert half_width(math.inf) == pytest.approx(1.959964, abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [5, 8])
@@ -33,7 +28,7 @@ def test_the_interval_covers_the_next_run_in_95_of_100_cases(n):
     # 40,000 simulated reports: standard error of the share 0.0011
     runs = np.random.default_rng(1).normal(3.0, 2.0, (40_000, n + 1))
     ours, report = runs[:, :n], runs[:, n]
-    width = ours.std(axis=1, ddof=1) * half_width(1.0, n)
+    width = ours.std(axis=1, ddof=1) * half_width(n)
     assert abs(np.mean(np.abs(report - ours.mean(axis=1)) <= width) - 0.95) < 5 * 0.0011
 
 

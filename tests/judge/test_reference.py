@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import INCOMPLETE, USAGE
+from bench.cli import INCOMPLETE
 from bench.cli.main import main
 from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
 from bench.plan.cells import Selection, cells
@@ -69,12 +69,6 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     assert sum(line["to do"] for line in recipes) == 24
     expected = [line["expected_s"] for line in recipes if line["expected_s"] is not None]
     assert expected == sorted(expected)
-
-
-def test_unknown_stages_are_one_line(tmp_path, capsys):
-    assert main(["reference", "ful", "--results", str(tmp_path)]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "did you mean 'full'" in line
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="no clone of the repository")

@@ -1,22 +1,15 @@
 """The rule of verdicts for one claim: resolution, best of three, and each outcome on worked numbers."""
 
-import math
-
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.judge.claims import load_claims
 from bench.judge.samples import Gap, Sample
-from bench.judge.stats.prediction import best_of_p, p_value, prediction_error, resolution
+from bench.judge.stats.prediction import best_of_p, error_p, prediction_error, resolution
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
-
-CLAIMS = {claim.id: claim for claim in load_claims()}
-FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005, 10,000 images
-# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
-FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
+from tests.judge.claims import BY_ID, FINAL, FIVE
 
 
 def verdict(values, reported, n_claims=1, gap=None, **changes):
@@ -43,7 +36,10 @@ def test_the_resolution_is_the_shift_with_80_percent_power():
     shift = resolution(prediction_error(1.0, n), n - 1, level)
     runs = np.random.default_rng(1).normal(size=(20_000, n + 1))
     away = np.abs(runs[:, n] + shift - runs[:, :n].mean(axis=1))
-    seen = [p_value(d, s, n) < level for d, s in zip(away, runs[:, :n].std(axis=1, ddof=1), strict=True)]
+    seen = [
+        error_p(d, prediction_error(s, n), n - 1) < level
+        for d, s in zip(away, runs[:, :n].std(axis=1, ddof=1), strict=True)
+    ]
     assert abs(np.mean(seen) - 0.8) < 4 * 0.0028
 
 
@@ -52,7 +48,8 @@ def test_the_resolution_is_the_shift_with_80_percent_power():
 
 @given(st.floats(0, 6), st.integers(3, 30))
 def test_the_best_of_one_run_is_one_run(distance, n):
-    assert best_of_p(distance, distance, 1.0, n, tries=1) == pytest.approx(p_value(distance, 1.0, n), abs=2e-3)
+    one_run = error_p(distance, prediction_error(1.0, n), n - 1)
+    assert best_of_p(distance, distance, 1.0, n, tries=1) == pytest.approx(one_run, abs=2e-3)
 
 
 def test_the_best_of_three_keeps_its_level():
@@ -102,7 +99,8 @@ def test_too_few_seeds_have_p_and_interval_all_the_same():
     found = verdict(FIVE[:4], 0.981)
     assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
     assert "4 of the 5 seeds" in found.reason
-    assert found.evidence.p == pytest.approx(p_value(0.981 - found.sample.mean, found.sample.sd, 4), rel=1e-3)
+    p = error_p(0.981 - found.sample.mean, prediction_error(found.sample.sd, 4), 3)
+    assert found.evidence.p == pytest.approx(p, rel=1e-3)
     assert verdict(FIVE[:1], 0.981).evidence is None
 
 
@@ -118,7 +116,7 @@ def test_nothing_measured_says_why():
 
 
 def test_a_seed_off_the_scale_is_said():
-    toy = CLAIMS["feldman2018.toy_mlp.step25000.loss"]
+    toy = BY_ID["feldman2018.toy_mlp.step25000.loss"]
     found = judge_one(toy, Sample((0.1, 0.2, 0.3, 0.4, 0.0)))
     assert (found.outcome, found.evidence) == (TOO_FEW, None)
     assert "the scale log cannot hold one of them" in found.reason
@@ -137,16 +135,16 @@ def test_the_percentile_counts_our_runs():
 
 
 def test_computed_numbers_are_compared_by_their_digits():
-    claim = CLAIMS["feldman2018.worked_example.w"]  # 4.5561
+    claim = BY_ID["feldman2018.worked_example.w"]  # 4.5561
     assert judge_one(claim, Sample((4.55611,))).outcome == EXACT
     assert judge_one(claim, Sample((4.5563,))).outcome == NOT_EXACT
     # the mean of these prints as reported, neither of them does: every seed counts
     assert judge_one(claim, Sample((4.5559, 4.5563))).outcome == NOT_EXACT
 
 
-@given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5), st.sampled_from(sorted(CLAIMS)))
+@given(st.lists(st.floats(-10, 10), max_size=8), st.floats(-10, 10), st.floats(0, 5), st.sampled_from(sorted(BY_ID)))
 def test_every_claim_has_an_outcome_and_a_reason(values, reported, margin, name):
-    claim = msgspec.structs.replace(CLAIMS[name], printed=repr(reported), margin=margin)
+    claim = msgspec.structs.replace(BY_ID[name], printed=repr(reported), margin=margin)
     found = judge_one(claim, Sample(tuple(values)))
     assert found.outcome in OUTCOMES
     assert found.reason

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.judge.claims import load_claims
 from bench.judge.stats.scales import (
     IDENTITY,
     LOG,
@@ -19,8 +18,8 @@ from bench.judge.stats.scales import (
     width_in_unit,
     width_in_words,
 )
+from tests.judge.claims import BY_ID
 
-CLAIMS = {claim.id: claim for claim in load_claims()}
 HUNDRED = Scale("logit", 100)
 
 
@@ -38,16 +37,16 @@ HUNDRED = Scale("logit", 100)
     ],
 )
 def test_the_rule_that_declares_a_scale(claim, scale):
-    assert scale_of(CLAIMS[claim]) == scale
+    assert scale_of(BY_ID[claim]) == scale
 
 
 def test_a_loss_of_zero_has_no_logarithm():
-    zero = msgspec.structs.replace(CLAIMS["feldman2018.toy_mlp.step25000.loss"], printed="0")
+    zero = msgspec.structs.replace(BY_ID["feldman2018.toy_mlp.step25000.loss"], printed="0")
     assert scale_of(zero) == IDENTITY
 
 
 def test_a_report_with_a_spread_stays_in_its_unit():
-    spread = msgspec.structs.replace(CLAIMS["chopra2018.random_module.noise_refused"], spread=0.02, n_runs=5)
+    spread = msgspec.structs.replace(BY_ID["chopra2018.random_module.noise_refused"], spread=0.02, n_runs=5)
     assert scale_of(spread) == IDENTITY
 
 
@@ -70,10 +69,10 @@ def test_a_fraction_stays_between_0_and_1(place):
 
 def test_the_margin_is_the_smaller_side():
     # A tenth of the loss: log(1.1) = .0953 above, -log(.9) = .1054 below. The file rounds the margin to six digits.
-    toy = CLAIMS["feldman2018.toy_mlp.step25000.loss"]
+    toy = BY_ID["feldman2018.toy_mlp.step25000.loss"]
     assert margin_on_scale(toy, LOG) == pytest.approx(math.log(1.1), rel=1e-5)
     # .95 of 100 with margin .02: 93.5, 95.5 and 97.5 of 101. Below log(95.5/5.5) - log(93.5/7.5) = .3313.
-    noise = CLAIMS["chopra2018.random_module.noise_refused"]
+    noise = BY_ID["chopra2018.random_module.noise_refused"]
     assert margin_on_scale(noise, HUNDRED) == pytest.approx(math.log(95.5 / 5.5) - math.log(93.5 / 7.5))
     # a side beyond 1 does not count
     edge = msgspec.structs.replace(noise, printed="0.99")

@@ -1,26 +1,20 @@
 """The judge judged: reports whose truth is known, made up so that the answer is known too."""
 
-import math
-
 import numpy as np
 import pytest
 from msgspec import structs
 
-from bench.core.csv_rows import columns
-from bench.core.errors import ConfigError
 from bench.judge.alternatives.named import CORRECTED
-from bench.judge.claims import load_claims, print_interval
-from bench.judge.planted import PlantedRun, read_runs
+from bench.judge.claims import print_interval
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
-from bench.judge.trial import PLANTED, TRUE, as_printed, planted_trials, trials
+from bench.judge.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.plan.registry import manifests
 from bench.show.tables.trial import trial_table
+from tests.judge.claims import BY_ID, Z
 from tests.synthetic import record
 
-CLAIMS = {claim.id: claim for claim in load_claims()}
-FORCED = CLAIMS["chopra2018.random_module.forced_accuracy"]  # truncated to .01, margin .02
-Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]  # mean 0, standard deviation 1
+FORCED = BY_ID["chopra2018.random_module.forced_accuracy"]  # truncated to .01, margin .02
 
 
 def seeds(values, recipe="published", protocol="published", first=0, key="mnist/test10k/accuracy", **changes):
@@ -109,14 +103,14 @@ def test_the_protocol_that_measured_more_seeds_of_an_alternative_is_taken():
 
 
 def test_a_repeated_number_is_one_claim_and_another_run_of_the_document_none():
-    again = CLAIMS["chopra2018.prose.forced_accuracy"]
+    again = BY_ID["chopra2018.prose.forced_accuracy"]
     other = structs.replace(FORCED, id="x", source="chopra2018-first-run")
     (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED, again, other])
     assert [len(outcomes) for outcomes in found.reports] == [1]
 
 
 def test_planted_faults_are_judged_by_the_first_epoch():
-    claim = CLAIMS["chopra2018.random_module.epoch1.train_loss"]
+    claim = BY_ID["chopra2018.random_module.epoch1.train_loss"]
     epochs = {"key": "x", "profile": "epoch1"}
 
     def first_epoch(values):
@@ -131,33 +125,9 @@ def test_planted_faults_are_judged_by_the_first_epoch():
     place = f"mnist/{claim.split}/{claim.metric}"
     runs = [PlantedRun("KL x 1.1", claim.approach, 1000 + n, place, 2300.0 + n, "", "") for n in range(2)]
     runs.append(PlantedRun("KL x 1.1", "mlp", 1000, place, 1.0, "", ""))  # of an approach without seeds
-    true, fault = planted_trials(reference, runs, CLAIMS.values())
+    true, fault = planted_trials(reference, runs, BY_ID.values())
     assert (true.kind, len(true.reports), true.n_told) == (TRUE, 6, 0)
     assert (fault.kind, fault.truth, fault.n_told) == (PLANTED, "KL x 1.1", 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("fault,approach\n", "the first row must name the columns fault,approach,seed,key,value,made,commit"),
-        (",".join(columns(PlantedRun)) + "\na,b,c\n", "row 2: 3 columns instead of 7"),
-        (
-            ",".join(columns(PlantedRun)) + "\na,mlp,x,k,1,m,c\n",
-            "column seed: 'x' is not allowed; give a whole number",
-        ),
-        (
-            ",".join(columns(PlantedRun)) + "\na,mlp,0,k,nan,m,c\n",
-            "row 2, column value: 'nan' is not allowed",
-        ),
-        ("\ud800", "cannot be read"),
-    ],
-)
-def test_a_bad_file_of_planted_runs_is_one_line(tmp_path, text, message):
-    path = tmp_path / "runs.csv"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(ConfigError, match=message):
-        read_runs(path)
-    assert read_runs(tmp_path / "none.csv") == []
 
 
 def test_the_table_counts_reports_and_claims():

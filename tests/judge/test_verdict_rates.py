@@ -8,7 +8,7 @@ from scipy import stats
 
 from bench.judge.stats.curves import evidence_of_curve
 from bench.judge.stats.joint import JointClaim, correlations, joint, simulated_p
-from bench.judge.stats.prediction import half_width
+from bench.judge.stats.prediction import error_half_width
 from bench.judge.stats.rule import AGREES, DIFFERS, Evidence
 from bench.judge.stats.verdicts import judge
 from tests.judge.test_verdicts import curve_rows, row
@@ -47,7 +47,7 @@ def test_a_report_far_off_does_not_agree():
     # 6 standard deviations off: D is about 6 +- 1.1, and D + h <= 3 never. The power of t > 2.776 with 4 degrees of
     # freedom at a shift of 6 / sqrt(1.2) = 5.48 is .98 by the noncentral t distribution.
     assert share(1_000, 4, 6.0, 3.0, AGREES) == 0
-    power = stats.nct.sf(half_width(1.0, 5) / math.sqrt(1.2), 4, 6 / math.sqrt(1.2))
+    power = stats.nct.sf(error_half_width(1.0, 4), 4, 6 / math.sqrt(1.2))
     assert abs(share(1_000, 4, 6.0, 3.0, DIFFERS) - power) < 4 * math.sqrt(power * (1 - power) / 1_000) + 0.003
 
 

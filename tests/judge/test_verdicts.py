@@ -11,7 +11,7 @@ import pytest
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.judge.claims import PUBLISHED, ClaimRow, load_claims
+from bench.judge.claims import PUBLISHED, ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats.curves import SEEN_BEFORE, curves, evidence_of_curve
@@ -29,12 +29,8 @@ from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
 from bench.show.verdict_screen import WIDE, all_text, ends_text, folded
+from tests.judge.claims import BY_ID, FINAL, FIVE
 from tests.synthetic import record
-
-CLAIMS = {claim.id: claim for claim in load_claims()}
-FINAL = CLAIMS["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005
-# mean 0.977; squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4, so the standard deviation is 0.001
-FIVE = tuple(0.977 + 0.001 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
 
 
 def row(values, reported=None, gap=None, **changes):
@@ -161,7 +157,7 @@ def test_a_curve_with_a_failed_seed_has_too_few():
 
 
 def test_a_curve_with_a_seed_off_its_scale_says_so():
-    toys = [claim for claim in CLAIMS.values() if claim.id.startswith("feldman2018.toy_mlp.step")]
+    toys = [claim for claim in BY_ID.values() if claim.id.startswith("feldman2018.toy_mlp.step")]
     rows = [ClaimRow(claim, Sample((1.0, 2.0, 3.0, 4.0, 0.0))) for claim in toys]  # log of 0
     (found,) = judge(rows).curves
     assert (found.outcome, found.reason) == (
@@ -202,7 +198,7 @@ def test_every_step_is_printed_with_its_numbers():
 
 
 def test_the_steps_of_other_outcomes():
-    exact = ClaimRow(CLAIMS["feldman2018.worked_example.w"], Sample((4.55611,)))
+    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Sample((4.55611,)))
     assert "does every value print as reported? yes" in explain(judge([exact]), judge([exact]).verdicts[0])
     few, none = row(FIVE[:4], 0.977), row((), 0.977, gap=Gap("no data", "not here"))
     assert "no: 4, none without" in explain(judge([few]), judge([few]).verdicts[0])
@@ -221,7 +217,7 @@ def test_a_point_shows_its_curve():
 
 
 def test_the_curve_that_was_seen_before_says_so():
-    claims = [claim for claim in CLAIMS.values() if claim.id.startswith("alsibahi2019.fcn.epoch")]
+    claims = [claim for claim in BY_ID.values() if claim.id.startswith("alsibahi2019.fcn.epoch")]
     rows = [ClaimRow(claim, Sample((0.1, 0.2, 0.3, 0.4, 0.5))) for claim in claims]
     judgement = judge(rows)
     assert SEEN_BEFORE in [one.curve.name for one in judgement.curves]
@@ -232,7 +228,7 @@ def test_the_curve_that_was_seen_before_says_so():
 
 
 def test_tables_never_add_up_end_results_curves_and_computed_numbers():
-    exact = ClaimRow(CLAIMS["feldman2018.worked_example.w"], Sample((4.55611,)))
+    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Sample((4.55611,)))
     rows = [*curve_rows([FIVE] * 3, [0.99] * 3), row(FIVE, 0.978, id="end"), exact]
     results = Results([record("mlp", seed=seed) for seed in (0, 1)], {})
     judgement = judge(rows)
@@ -246,7 +242,7 @@ def test_tables_never_add_up_end_results_curves_and_computed_numbers():
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
-    claims = [claim for claim in CLAIMS.values() if not is_exact(claim)]
+    claims = [claim for claim in BY_ID.values() if not is_exact(claim)]
     rows = [ClaimRow(claim, Sample(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
     judgement = judge(rows)
     assert len(judgement.ends) == 26
@@ -264,11 +260,11 @@ def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
 
 
 def test_margins_follow_the_declared_rule():
-    for claim in CLAIMS.values():
+    for claim in BY_ID.values():
         if claim.metric == "accuracy":
             assert claim.margin == (0.005 if claim.value > 0.95 else 0.02)
         assert (claim.margin == 0) == is_exact(claim)
-    assert sum(map(is_exact, CLAIMS.values())) == 10  # nine of the worked example, and the network of zeros
+    assert sum(map(is_exact, BY_ID.values())) == 10  # nine of the worked example, and the network of zeros
 
 
 def test_the_command_has_a_line_for_every_claim(tmp_path, capsys):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import judge_one
@@ -24,9 +23,9 @@ from bench.show.figures.style import COLOURS, REPORTED, look, style
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import Example
+from tests.judge.claims import BY_ID
 from tests.synthetic import record
 
-CLAIMS = {claim.id: claim for claim in load_claims()}
 scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=30).map(np.array)
 
 
@@ -121,7 +120,7 @@ def test_seeds_are_pooled_by_their_images():
 def test_a_claim_is_drawn_in_margins():
     # reported .1446, margin .03; mean half a margin above. Squares of .003 (-2, -1, 0, 1, 2) sqrt(.4) add up to 4 x
     # .003^2: sd .003, h = 3.0414 x .003 = .30414 margins.
-    claim = CLAIMS["feldman2018.mlp.noise_entropy"]
+    claim = BY_ID["feldman2018.mlp.noise_entropy"]
     values = tuple(claim.value + 0.015 + 0.003 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
     (block,) = forest.blocks([judge_one(claim, Sample(values))])
     assert block.label == "mlp noise entropy"
@@ -130,7 +129,7 @@ def test_a_claim_is_drawn_in_margins():
 
 
 def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
-    claim = CLAIMS["feldman2018.worked_example.new_rho"]
+    claim = BY_ID["feldman2018.worked_example.new_rho"]
     assert claim.margin == 0
     (block,) = forest.blocks([judge_one(claim, Sample((claim.value + claim.precision / 8,)))])
     (line,) = block.lines
@@ -138,14 +137,14 @@ def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
 
 
 def test_epochs_of_a_curve_are_one_block():
-    epochs = [claim for claim in CLAIMS.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
+    epochs = [claim for claim in BY_ID.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
     found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
     assert [len(block.lines) for block in found] == [10, 10]
     assert {block.label.split("\n")[1] for block in found} == {"test loss", "test accuracy"}
 
 
 def test_losses_are_named_by_what_they_are_of():
-    names = {quantity(claim) for claim in CLAIMS.values() if claim.stage.startswith("epoch")}
+    names = {quantity(claim) for claim in BY_ID.values() if claim.stage.startswith("epoch")}
     assert names == {
         "training loss",
         "training accuracy",

@@ -19,10 +19,18 @@ from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
 from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
 from bench.show.material import Material
-from tests.figure_records import figures, fill, filled, missing
+from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 GUIDE = Path(__file__).parents[2] / "docs" / "figures.md"
+SEVERAL = (
+    "pruning",
+    "ladder-dropout_fcn",
+    "feldman2018-training-mlp",
+    "feldman2018-training-toy_bbb",
+    "feldman2018-verdicts",
+    "feldman2018-toys",
+)
 CHEAP = ("accuracy", "rabanser2017-weight-density", "rabanser2017-accuracy")
 
 
@@ -44,6 +52,15 @@ def test_full_records_make_every_figure(root, found):
         assert (figure.group == FIELD) or figure.name.startswith(figure.group)
         assert figure.title
         assert re.search(r"Profile full, cpu, float32, seed 0\.$|From the data set alone\.$", figure.caption)
+        assert_drawn(figure)
+
+
+def test_several_seeds_are_drawn_too(tmp_path):
+    fill(tmp_path, seeds=(0, 1, 2))
+    several = {figure.name: figure for figure in figures(tmp_path)}
+    for name in SEVERAL:
+        assert "seeds 0-2" in several[name].caption
+        assert_drawn(several[name])
 
 
 @pytest.mark.parametrize("name", CHEAP)

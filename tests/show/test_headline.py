@@ -3,14 +3,13 @@
 import pytest
 
 from bench.core.errors import ConfigError
-from bench.judge.claims import ClaimRow, load_claims
+from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import is_end, judge
 from bench.show.tables.headline import headline_table, load_quoted, load_short_names
+from tests.judge.claims import BY_ID
 from tests.synthetic import record
-
-CLAIMS = {claim.id: claim for claim in load_claims()}
 
 
 def lines(claim, values):
@@ -21,21 +20,21 @@ def lines(claim, values):
 
 def test_every_quoted_number_is_a_claim_and_named_once():
     quoted = [number.claim for number in load_quoted()]
-    assert set(quoted) <= set(CLAIMS)
+    assert set(quoted) <= set(BY_ID)
     assert len(set(quoted)) == len(quoted)
-    assert {CLAIMS[claim].source for claim in quoted} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
+    assert {BY_ID[claim].source for claim in quoted} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
 
 
 def test_the_interval_is_that_of_one_more_run():
     # mean 1.0; squares of .1 (-2, -1, 0, 1, 2) add up to .1, over 4: sd .158114; half-width 3.0414 of it = .48088
-    claim = CLAIMS["feldman2018.bbb.noise_entropy"]
+    claim = BY_ID["feldman2018.bbb.noise_entropy"]
     (line,) = lines(claim, [0.8, 0.9, 1.0, 1.1, 1.2])
     assert line[1:] == ["0.9909", "1.000 [0.5191, 1.481]", "agrees, coarsely"]
 
 
 def test_a_share_stays_between_0_and_1_and_long_prints_are_rounded():
     # sd .05, mean .95: the interval would end at 1.10
-    (line,) = lines(CLAIMS["feldman2018.mlp.epoch10.test_accuracy"], [0.9, 0.95, 1.0])
+    (line,) = lines(BY_ID["feldman2018.mlp.epoch10.test_accuracy"], [0.9, 0.95, 1.0])
     assert line[1:] == [
         "0.9800",
         "0.9500 [0.7016, 1.0000]",
@@ -44,7 +43,7 @@ def test_a_share_stays_between_0_and_1_and_long_prints_are_rounded():
 
 
 def test_one_seed_has_no_interval_and_none_is_a_dash():
-    claim = CLAIMS["feldman2018.mlp.noise_entropy"]
+    claim = BY_ID["feldman2018.mlp.noise_entropy"]
     assert lines(claim, [0.14])[0][2:] == ["0.1400", "too few seeds"]
     assert lines(claim, [])[0][2:] == ["-", "not run"]
 
@@ -56,11 +55,11 @@ def test_the_caption_speaks_of_the_interval_that_is_shown():
 
 def test_only_end_results_are_counted_and_the_outcomes_explained():
     claims = [
-        CLAIMS["feldman2018.bbb.noise_entropy"],
-        CLAIMS["feldman2018.mlp.epoch09.test_accuracy"],
-        CLAIMS["feldman2018.mlp.epoch10.test_accuracy"],
-        CLAIMS["feldman2018.worked_example.w"],
-        CLAIMS["chopra2018.random_module.accepted_accuracy"],
+        BY_ID["feldman2018.bbb.noise_entropy"],
+        BY_ID["feldman2018.mlp.epoch09.test_accuracy"],
+        BY_ID["feldman2018.mlp.epoch10.test_accuracy"],
+        BY_ID["feldman2018.worked_example.w"],
+        BY_ID["chopra2018.random_module.accepted_accuracy"],
     ]
     rows = [ClaimRow(claim, Sample((claim.value,) * 5, None)) for claim in claims]
     table = headline_table(Results([], {}), judge(rows[:4]))
@@ -78,7 +77,7 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
 
 def test_the_table_fits_a_page_of_830_pixels():
     # About 100 characters, four columns with three spaces and bars between.
-    rows = [ClaimRow(CLAIMS[quoted.claim], Sample((CLAIMS[quoted.claim].value,) * 5)) for quoted in load_quoted()]
+    rows = [ClaimRow(BY_ID[quoted.claim], Sample((BY_ID[quoted.claim].value,) * 5)) for quoted in load_quoted()]
     table = headline_table(Results([], {}), judge(rows))
     widths = [max(map(len, column)) for column in zip(table.columns, *table.texts(), strict=True)]
     assert sum(widths) + 3 * len(widths) <= 100
@@ -86,7 +85,7 @@ def test_the_table_fits_a_page_of_830_pixels():
 
 def test_every_end_result_has_a_short_name():
     names = load_short_names()
-    assert {claim.id for claim in CLAIMS.values() if is_end(claim)} <= set(names) <= set(CLAIMS)
+    assert {claim.id for claim in BY_ID.values() if is_end(claim)} <= set(names) <= set(BY_ID)
     assert max(map(len, names.values())) <= 23
 
 

@@ -27,8 +27,7 @@ from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect, load_documents
-from bench.show.page.grid import Strip, breakable, typeset
-from bench.show.page.heat import levels
+from bench.show.page.grid import Strip, breakable, levels, typeset
 from bench.show.page.images import embed
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES

@@ -1,12 +1,15 @@
 """How surely does the gate catch each planted fault? Its measured effect beside the spread of the reference.
 
-The effects are rows of `results/reference/planted.csv`, written by `python -m benchmarks.power FAULT --save`.
+The faults are slips in the code, not edited recipes: `plan` says the same with and without one. The gate sees an edited
+recipe at once, by its key. `python -m benchmarks.power FAULT --save` plants one and writes its effects to
+`results/reference/planted.csv`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core.csv_rows import CsvRow, read_csv, refused
@@ -14,11 +17,31 @@ from bench.core.project import REFERENCE
 from bench.core.records import Real
 from bench.judge.gate.checks import Caught
 from bench.judge.gate.config import Gate
-from bench.judge.gate.faults import FAULTS
 from bench.judge.gate.samples import Folder, key_of, sample
 from bench.judge.stats.gating import Design
 
 EFFECTS = REFERENCE / "planted.csv"
+
+
+@dataclass(frozen=True)
+class PlantedFault:
+    """A fault, what it does, and the exact check that always catches it ('': the metrics must)."""
+
+    name: str
+    title: str
+    caught_by: str = ""
+
+
+_ALL = (
+    PlantedFault("kl-scale", "the KL weighs twice as much"),
+    PlantedFault("learning-rate", "the learning rate is twice as high"),
+    PlantedFault("dropout-on", "dropout stays on where it should be off"),
+    PlantedFault("wrong-split", "training on the test rows", "rows learnt from"),
+    PlantedFault("seed-ignored", "every seed draws what seed 0 draws", "seeds"),
+)
+FAULTS = {fault.name: fault for fault in _ALL}
+EXACTLY_CAUGHT = {fault.name: fault.caught_by for fault in _ALL if fault.caught_by}
+"""The exact check that always catches a fault, by the name of the fault."""
 
 
 class FaultEffect(CsvRow, frozen=True):

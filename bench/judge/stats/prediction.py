@@ -19,25 +19,6 @@ POWER = 0.8  # chance of an alarm from which a shift counts as seen
 NODES = 64  # of each integral over what the seeds leave uncertain
 
 
-def half_width(sd: float, n: float, level: float = LEVEL) -> float:
-    """Return the half-width of the two-sided prediction interval for one more run; `n` may be infinite.
-
-    Args:
-        sd: standard deviation of the runs.
-        n: number of runs, at least 2.
-        level: probability that the interval covers the next run.
-    """
-    return error_half_width(prediction_error(sd, n), n - 1, level)
-
-
-def p_value(distance: float, sd: float, n: float) -> float:
-    """Return the two-sided probability that one more run is at least `distance` (>= 0) from the mean of n runs.
-
-    Without any spread it is 1 for distance 0, else 0.
-    """
-    return error_p(distance, prediction_error(sd, n), n - 1)
-
-
 def prediction_error(sd: float, n: float) -> float:
     """Return the standard error of one more run minus the mean of n runs with this standard deviation."""
     return sd * math.sqrt(1 + 1 / n)
@@ -49,7 +30,10 @@ def error_half_width(error: float, freedom: float, level: float = LEVEL) -> floa
 
 
 def error_p(distance: float, error: float, freedom: float) -> float:
-    """Return the two-sided p-value of a distance (>= 0) by its standard error and degrees of freedom."""
+    """Return the two-sided p-value of a distance (>= 0) by its standard error and degrees of freedom.
+
+    Without any spread it is 1 for distance 0, else 0.
+    """
     if distance == 0:
         return 1.0
     return 2 * upper_tail(distance / error, freedom) if error else 0.0

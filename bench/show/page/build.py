@@ -17,8 +17,7 @@ from bench.core.text import visible
 from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
-from bench.show.page.grid import PageTable, breakable, page_table
-from bench.show.page.heat import shaded
+from bench.show.page.grid import PageTable, breakable, page_table, shaded
 from bench.show.page.links import Links
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables

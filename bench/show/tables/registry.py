@@ -13,8 +13,7 @@ from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
 from bench.judge.papers import load_papers
-from bench.judge.planted import read_runs
-from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, trials
+from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, read_runs, trials
 from bench.show.library_speeds import read_speeds
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
