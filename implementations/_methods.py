@@ -203,9 +203,9 @@ class StoredPosterior(Posterior):
 
     noise: Noise = "weights"
 
-    def __init__(self, layout: Layout, arrays: Mapping[str, Tensor]) -> None:
-        """Keep the arrays, which the caller must not change afterwards."""
-        self.layout, self.kept = layout, dict(arrays)
+    def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int = 0) -> None:
+        """Keep the arrays, which the caller must not change afterwards, and the seed of what is drawn."""
+        self.layout, self.kept, self.seed = layout, dict(arrays), seed
 
     def arrays(self) -> Mapping[str, Tensor]:
         """See `Posterior`."""

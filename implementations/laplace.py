@@ -30,7 +30,7 @@ from bench.core.errors import unknown_name
 from bench.core.streams import normals_
 from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
-from implementations._kernels.layout import Layout, affine
+from implementations._kernels.layout import Layout, linearised
 from implementations._laplace import Kron, Laplace
 
 PRIORS = {"last_layer": "scalar", "all": "layerwise"}
@@ -96,8 +96,7 @@ class LaplacePosterior(_methods.StoredPosterior):
         Of the last tensors, `prior` has the prior precisions and `factors` the curvature in Kronecker factors. Their
         eigenvectors are not kept, because rounding decides the directions of those with equal eigenvalues.
         """
-        super().__init__(layout, arrays)
-        self._seed = seed
+        super().__init__(layout, arrays, seed)
         groups = [_methods.part_of(arrays, f"factors/{index}") for index in range(len(arrays["prior"]))]
         factors = [[group[side] for side in sorted(group)] for group in groups]
         self._precision = Kron(factors).decompose() + arrays["prior"]
@@ -106,7 +105,7 @@ class LaplacePosterior(_methods.StoredPosterior):
     def change(self, draw: int) -> Tensor:
         """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
         found = torch.zeros_like(self.kept["network"])
-        normals = normals_(found.new_empty(self._n_drawn), self._seed, "draw", draw)
+        normals = normals_(found.new_empty(self._n_drawn), self.seed, "draw", draw)
         found[-self._n_drawn :] = self._precision.bmm(normals, exponent=-0.5)
         return found
 
@@ -119,26 +118,3 @@ class LaplacePosterior(_methods.StoredPosterior):
         first = len(layers) - len(self.kept["prior"]) // 2  # a layer has two parameter tensors
         blocks = [linearised(block, layers, changes, first) for block in torch.split(x, _dense.ROWS_AT_A_TIME)]
         return Categorical(torch.log_softmax(torch.cat(blocks, dim=1), 2))
-
-
-Layers = list[tuple[Tensor, Tensor]]
-
-
-def linearised(x: Tensor, layers: Layers, changes: list[Layers], first: int) -> Tensor:
-    """Return f(x) + J(x) d for each change d of the weights from layer `first` on; logits [S, B, K].
-
-    Forward differentiation: with z = W h + b of a layer, dz = W dh + dW h + db, and dh = dz where z > 0 of the layer
-    below, else 0.
-    """
-    inputs = [x]
-    for matrix, bias in layers[:-1]:
-        inputs.append(affine(inputs[-1], matrix, bias).relu_())
-    logits = affine(inputs[-1], *layers[-1])
-    found = []
-    for change in changes:
-        slope = affine(inputs[first], *change[first])
-        for depth in range(first + 1, len(layers)):
-            slope = slope.mul_(inputs[depth] > 0)
-            slope = torch.addmm(affine(inputs[depth], *change[depth]), slope, layers[depth][0].t())
-        found.append(logits + slope)
-    return torch.stack(found)

@@ -25,7 +25,6 @@ from torch import Tensor
 from bench.core.streams import normals_
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _methods
-from implementations._kernels.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ class Visiting(_methods.PlainNetworks):
         """Return the Gaussian of the weights kept so far; before the first, the network itself."""
         kept = self._moments
         mean = kept["mean"] if kept["n_kept"] else self.training.flat
-        variance = (kept["square"] - kept["mean"].square()).clamp_(min=0)
-        found = {"mean": mean, "variance": variance, "deviations": kept["deviations"], "n_kept": kept["n_kept"]}
+        found = {"mean": mean, "variance": (kept["square"] - kept["mean"].square()).clamp_(min=0)}
+        found |= {name: kept[name] for name in ("deviations", "n_kept")}
         copies = {name: value.detach().to("cpu", copy=True) for name, value in found.items()}
         return SwagPosterior(self.layout, copies, self._seed)
 
@@ -111,19 +110,14 @@ class Visiting(_methods.PlainNetworks):
 
 
 class SwagPosterior(_methods.DrawnNetworks):
-    """Mean, diagonal and deviations of the visited weights; deviations that were not kept are zero."""
-
-    def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
-        """Keep mean [P], variance [P], deviations [rank, P] and n_kept []; the caller must not change them."""
-        super().__init__(layout, arrays)
-        self._seed = seed
+    """Mean [P], variance [P], n_kept [] and deviations [rank, P] of the visited weights, zero where none was kept."""
 
     def network(self, draw: int) -> Tensor:
         """See `_methods.DrawnNetworks`."""
         mean, variance, deviations = (self.kept[name] for name in ("mean", "variance", "deviations"))
-        weights = normals_(torch.empty_like(mean), self._seed, "draw", draw, 0).mul_((variance / 2).sqrt()).add_(mean)
+        weights = normals_(torch.empty_like(mean), self.seed, "draw", draw, 0).mul_((variance / 2).sqrt()).add_(mean)
         n_deviations = min(int(self.kept["n_kept"]), len(deviations))
         if n_deviations > 1:
-            normals = normals_(mean.new_empty(len(deviations)), self._seed, "draw", draw, 1)
+            normals = normals_(mean.new_empty(len(deviations)), self.seed, "draw", draw, 1)
             weights.addmv_(deviations.t(), normals, alpha=1 / math.sqrt(2 * (n_deviations - 1)))
         return weights

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+Layers = Sequence[tuple[Tensor, Tensor]]  # (matrix, bias) of each
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -51,7 +53,7 @@ class Layout:
         return [like.new_empty(*like.shape[:-1], n_rows, width) for width in self.sizes[1:]]
 
 
-def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Sequence[Tensor]) -> Tensor:
+def forward(x: Tensor, layers: Layers, activations: Sequence[Tensor]) -> Tensor:
     """Run x [B, in] through sigmoid hidden layers and a linear output layer.
 
     Args:
@@ -68,6 +70,26 @@ def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activations: Seq
             out.sigmoid_()
         x = out
     return x
+
+
+def linearised(x: Tensor, layers: Layers, changes: Sequence[Layers], first: int) -> Tensor:
+    """Return f(x) + J(x) d of a ReLU network for each change d of the weights from layer `first` on; [S, B, outputs].
+
+    Forward differentiation: with z = W h + b of a layer, dz = W dh + dW h + db, and dh = dz where z > 0 of the layer
+    below, else 0.
+    """
+    inputs = [x]
+    for matrix, bias in layers[:-1]:
+        inputs.append(affine(inputs[-1], matrix, bias).relu_())
+    logits = affine(inputs[-1], *layers[-1])
+    found = []
+    for change in changes:
+        slope = affine(inputs[first], *change[first])
+        for depth in range(first + 1, len(layers)):
+            slope = slope.mul_(inputs[depth] > 0)
+            slope = torch.addmm(affine(inputs[depth], *change[depth]), slope, layers[depth][0].t())
+        found.append(logits + slope)
+    return torch.stack(found)
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
