@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
+from bench.core.records import Record
 from bench.core.store import Store
 from tests.synthetic import changed, manifests, record
 
@@ -13,16 +13,17 @@ HOSTILE = "<script>alert('made up')</script> & \"quoted\" </td> {{ 7 * 7 }} \\in
 SETS = ("noise_uniform", "fashion_mnist", "letters")
 
 
-def write_records(root: Path, n_seeds: int = 5, reason: str = "no memory") -> list[dict[str, Any]]:
+def write_records(root: Path, n_seeds: int = 5, reason: str = "no memory") -> list[Record]:
     """Write finished records of every cell and seed, and one that failed for a reason."""
-    made = [keyed for seed in range(n_seeds) for keyed in _of_seed(seed)]
+    made = [keyed for seed in range(n_seeds) for keyed in of_seed(seed)]
     made.append(_keyed(record("mxnet_bbb", "published+odd", "common", outcome="failed", reason=reason)))
     for one in made:
         Store(root).write(one)
     return made
 
 
-def _of_seed(seed: int) -> list[dict[str, Any]]:
+def of_seed(seed: int) -> list[Record]:
+    """Return finished records of every cell, as a full run leaves them."""
     shift = seed / 10_000
     made = []
     for name, entry in manifests().items():
@@ -36,5 +37,5 @@ def _of_seed(seed: int) -> list[dict[str, Any]]:
     return [_keyed(one) for one in made]
 
 
-def _keyed(made: dict[str, Any]) -> dict[str, Any]:
+def _keyed(made: Record) -> Record:
     return changed(made, key=hashlib.sha256(made.key.encode()).hexdigest())

@@ -64,7 +64,8 @@ def _gate(arguments: argparse.Namespace) -> int:
         return _power(arguments, gate)
     _check_files(arguments)
     report = _report(arguments, gate)
-    _print(arguments, report)
+    # Before anything else can fail:
+    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
     _write(arguments, report)
     return _exit_code(report)
 
@@ -103,11 +104,6 @@ def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
         seconds = time.monotonic() - start
         report = judge(gate, arguments.reference, Path(root), today, effects)
         return dataclasses.replace(report, seconds=seconds)
-
-
-def _print(arguments: argparse.Namespace, report: GateReport) -> None:
-    """Print the report, before anything else can fail."""
-    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
 
 
 def _write(arguments: argparse.Namespace, report: GateReport) -> None:

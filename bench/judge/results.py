@@ -140,6 +140,11 @@ class Results:
         return [*notes, *note(self.n_stale)]
 
 
+def conditions_text(results: Results) -> str:
+    """Return profile, device and precision as the end of the caption of a table of differences."""
+    return "Profile {}, {}, {}.".format(*results.conditions) if results.conditions else "No records."
+
+
 def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: str = "") -> str:
     """Return profile, device, precision and seeds as the end of a caption; several seeds add `spread`."""
     profile, device, precision = conditions

@@ -105,24 +105,16 @@ def _key(brought: Brought, keys: Sequence[str]) -> str:
         names = {key.rpartition("/")[2] for key in keys}
         where = f"metric of {brought.approach} by protocol {brought.protocol}"
         raise unknown_name(where, one_line(brought.metric, LONGEST_QUOTE), names)
-    for is_meant in (_is_tested, _is_of_digits, _is_of_all):
+    for is_meant in (
+        lambda key: "/train" not in key,
+        lambda key: key.startswith("mnist/"),
+        lambda key: "random" not in key and "mean_network" not in key,  # all images, all draws
+    ):
         if len(every) > 1:
             every = [key for key in every if is_meant(key)] or every
     if len(every) > 1:
         raise ConfigError(f"metric '{brought.metric}' is measured in several places; give one of {', '.join(every)}")
     return every[0]
-
-
-def _is_tested(key: str) -> bool:
-    return "/train" not in key
-
-
-def _is_of_digits(key: str) -> bool:
-    return key.startswith("mnist/")
-
-
-def _is_of_all(key: str) -> bool:
-    return "random" not in key and "mean_network" not in key  # all images, all draws
 
 
 def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:

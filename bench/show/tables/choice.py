@@ -101,16 +101,12 @@ def choice_table(results: Results) -> Table:
         "Which approach should I take?",
         caption,
         ["approach", *COLUMNS],
-        [_row(one) for one in found],
+        [[one.approach, *(_entry(one, column) for column in COLUMNS)] for one in found],
         _notes(found),
         conditions=described(results.conditions, seeds) if results.conditions else "No records.",
         origin=results.origin(),
         lines=[_line(one) for one in found],
     )
-
-
-def _row(one: Candidate) -> list[Entry]:
-    return [one.approach, *(_entry(one, column) for column in COLUMNS)]
 
 
 def _entry(one: Candidate, column: str) -> Entry:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bench.core.text import FRACTION
 from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
 from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
-from bench.judge.results import Results
+from bench.judge.results import conditions_text
 from bench.judge.samples import Sample
 from bench.show.tables.accuracy import ABSENT
 from bench.show.tables.cells import Entry, Measured, Missing, Table, make_table
@@ -48,21 +48,14 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         caption,
         columns,
         rows,
-        [*(f"*: {reason}" for reason in _failures(found)), *_explained(found)],
-        conditions=_conditions(numbers.results),
+        [
+            *(f"*: {reason}" for reason in _failures(found)),
+            *(f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found),
+        ],
+        conditions=conditions_text(numbers.results),
         origin=numbers.results.origin(),
         lines=as_lines(ladder, found),
     )
-
-
-def _conditions(results: Results) -> str:
-    if results.conditions is None:
-        return "No records."
-    return "Profile {}, {}, {}.".format(*results.conditions)
-
-
-def _explained(found: Found) -> list[str]:
-    return [f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found]
 
 
 def _failures(found: Found) -> list[str]:

@@ -9,6 +9,7 @@ from bench.core.text import Digits
 from bench.judge.ladder.effects import Effect, effects, seeds_lost
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Ladder, Rung
 from bench.judge.ladder.selection import chosen
+from bench.judge.results import conditions_text
 from bench.judge.stats.paired import Paired
 from bench.show.material import Material
 from bench.show.tables.cells import Entry, Missing, Table, make_table
@@ -61,7 +62,6 @@ def mistakes_table(material: Material) -> Table:
     ]
     lost = dict.fromkeys(gap.reason for one in found for effect in one.effects.values() for gap in seeds_lost(effect))
     notes = [*(f"*: {reason}" for reason in lost), *(f"{one.rung.name}: {one.rung.title}." for one in found)]
-    conditions = material.results.conditions
     return make_table(
         "mistakes",
         "What is each mistake of the documents worth?",
@@ -72,7 +72,7 @@ def mistakes_table(material: Material) -> Table:
         ["approach", "mistake", "n", *COLUMNS],
         rows,
         notes,
-        conditions="Profile {}, {}, {}.".format(*conditions) if conditions else "No records.",
+        conditions=conditions_text(material.results),
         origin=material.results.origin(),
     )
 

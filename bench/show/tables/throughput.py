@@ -197,7 +197,9 @@ def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[lis
 
 def _line(record: Speeds, row: SpeedRow, marks: str, target: float | None) -> list[Entry]:
     is_training, here = record.what == "train", _sources(record)
-    ours, document, product = (_rates(side) for side in (row.ours, row.document, row.product))
+    ours, document, product = (
+        [side.work / seconds for seconds in side.seconds] for side in (row.ours, row.document, row.product)
+    )
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]
     most = statistics.median(product) / row.flops_per_unit  # steps, or draws x images, a second
     overhead: Number | Missing = Missing(NO_OVERHEAD)
@@ -221,10 +223,6 @@ def _line(record: Speeds, row: SpeedRow, marks: str, target: float | None) -> li
         row.measured.ours,
         row.measured.document,
     ]
-
-
-def _rates(side: Blocks) -> list[float]:
-    return [side.work / seconds for seconds in side.seconds]
 
 
 def _sources(record: Speeds) -> tuple[str, ...]:
