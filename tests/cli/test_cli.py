@@ -121,11 +121,6 @@ def test_run_ends_with_tables_and_code_0(tmp_path, capsys):
     assert (tmp_path / "tables" / "smoke" / "accuracy.csv").exists()
 
 
-def test_quiet_shows_no_progress(tmp_path, capsys):
-    main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--quiet"])
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_no_permission_is_one_line(tmp_path, capsys):
     tmp_path.chmod(0o500)

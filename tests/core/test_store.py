@@ -135,12 +135,6 @@ def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
     assert len(set_aside(tmp_path)) == 4
 
 
-def test_a_folder_that_is_a_file_is_one_line(tmp_path):
-    (tmp_path / "results").write_text("not a folder")
-    with pytest.raises(StoreError, match="choose another folder"):
-        Store(tmp_path / "results").check_writable()
-
-
 def test_tensors_come_back_to_the_bit(tmp_path):
     store = Store(tmp_path)
     path = store.fit_path("d" * 64, "posterior")

@@ -101,19 +101,6 @@ def test_metrics_that_move_together_alarm_more_rarely():
 # --- seeds that diverge ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("counts", "p_value"),
-    [
-        (DivergenceCounts(1, 9, 1, 2), 19 / 55),  # of 11 seeds 2 diverged: none is fresh with C(9,2) / C(11,2) = 36/55
-        (DivergenceCounts(1, 9, 2, 2), 9 / 165),  # of 11 seeds 3 diverged: both fresh ones with C(9,1) / C(11,3)
-        (DivergenceCounts(0, 8, 1, 3), 3 / 11),  # the one that diverged is one of the three fresh
-        (DivergenceCounts(1, 9, 0, 2), 1.0),
-    ],
-)
-def test_fishers_test_of_diverged_seeds(counts, p_value):
-    assert counts.p_value == pytest.approx(p_value)
-
-
 @given(st.integers(0, 9), st.integers(0, 4))
 def test_fishers_test_is_scipys(of_reference, of_fresh):
     table = [[of_fresh, 4 - of_fresh], [of_reference, 9 - of_reference]]
