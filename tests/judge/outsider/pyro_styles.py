@@ -1,0 +1,250 @@
+"""Eight styles of Pyro."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from contextlib import nullcontext
+
+import torch
+from torch.nn import functional
+
+from tests.judge.outsider.common import Expected, Objective, Sizes, Style, class_batches, expected, real_batches
+
+PLATES = ("KL in every batch", "wrong N after a split", "both scale and plate")
+LATENTS = ("annealing stuck", "prior std given as variance")
+
+
+def frozen_share(s: Sizes) -> float:
+    """Return the scale of the latent sites where the annealing got stuck; Pyro's scale must be positive."""
+    return max(s.beta, 0.01)
+
+
+def wanted(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
+    """Return what a user should be told."""
+    if fault == "annealing stuck":
+        return Expected(("kl-scale",), frozen_share(s))
+    if fault == "sigma is a constant":  # the documentation: a mean without a partner is not measured
+        return Expected(("sigma-frozen",), withheld=True)
+    return expected(fault, s, kl)
+
+
+class Rows:
+    """The plate over the data, in three ways that are right, and their mistakes."""
+
+    def __init__(self, s: Sizes, fault: str | None, way: str) -> None:
+        self.s, self.fault, self.way = s, fault, way
+
+    def __call__(self, batch: int):
+        """Return the context of the observed site."""
+        pyro = importlib.import_module("pyro")
+        total = round(self.s.n_train / self.s.share) if self.fault == "wrong N after a split" else self.s.n_train
+        if self.fault == "KL in every batch":
+            return pyro.plate("data", batch)
+        if self.way == "scale":
+            return Both(pyro.poutine.scale(scale=total / batch), pyro.plate("data", batch))
+        plate = pyro.plate("data", total, subsample_size=batch)
+        return Both(pyro.poutine.scale(scale=total / batch), plate) if self.fault == "both scale and plate" else plate
+
+
+class Both:
+    """Two contexts, one inside the other."""
+
+    def __init__(self, outer, inner) -> None:
+        self.outer, self.inner = outer, inner
+
+    def __enter__(self):
+        self.outer.__enter__()
+        return self.inner.__enter__()
+
+    def __exit__(self, *error):
+        self.inner.__exit__(*error)
+        return self.outer.__exit__(*error)
+
+
+def finish(s: Sizes, fault: str | None, model, guide, batches, kl: float | None = 1.0, **more) -> Objective:
+    """Return the audit's arguments."""
+    arguments = {"model": model, "guide": guide, "batches": batches, "n_train": s.n_train, "prior_std": s.prior, **more}
+    return Objective(arguments, wanted(fault, s, kl), pyro=True)
+
+
+def latents(s: Sizes, fault: str | None, shapes: dict[str, tuple[int, ...]], prior: float | None = None):
+    """Draw the weights from their prior."""
+    pyro, dist = importlib.import_module("pyro"), importlib.import_module("pyro.distributions")
+    std = prior or (s.prior**2 if fault == "prior std given as variance" else s.prior)
+    with pyro.poutine.scale(scale=frozen_share(s)) if fault == "annealing stuck" else nullcontext():
+        return [pyro.sample(k, dist.Normal(torch.zeros(v), std).to_event(len(v))) for k, v in shapes.items()]
+
+
+def by_hand(s: Sizes, fault: str | None, way: str, loss_name: str) -> Objective:
+    """A network of two layers; a guide with pyro.param."""
+    pyro, dist, infer = (importlib.import_module(f"pyro{part}") for part in ("", ".distributions", ".infer"))
+    pyro.clear_param_store()
+    batches = class_batches(s)
+    shapes = {"w1": (s.hidden, s.n_in), "b1": (s.hidden,), "w2": (s.n_out, s.hidden), "b2": (s.n_out,)}
+    rows = Rows(s, fault, way)
+
+    def model(x, y=None):
+        w1, b1, w2, b2 = latents(s, fault, shapes)
+        logits = functional.linear(torch.relu(functional.linear(x, w1, b1)), w2, b2)
+        with rows(len(x)):
+            return pyro.sample("y", dist.Categorical(logits=logits), obs=y)
+
+    def guide(x, y=None):
+        with pyro.poutine.scale(scale=frozen_share(s)) if fault == "annealing stuck" else nullcontext():
+            for name, shape in shapes.items():
+                loc = pyro.param(f"{name}_loc", lambda shape=shape: 0.3 * torch.randn(shape))
+                if fault == "sigma is a constant":
+                    scale = torch.full(shape, s.sigma)
+                else:
+                    scale = pyro.param(
+                        f"{name}_scale",
+                        lambda shape=shape: torch.full(shape, s.sigma),
+                        constraint=dist.constraints.positive,
+                    )
+                loc = loc.detach() if fault == "mean detached" else loc
+                pyro.sample(name, dist.Normal(loc, scale).to_event(len(shape)))
+
+    return finish(s, fault, model, guide, batches, loss=getattr(infer, loss_name)())
+
+
+def hand_subsample(s: Sizes, fault: str | None) -> Objective:
+    """Trace_ELBO, a plate with subsample_size."""
+    return by_hand(s, fault, "subsample", "Trace_ELBO")
+
+
+def hand_mean_field(s: Sizes, fault: str | None) -> Objective:
+    """TraceMeanField_ELBO, poutine.scale around a plate of the batch."""
+    return by_hand(s, fault, "scale", "TraceMeanField_ELBO")
+
+
+def automatic(
+    s: Sizes, fault: str | None, kind: str, loss_name: str, trained: int = 0, normalised: bool = False
+) -> Objective:
+    """Multinomial regression with an automatic guide, after `trained` steps; `normalised`: all divided by N."""
+    pyro, dist, infer, auto = (
+        importlib.import_module(f"pyro{part}") for part in ("", ".distributions", ".infer", ".infer.autoguide")
+    )
+    pyro.clear_param_store()
+    batches = class_batches(s)
+    rows = Rows(s, fault, "subsample")
+    shapes = {"weight": (s.n_out, s.n_in), "bias": (s.n_out,)}
+
+    def model(x, y=None):
+        with pyro.poutine.scale(scale=1 / s.n_train) if normalised else nullcontext():
+            weight, bias = latents(s, fault, shapes)
+            with rows(len(x)):
+                return pyro.sample("obs", dist.Categorical(logits=functional.linear(x, weight, bias)), obs=y)
+
+    guide = getattr(auto, kind)(model, init_scale=s.sigma)
+    if fault == "annealing stuck":
+        guide = pyro.poutine.scale(guide, scale=frozen_share(s))
+    if normalised and fault != "guide left unscaled":
+        guide = pyro.poutine.scale(guide, scale=1 / s.n_train)
+    loss = getattr(infer, loss_name)()
+    svi = infer.SVI(model, guide, pyro.optim.Adam({"lr": 0.01}), loss)
+    for k in range(trained):
+        svi.step(*batches[k % len(batches)])
+    return finish(s, fault, model, guide, batches, loss=loss)
+
+
+def auto_normal(s: Sizes, fault: str | None) -> Objective:
+    """AutoNormal with the mean-field estimator."""
+    return automatic(s, fault, "AutoNormal", "TraceMeanField_ELBO")
+
+
+def auto_diagonal(s: Sizes, fault: str | None) -> Objective:
+    """AutoDiagonalNormal; model and guide divided by N."""
+    return automatic(s, fault, "AutoDiagonalNormal", "Trace_ELBO", normalised=True)
+
+
+def auto_multivariate(s: Sizes, fault: str | None) -> Objective:
+    """AutoMultivariateNormal after some training."""
+    return automatic(s, fault, "AutoMultivariateNormal", "Trace_ELBO", trained=40)
+
+
+def auto_low_rank(s: Sizes, fault: str | None) -> Objective:
+    """AutoLowRankMultivariateNormal after some training."""
+    return automatic(s, fault, "AutoLowRankMultivariateNormal", "Trace_ELBO", trained=40)
+
+
+def latent_noise(s: Sizes, fault: str | None) -> Objective:
+    """Regression whose noise is latent too; its prior is no Gaussian, so the user passes factors=[]."""
+    pyro, dist, infer, auto = (
+        importlib.import_module(f"pyro{part}") for part in ("", ".distributions", ".infer", ".infer.autoguide")
+    )
+    pyro.clear_param_store()
+    batches, rows = real_batches(s), Rows(s, fault, "subsample")
+
+    def model(x, y=None):
+        (weight,) = latents(s, fault, {"weight": (s.n_in,)})
+        noise = pyro.sample("noise", dist.Gamma(2.0, 2.0))
+        with rows(len(x)):
+            return pyro.sample("obs", dist.Normal(x @ weight, noise), obs=y)
+
+    return finish(
+        s,
+        fault,
+        model,
+        auto.AutoNormal(model, init_scale=s.sigma),
+        batches,
+        loss=infer.Trace_ELBO(),
+        factors=[],
+        prior_std=None,
+    )
+
+
+def hierarchy(s: Sizes, fault: str | None) -> Objective:
+    """A latent scale of the weights' prior; PyroModule and PyroSample; the user passes factors=[]."""
+    pyro, dist, infer, auto, nn = (
+        importlib.import_module(f"pyro{part}") for part in ("", ".distributions", ".infer", ".infer.autoguide", ".nn")
+    )
+    pyro.clear_param_store()
+    batches, rows = class_batches(s), Rows(s, fault, "scale")
+
+    class Net(nn.PyroModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tau = nn.PyroSample(dist.LogNormal(math.log(s.prior), 0.5))
+            self.linear = nn.PyroModule[torch.nn.Linear](s.n_in, s.n_out)
+            self.linear.weight = nn.PyroSample(
+                lambda _: dist.Normal(0.0, self.tau).expand([s.n_out, s.n_in]).to_event(2)
+            )
+            self.linear.bias = nn.PyroSample(dist.Normal(0.0, 1.0).expand([s.n_out]).to_event(1))
+
+        def forward(self, x, y=None):
+            self.tau  # noqa: B018  drawn before the weights that need it
+            logits = self.linear(x)
+            with rows(len(x)):
+                return pyro.sample("obs", dist.Categorical(logits=logits), obs=y)
+
+    model = Net()
+    return finish(
+        s,
+        fault,
+        model,
+        auto.AutoNormal(model, init_scale=s.sigma),
+        batches,
+        loss=infer.Trace_ELBO(),
+        factors=[],
+        prior_std=None,
+    )
+
+
+STYLES = [
+    Style(
+        "guide by hand, subsample", hand_subsample, (*PLATES, *LATENTS, "sigma is a constant", "mean detached"), "pyro"
+    ),
+    Style(
+        "guide by hand, mean field",
+        hand_mean_field,
+        (*PLATES[:2], *LATENTS, "sigma is a constant", "mean detached"),
+        "pyro",
+    ),
+    Style("AutoNormal", auto_normal, PLATES + LATENTS, "pyro"),
+    Style("AutoDiagonalNormal", auto_diagonal, ("guide left unscaled",), "pyro"),
+    Style("AutoMultivariateNormal", auto_multivariate, (*PLATES, "annealing stuck"), "pyro"),
+    Style("AutoLowRankMultivariateNormal", auto_low_rank, (*PLATES, "annealing stuck"), "pyro"),
+    Style("latent noise", latent_noise, PLATES, "pyro"),
+    Style("hierarchy", hierarchy, PLATES[:2], "pyro"),
+]
