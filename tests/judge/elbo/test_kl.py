@@ -114,8 +114,12 @@ def test_a_kl_that_is_not_of_gaussians_around_zero_is_not_judged(name):
     assert "kl_per_epoch" not in report.numbers
 
 
-@pytest.mark.parametrize(("decay", "smoothing"), [(1.0, 0.0), (0.0, 0.2)], ids=["weight decay", "label smoothing"])
-def test_what_is_no_kl_is_not_taken_for_one(decay, smoothing):
+@pytest.mark.parametrize(
+    ("decay", "smoothing", "message"),
+    [(1.0, 0.0, "a further term"), (0.0, 0.2, "another likelihood")],  # neither is "too noisy"
+    ids=["weight decay", "label smoothing"],
+)
+def test_what_is_no_kl_is_not_taken_for_one(decay, smoothing, message):
     # Beside a right KL: a pull on the means alone, and a part of the likelihood that is not proportional to it.
     net = Single()
     labels = {"label_smoothing": smoothing}
@@ -127,7 +131,38 @@ def test_what_is_no_kl_is_not_taken_for_one(decay, smoothing):
     report = audit(net, loss, nll=net.nll)
     for rule in ("kl-scale", "kl-sign", "variance-as-std"):
         assert report.of(rule).outcome == "not measured"
-        assert "a further term" in report.of(rule).detail  # not "too noisy"
+        assert message in report.of(rule).detail
+
+
+def test_a_kl_that_the_user_samples_is_measured_without_its_noise():
+    # Wide noise in one draw of log q - log p: least squares against one such draw counts the KL too few times.
+    net = Single(start=0.5)
+
+    def exact(x, y):
+        return net.nll(x, y) + net.analytic() / STEPS
+
+    for loss, error in ((exact, 0.6), (elbo_of(net), 1e-3)):  # the second has the noise of kl=
+        report = audit(net, loss, nll=net.nll, kl=lambda: net.terms(*batches()[0])[1], draws=16, factors=[])
+        found = report.of("kl-scale").measured
+        assert found["standard error"] < error
+        assert abs(found["kl_per_epoch"] - 1) < 4 * found["standard error"] + 1e-3
+
+
+@pytest.mark.parametrize(("n_train", "times"), [(2 * BATCH + 32, 1.0), (2 * BATCH + 32, 2.0), (3 * BATCH - 32, 0.5)])
+def test_an_epoch_may_end_with_a_short_batch(model, n_train, times):
+    # 288 rows are 2.25 batches of 128, so that len(loader) is 3, and KL / 3 in each of them is one KL an epoch, though
+    # it counts .75 times in 2.25 batches. Twice or half of it is no ELBO.
+    report = elbo.audit_torch(
+        lambda x, y: model.nll(x, y) + times * model.kl() / 3,
+        model.named_parameters(),
+        batches(),
+        n_train,
+        nll=model.nll,
+    )
+    assert report.of("kl-scale").outcome == ("passes" if times == 1 else "fails")
+    if times == 1:
+        assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.01)
+        assert "of 3 batches" in report.of("kl-scale").detail
 
 
 def test_a_sigma_that_is_a_parameter_is_moved_within_what_it_may_be():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bench.judge.audit.elbo.least_squares import common, fit
+from bench.judge.audit.elbo.least_squares import common, fit, fit_drawn
 
 
 def gradients(seed, n_draws, n=12, noise=0.5):
@@ -69,3 +69,15 @@ def test_what_draws_have_in_common_is_unbiased():
     found = [common(torch.tensor([3.0, 4.0]) + 5 * torch.randn(8, 2, generator=source)).value for _ in range(400)]
     values = torch.tensor(found)
     assert abs(float(values.mean()) - 25) < 4 * float(values.std()) / 20
+
+
+def test_a_drawn_direction_loses_nothing_to_its_noise():
+    # Signal 1 and noise 3 in 400 numbers: least squares against one draw counts a target of 2 about 2 / (1 + 9) times.
+    source = torch.Generator().manual_seed(0)
+    columns = [{"w": 1 + 3 * torch.randn(400, generator=source, dtype=torch.float64)} for _ in range(32)]
+    exact = fit_drawn([{"w": 2 * column["w"]} for column in columns], columns).coefficient(0)
+    assert exact.value == pytest.approx(2, rel=1e-9)
+    assert exact.error < 1e-9  # target and direction have the same noise
+    found = fit_drawn([{"w": torch.full((400,), 2.0, dtype=torch.float64)}] * 32, columns).coefficient(0)
+    assert abs(found.value - 2) < 3 * found.error
+    assert found.error < 0.1

@@ -86,3 +86,54 @@ def test_another_likelihood_behind_such_a_constant_is_not_judged(model):
     report = audit(model, lambda x, y: model.nll(x, y) + 3 * (model(x) - y).abs().sum() + 1e8)
     assert {report.of(rule).outcome for rule in ("wrong-likelihood", "kl-scale", "kl-sign")} == {"not measured"}
     assert "audit in float64" in report.of("wrong-likelihood").detail
+
+
+@pytest.mark.parametrize("start", [-2.0, -8.0])
+def test_label_smoothing_is_another_likelihood_though_the_losses_hardly_show_it(start):
+    # At .04 it is less than a fiftieth of how the losses of batches differ, which was all that was looked at.
+    net = Single(start=start)
+
+    def loss(x, y):
+        return net._nll(x, y, net.draw(), label_smoothing=0.04) + net.analytic() / STEPS
+
+    report = audit(net, loss, nll=net.nll)
+    assert report.of("wrong-likelihood").measured["misfit"] < 0.02
+    assert report.of("wrong-likelihood").outcome == "fails"
+    assert outcomes(report)["kl-scale"] == "not measured"
+
+
+def test_a_binary_likelihood_is_seen_through_the_noise_of_its_weights():
+    # Its loss follows the NLL from draw to draw by less than .9, as that of a step with other noise might.
+    net = Single(start=-1.0)
+
+    def loss(x, y):
+        labels = torch.nn.functional.one_hot((y[:, 0] * 2).long() % 5, 5).float()
+        cost = torch.nn.functional.binary_cross_entropy_with_logits(x @ net.draw().T, labels, reduction="sum")
+        return cost + net.analytic() / STEPS
+
+    assert audit(net, loss, nll=net.nll).of("wrong-likelihood").outcome == "fails"
+
+
+@pytest.mark.parametrize("n_draws", [1, 3])
+def test_other_noise_below_a_fiftieth_is_no_other_likelihood(n_draws):
+    # sigma = .0025: the draws differ by 1 % of the losses' range; their gradients have nothing else in common
+    net = Single(start=-6.0)
+
+    def loss(x, y):
+        torch.randn(3)  # so that the NLL draws otherwise
+        return sum(net.nll(x, y) for _ in range(n_draws)) / n_draws + net.analytic() / STEPS
+
+    found = audit(net, loss, nll=net.nll).of("wrong-likelihood")
+    assert found.outcome == "passes"
+    assert 1e-4 < found.measured["misfit"] < 0.02
+
+
+@pytest.mark.parametrize("unlike", [0.5, 0.05])
+def test_a_kl_that_differs_between_batches_is_no_other_likelihood(unlike):
+    # A share of the KL for each batch: all gradients' differences are one vector, times the share.
+    net = Single()
+
+    def loss(x, y):
+        return net.nll(x, y) + (1 + unlike * torch.tanh(x.sum())) * net.analytic() / STEPS
+
+    assert audit(net, loss, nll=net.nll).of("wrong-likelihood").outcome != "fails"

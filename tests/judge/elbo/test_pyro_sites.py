@@ -87,6 +87,21 @@ def test_sites_stand_in_for_names():
     assert report.of("kl-scale").outcome == "fails"
 
 
+@pytest.mark.parametrize("estimator", [Trace_ELBO, TraceMeanField_ELBO])
+def test_a_guide_whose_scale_is_a_constant(estimator):
+    # The KL of the sites is drawn: against the mean of 8 draws it counted .5 to .9 times, and failed.
+    model, _ = model_with(scale_data=STEPS)
+
+    def guide(x, y, scale=0.5):
+        loc = pyro.param("w_loc", torch.tensor([0.3, -0.2, 0.5, 0.1]))
+        pyro.sample("w", distributions.Normal(loc, scale).to_event(1))
+
+    report = elbo.audit_pyro(model, guide, batches(), N_TRAIN, loss=estimator())
+    assert report.of("sigma-frozen").outcome == "fails"
+    assert "scale of w is a constant" in report.of("sigma-frozen").detail
+    assert report.of("kl-scale").outcome == ("passes" if estimator is Trace_ELBO else "not measured")  # too noisy
+
+
 def hierarchical(x, y):
     tau = pyro.sample("tau", distributions.HalfCauchy(1.0))
     w = pyro.sample("w", distributions.Normal(torch.zeros(4), tau).to_event(1))

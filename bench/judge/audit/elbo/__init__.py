@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -168,9 +169,12 @@ def audit_pyro(
     sites = PyroObjective(model, guide, batches, loss)
     objective = AuditedObjective(sites.loss, sites.parameters(), batches, sites.nll)
     groups = list(factors) if factors is not None else factors_by_name(sites.values)
-    unscaled = None if groups else sites.kl_of(objective.batches[0], draws)
-    case = Case(objective, groups, unscaled, n_train, prior_std, draws, kl_is_drawn=True)
-    return _report(_apply_rules(case, None, 0), subject)
+    unscaled = None if groups else partial(sites.kl, *objective.batches[0])
+    case = Case(objective, groups, unscaled, n_train, prior_std, draws)
+    seen = _apply_rules(case, None, 0)
+    if constant := sites.constant_scales(*objective.batches[0]):
+        seen["sigma-frozen"] = sigma.constant(constant)
+    return _report(seen, subject)
 
 
 def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> dict[str, Seen]:

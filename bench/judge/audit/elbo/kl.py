@@ -71,15 +71,20 @@ def _why_unseen(case: Case, data: DataWeight | None) -> str:
         return "" if counts_rows(case.objective) else mean
     if data.rest == "other noise":
         return "nll= draws other noise than the loss, so that it cannot be subtracted from the loss"
+    if data.rest == "other likelihood":
+        return "the loss holds another likelihood than nll= (wrong-likelihood), which hides the KL; mend that first"
     if data.rest == "rounding":
         return "rounding of the loss hides the likelihood; audit in float64"
     return f"the likelihood's weight is {data.weight:.3g}; mend that first" if data.weight <= 0 else ""
 
 
 def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tuple[Seen, Seen]:
-    value, error = found.per_epoch.value, found.per_epoch.error
+    steps = _whole_steps(case, found, data)
+    value, error = steps * found.per_epoch.value, steps * found.per_epoch.error
     measured = {"kl_per_epoch": value, "standard error": error}
     detail = f"the KL counts {value:.4g} times in an epoch (standard error {error:.1g})"
+    if steps != 1:
+        detail += f" of {steps * case.n_train / case.objective.batch_size:.0f} batches"
     if data is None:
         detail += ", if the loss sums the rows' NLL with weight 1 (give nll= to measure that)"
     tensors, unlike = _sure(found.tensors), _unlike(found.tensors)
@@ -99,11 +104,23 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
             "what counts is its sum over an epoch; give the batches of one whole epoch, or hold the weight still"
         )
         return Seen("not measured", why, {}), sign
-    measured |= {f"of {tensor.name}": tensor.per_epoch.value for tensor in found.tensors}
+    measured |= {f"of {tensor.name}": steps * tensor.per_epoch.value for tensor in found.tensors}
     if abs(abs(value) - 1) <= TOLERANCE + 2 * error:
         return Seen("passes", detail, measured), sign
     more = advice(tensors or found.tensors, abs(value), _setting(case, data))
     return Seen("fails", f"{detail}: {more}", measured), sign
+
+
+def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
+    """Return by how much an epoch has more or fewer batches than N / B, if that makes the loss an ELBO; else 1.
+
+    A sum over rows + KL / len(loader) is one, though the last batch is short, or left out.
+    """
+    value, error, steps = found.per_epoch.value, found.per_epoch.error, case.n_train / case.objective.batch_size
+    if data is not None and abs(data.weight - 1) > TOLERANCE:
+        return 1.0
+    factors = (1.0, math.ceil(steps) / steps, math.floor(steps) / steps)
+    return next((factor for factor in factors if abs(factor * value - 1) <= TOLERANCE + 2 * error), 1.0)
 
 
 def _of_tensors(

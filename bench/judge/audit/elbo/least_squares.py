@@ -136,6 +136,30 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 
 
+def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> GradientFit:
+    """Return the coefficient of one direction that is itself drawn, with `columns[i]` from the noise of `targets[i]`.
+
+    Least squares would make it too small, because a part of a noisy direction is noise. Products of different draws
+    have no such part. Where target and direction share their noise, as a sampled KL and log q - log p of the same
+    draw, the coefficient is exact. The draws of the fit are a jackknife's pseudo-values.
+    """
+    n, names = len(targets), list(targets[0])
+    rows = {name: torch.stack([target[name].flatten() for target in targets]) for name in names}
+    drawn = {name: torch.stack([column[name].flatten() for column in columns]) for name in names}
+    scale = {
+        name: (_rms(rows[name] - rows[name].mean(0)) + _rms(drawn[name] - drawn[name].mean(0))) / math.sqrt(n - 1)
+        + EXACT * _rms(drawn[name].mean(0))
+        + 1e-300
+        for name in names
+    }
+    one, other = (torch.cat([part[name] / scale[name] for name in names], 1) for part in (rows, drawn))
+    above, below = one @ other.T, other @ other.T  # [draws, draws], of which the diagonal is left out
+    above, below = above - above.diagonal().diag(), below - below.diagonal().diag()
+    without = (above.sum() - above.sum(0) - above.sum(1)) / (below.sum() - 2 * below.sum(0))
+    pseudo = n * above.sum() / below.sum() - (n - 1) * without
+    return GradientFit(pseudo[:, None], torch.zeros(1, dtype=torch.float64), targets, columns[:1])
+
+
 def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapping[str, float]) -> Tensor:
     """Return the coefficients [targets, columns] for given scales of the tensors."""
     gram = torch.zeros(len(columns), len(columns), dtype=torch.float64)

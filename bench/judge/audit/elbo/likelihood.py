@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,6 +20,9 @@ ALIKE_SHARES = 0.05  # of the gradients: how far they may be from the shares
 STEPS = 30  # between the weight and the shares of the batches
 MORE = 4  # times the draws, where noise may hide another likelihood
 ROUNDINGS = 16  # of a loss's last digit: how far two batches may differ through rounding alone
+SYSTEMATIC = 0.005  # of the gradients' differences between batches: what of them may be another likelihood's
+NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
+NUMBERS = 20_000  # of a gradient: as many are looked at, so that a large network's draws fit into memory
 
 Rest = Literal["proportional", "shares", "other noise", "other likelihood", "rounding"]
 """What a loss holds beside a NLL + constant. `proportional`: nothing. `shares`: one term, of which each batch has a
@@ -35,6 +38,7 @@ class DataWeight:
     misfit: float  # the part of the range of losses that the NLL does not explain
     rest: Rest
     error: float  # standard error of `weight`; rounding makes it where the likelihood is right
+    rounding: float = 0.0  # the misfit that rounding may leave
 
     @property
     def usable(self) -> bool:
@@ -74,9 +78,42 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
     """Measure `a` from how the losses of batches differ; needs the NLL.
 
     If noise may explain what the NLL leaves, more draws are taken: noise averages out, another likelihood does not.
+    If the losses still do not tell, the gradients may: they are many numbers where a loss is one.
     """
     found = _by_losses(objective, draws)
-    return _by_losses(objective, MORE * draws) if found.rest == "other noise" else found
+    if found.rest == "other noise":
+        draws = MORE * draws
+        found = _by_losses(objective, draws)
+    doubtful = found.rest == "other noise" or (found.rest == "proportional" and found.misfit > found.rounding)
+    if doubtful and _gradients_tell_another(objective, draws):
+        return replace(found, rest="other likelihood")
+    return found
+
+
+def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
+    """Return whether the gradients' differences between batches surely hold more than those of the NLL.
+
+    What is left of them must be common to the draws, or it is noise; and no share for each batch of one further
+    gradient, or it is a KL that is re-weighted over batches. An NLL without noise is that of the mean weights.
+    """
+    n = sum(value.numel() for value in objective.parameters.values())
+    looked_at = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:NUMBERS]
+    losses, nlls = (
+        torch.stack([_gradients_less_mean(objective, function, draw)[:, looked_at] for draw in range(draws)])
+        for function in (objective.loss, objective.nll)
+    )
+    noisy = [float((part - part.mean(0)).norm()) > NOISY * float(part.norm()) for part in (losses, nlls)]
+    if noisy[0] != noisy[1] or not bool(nlls.any()):
+        return False
+    left = losses - _weight_across_draws(losses, nlls) * nlls
+    if not noisy[0]:
+        rest, whole, is_sure = float(left[0].square().sum()), float(losses[0].square().sum()), True
+    else:
+        found = common(left.flatten(1))
+        rest, whole, is_sure = found.value, common(losses.flatten(1)).value, found.value > SURE * found.error
+    values = torch.linalg.svdvals(left.mean(0)).square()
+    beside_shares = float(values[1:].sum()) > ALIKE_SHARES * float(values.sum())
+    return is_sure and rest > SYSTEMATIC**2 * whole and beside_shares
 
 
 def _by_losses(objective: AuditedObjective, draws: int) -> DataWeight:
@@ -95,7 +132,7 @@ def _by_losses(objective: AuditedObjective, draws: int) -> DataWeight:
     weight, misfit, error = _proportion(losses, nlls, freedom)
     rest = _rest(losses, nlls, misfit, smallest)
     shared = _beside_shares(objective, *whole.unbind(-1)) if rest.startswith("other") else None
-    return shared or DataWeight(weight, misfit, rest, error)
+    return shared or DataWeight(weight, misfit, rest, error, _rounding(losses, smallest, weight))
 
 
 def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) -> DataWeight | None:
@@ -135,6 +172,11 @@ def _proportion(losses: Tensor, nlls: Tensor, freedom: int) -> tuple[float, floa
     left = float((losses - weight * nlls).norm())
     error = left / math.sqrt(max(freedom, 1)) / float(nlls.norm().clamp(min=1e-300))
     return weight, left / float(losses.norm()), error
+
+
+def _rounding(losses: Tensor, smallest: Tensor, weight: float) -> float:
+    """Return the share of the losses [draws, batches] that rounding of the loss and of the NLL may leave."""
+    return math.sqrt(losses.numel()) * float(smallest[0] + abs(weight) * smallest[1]) / float(losses.norm())
 
 
 def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:

@@ -194,7 +194,6 @@ class Case:
     prior_std: float | None  # as the user means it to be
     draws: int  # number of seeds to average over
     lone_means: Sequence[str] = ()  # parameters named as means that have no scale
-    kl_is_drawn: bool = False  # `kl` has the noise of draws, which it does not show
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size

@@ -4,11 +4,12 @@
 # (Pyro has no types)
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypedDict, TypeGuard
 
 import torch
 from torch import Tensor
+from torch.distributions import Independent, Normal
 
 from bench.core.errors import ConfigError, MissingFramework
 from bench.judge.audit.elbo.objective import Batch, Program, arguments, own_noise
@@ -88,22 +89,23 @@ class PyroObjective:
             raise ConfigError("the model observes nothing; give pyro.sample(..., obs=y)")
         return -torch.stack(terms).sum() / self.n_particles
 
-    def kl_of(self, batch: Batch, draws: int) -> Callable[[], Tensor]:
-        """Return a function that gives the latent sites' mean over draws of log q - log p, without scales."""
+    def kl(self, *batch: object) -> Tensor:
+        """Return the latent sites' log q - log p without scales, the mean over the estimator's particles."""
+        terms = []
+        for _ in range(self.n_particles):
+            traces = self._traces(*batch)
+            terms += [_log_prob(site) for site in _samples(traces.guide) if not site["is_observed"]]
+            terms += [-_log_prob(site) for site in _samples(traces.model) if not site["is_observed"]]
+        if not terms:
+            raise ConfigError("neither model nor guide has a latent site; there is no KL to audit")
+        return torch.stack(terms).sum() / self.n_particles
 
-        def kl() -> Tensor:
-            terms = []
-            for draw in range(draws):
-                with own_noise():
-                    torch.manual_seed(draw)
-                    traces = self._traces(*batch)
-                terms += [_log_prob(site) for site in _samples(traces.guide) if not site["is_observed"]]
-                terms += [-_log_prob(site) for site in _samples(traces.model) if not site["is_observed"]]
-            if not terms:
-                raise ConfigError("neither model nor guide has a latent site; there is no KL to audit")
-            return torch.stack(terms).sum() / draws
-
-        return kl
+    def constant_scales(self, *batch: object) -> list[str]:
+        """Return the guide's Gaussian sites whose mean can be trained and whose scale cannot."""
+        with own_noise(), torch.enable_grad():
+            sites = self._traces(*batch).guide.nodes.items()
+        found = [(name, _gaussian(site["fn"])) for name, site in sites if site["type"] == "sample"]
+        return [name for name, q in found if q is not None and q.loc.requires_grad and not q.scale.requires_grad]
 
     def _traces(self, *batch: object) -> _Traces:
         guide_trace = self._poutine.trace(self.guide).get_trace(*batch)
@@ -141,6 +143,13 @@ def _check_latents(trace: _Trace) -> None:
                 f"latent site '{name}' is in the data's plate '{shared[0]}', one for each row as in a VAE; "
                 "audit_pyro is for weights that all rows share"
             )
+
+
+def _gaussian(fn: _Distribution) -> Normal | None:
+    """Return the Gaussian of a site, within `to_event`; None for any other distribution."""
+    while isinstance(fn, Independent):
+        fn = fn.base_dist
+    return fn if isinstance(fn, Normal) else None
 
 
 def _samples(trace: _Trace) -> Iterator[_Site]:

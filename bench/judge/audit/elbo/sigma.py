@@ -58,6 +58,12 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
     return Seen("fails" if reach[least] < STILL else "passes", detail, {"relative change": reach[least]})
 
 
+def constant(sites: Sequence[str]) -> Seen:
+    """Judge sites of a guide whose scale depends on no parameter, though their mean does."""
+    detail = f"the guide's scale of {', '.join(sites)} is a constant; make it a pyro.param, constraint=positive"
+    return Seen("fails", detail)
+
+
 def _reach(
     objective: AuditedObjective,
     optimizer: torch.optim.Optimizer,

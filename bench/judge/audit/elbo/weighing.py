@@ -24,9 +24,19 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError
-from bench.judge.audit.elbo.least_squares import SURE, GradientFit, MeanOfDraws, fit
+from bench.core.streams import stream_seed
+from bench.judge.audit.elbo.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn
 from bench.judge.audit.elbo.likelihood import DataWeight
-from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Gradient, NotFinite, own_noise
+from bench.judge.audit.elbo.objective import (
+    AuditedObjective,
+    Batch,
+    Case,
+    Factor,
+    Gradient,
+    NotFinite,
+    own_noise,
+    start_noise,
+)
 
 MISSING = 1e-4  # of a KL an epoch: float32's rounding alone may show this much
 CHANGES = 0.05  # of the KL's weight: how far it may differ between batches
@@ -107,22 +117,29 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
 
 
 def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) -> KlWeight:
-    """Measure against the gradient of the user's KL, tensor by tensor where it does not change from call to call."""
+    """Measure against the gradient of the user's KL, tensor by tensor where it does not change from draw to draw."""
     objective = case.objective
-    directions = []
-    for seed in range(2):
-        with own_noise():
-            torch.manual_seed(seed)
-            directions.append(objective.gradient(_number(kl())))
+    directions = [_own_direction(objective, kl, draw) for draw in range(2)]
     doubt = _shared_error(objective, data)
-    targets, scale, tensors = _targets(case, data, doubt, NUMBERS), _epoch(case, data), []
-    same = all(torch.equal(part, directions[1][name]) for name, part in directions[0].items())
+    targets, scale = _targets(case, data, doubt, NUMBERS), _epoch(case, data)
+    tensors: list[TensorWeight] = []
+    if any(not torch.equal(part, directions[1][name]) for name, part in directions[0].items()):
+        drawn = fit_drawn(targets, [_own_direction(objective, kl, draw) for draw in range(len(targets))])
+        counts, by_batch = _over_batches(drawn, scale, len(objective.batches))
+        return KlWeight(counts, None, [], {}, by_batch)
     for name, part in directions[0].items():
-        if same and not case.kl_is_drawn and bool(part.any()):
+        if bool(part.any()):
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
             tensors.append(TensorWeight(name, part.numel(), alone.coefficient(0).times(scale)))
     counts, by_batch = _over_batches(fit(targets, directions[:1]), scale, len(objective.batches))
     return KlWeight(counts, None, tensors, {}, by_batch)
+
+
+def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: int) -> Gradient:
+    """Return the gradient of the user's KL, with the noise that the loss of this draw has."""
+    with own_noise(), torch.enable_grad():
+        start_noise(stream_seed(draw, "audit"))
+        return objective.gradient(_number(kl()))
 
 
 def _epoch(case: Case, data: DataWeight | None) -> float:

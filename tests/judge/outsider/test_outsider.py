@@ -1,0 +1,21 @@
+"""The auditor on objectives of somebody who had read only its documentation: a fast part of the sixty.
+
+`python -m tests.judge.outsider` runs all.
+"""
+
+import pytest
+
+from tests.judge.outsider.running import GOOD, NOTES, judged, plan
+
+FAST = ("counts", "tied weights", "blitz manner", "guide by hand, subsample", "latent noise")  # a few seconds
+
+
+@pytest.mark.parametrize(("style", "fault"), [case for case in plan() if case[0].name in FAST])
+def test_a_user_is_told_what_should_be_told(style, fault):
+    cell, objective, told = judged(style, fault)
+    assert cell in GOOD, f"{cell}: {objective.expected}\n{told.text}"
+
+
+def test_the_notes_are_of_mistakes_that_a_style_can_have():
+    known = {(style.name, fault) for style, fault in plan(every_mistake=True)}
+    assert NOTES.keys() <= known
