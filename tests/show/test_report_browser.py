@@ -15,6 +15,7 @@ from tests.report_folder import HOSTILE, write_records
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 from bench.show.material import Material  # noqa: E402
 from bench.show.page.build import write_report  # noqa: E402
@@ -154,6 +155,17 @@ def test_at_phone_width_a_row_is_a_card_that_names_its_numbers(opened):
     script = """const cell = document.querySelector('#table-choice tbody tr').cells[1]
         return [cell.dataset.column, getComputedStyle(cell).display]"""
     assert opened.execute_script(script) == ["accuracy", "grid"]
+
+
+def test_at_tablet_width_no_table_is_cut(opened):
+    """Each is a table or, where that would be cut, a card for each row; also in what is folded at first."""
+    show(opened, 900)
+    opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
+    script = """return [...document.querySelectorAll('.scroll')]
+        .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute('aria-label'))"""
+    WebDriverWait(opened, 20).until(
+        lambda _: opened.execute_script(script) == []
+    )  # a fold tells the page a moment later
 
 
 def test_the_filter_keeps_the_rows_with_all_words(opened):

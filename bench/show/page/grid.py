@@ -105,19 +105,20 @@ def _narrowed(table: Table) -> Table:
 def typeset(text: str) -> str:
     """Return a number's text with the signs of print: a minus as long as a plus, and a sign for the spread.
 
-    A line may break before the spread or an interval, and nowhere inside them.
+    A line may break before the spread, the number of seeds or an interval, and nowhere inside them.
     """
     signed = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
-    spread = re.sub(r" \+- (\S+) \((\d+)\)", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}(\\2)", signed)
+    spread = re.sub(r" \+- (\S+) \((\d+)\)", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}\\1 (\\2)", signed)
     return re.sub(r"\[(\S+), (\S+)\]", "[\\1,\N{NO-BREAK SPACE}\\2]", spread)
 
 
 def breakable(text: str) -> Markup:
-    """Return text in which a long name of several parts may go on in the next line: after a dot, before a plus."""
+    """Return text in which a long name may go on in the next line: after a dot or an underline, before a plus."""
     shown = visible(text)
-    if " " in shown or (shown.count(".") < 2 and "+" not in shown[1:]):
+    if " " in shown or (max(shown.count("."), shown.count("_")) < 2 and "+" not in shown[1:]):
         return escape(shown)
-    return Markup(".<wbr>").join(shown.split(".")).replace("+", Markup("<wbr>+"))
+    parted = escape(shown).replace("_", Markup("_<wbr>")).replace("+", Markup("<wbr>+"))
+    return parted.replace(".", Markup(".<wbr>"))
 
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:

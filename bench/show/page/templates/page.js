@@ -163,11 +163,17 @@
     sortable(table);
   });
   const phone = matchMedia("(max-width: 40rem)");
-  function cards() {
-    if (phone.matches) document.querySelectorAll(".scroll table:not(.named)").forEach(named);
+  const tablet = matchMedia("(max-width: 60rem)");
+  function cards(within) {
+    within.querySelectorAll(".scroll table").forEach((table) => {
+      table.classList.remove("named"); // its width as a table
+      if (phone.matches || (tablet.matches && table.scrollWidth > table.parentElement.clientWidth + 1)) named(table);
+    });
   }
-  cards();
-  phone.addEventListener("change", cards);
+  cards(document);
+  [phone, tablet].forEach((screen) => screen.addEventListener("change", () => cards(document)));
+  // What is folded has no width before it is opened.
+  document.addEventListener("toggle", (event) => cards(event.target), true);
   theme();
   contents();
   openTarget();
