@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pandas as pd
 
 from bench.core.errors import ConfigError
 from bench.core.store import Store
+from bench.measure.recomputed import sound
 from bench.plan.freshness import is_stale
 
 COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
@@ -22,7 +24,8 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     """Return the metrics of the finished, fresh records of a results folder, as a frame with the columns `COLUMNS`.
 
     A value is a float in the metric's own unit (`bench.core.metric_table`), NaN where it could not be measured.
-    Where a cell and seed has several records, each has its rows. `profile` keeps the records of one profile.
+    Where a cell and seed has several records, each has its rows. `profile` keeps the records of one profile. A record
+    that its scores contradict, or that is damaged, is left out with a warning.
 
     Raises:
         ConfigError: there is no such folder.
@@ -30,9 +33,14 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     root = Path(results)
     if not root.is_dir():
         raise ConfigError(f"{root} is no folder; give one that `run` has filled")
+    store = Store(root)
+    stored, damaged = store.all_records()
+    kept, contradicting = sound(stored, store)
+    for problem in (*damaged, *contradicting):
+        warnings.warn(problem.reason, stacklevel=2)
     rows = [
         (*(getattr(record, name) for name in COLUMNS[:-2]), metric, value)
-        for record in Store(root).all_records()[0]
+        for record in kept
         if record.outcome == "done" and profile in (None, record.profile) and not is_stale(record)
         for metric, value in record.metrics.items()
     ]

@@ -16,6 +16,7 @@ from bench.measure.metrics.evaluate import evaluate_classification, evaluate_ood
 from bench.measure.metrics.ood import auroc
 from bench.measure.protocols import _scores
 from bench.measure.recomputed import _auroc, contradictions, sound
+from bench.show.frame import records_frame
 from tests.gate_folders import folders
 from tests.synthetic import changed, record
 
@@ -177,3 +178,9 @@ def test_a_gate_leaves_out_what_its_scores_contradict(tmp_path, capsys):
     places = ["--reference", str(tmp_path / "reference"), "--fresh", str(tmp_path / "fresh")]
     assert main(["gate", "--gate", str(path), *places]) == INCOMPLETE
     assert "contradicts its scores" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_frame_leaves_it_out_with_a_warning(received):
+    with pytest.warns(UserWarning, match="contradicts its scores"):
+        frame = records_frame(received)
+    assert set(frame.seed) == {1}
