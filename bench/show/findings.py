@@ -47,10 +47,9 @@ def reports(material: Material) -> str:
     few = len(outcomes) - measured
     without = f" {few} more: not enough seeds." if few else ""
     said = (
-        f"{_count(agreeing + coarse, measured)} that the documents report after training look like one more of our "
-        f"runs. For {agreeing} of them that says much: even one more run of ours would differ from the report by less "
-        f"than what would matter. For the other {coarse} it says little: one more run of ours may well differ by more."
-        f"{without}"
+        f"{_count(agreeing + coarse, measured)} that the documents report after training lie within the spread of our "
+        f"runs of the published code. For {agreeing} of them that is sharp: our runs spread by less than a margin that "
+        f"was fixed beforehand. For the other {coarse} it is weak evidence: our runs spread by more.{without}"
     )
     return f"{said} {_differing(material)}" if differing else said
 
@@ -80,10 +79,10 @@ def sure(material: Material) -> str:
 def _kept(found: dict[Place, Sureness]) -> str:
     rights = {place: _mean(one.right) for place, one in found.items()}
     broken = [f"{place.approach} ({place.recipe})" for place in rights if rights[place] < 100 * SURE]
-    answer = f"On digits, not all of them: {_listed(broken)} cannot." if broken else "On digits, yes."
+    answer = f"On digits, not always ({_listed(broken)})" if broken else "On digits, yes"
     return (
-        f"{answer} When a network says that it is at least 99 % sure, it is right in {min(rights.values()):.1f} % of "
-        "the cases or more."
+        f"{answer}: what a network answers with a probability of at least {100 * SURE:g} % is right in "
+        f"{min(rights.values()):.1f} % of the cases or more, as published and corrected."
     )
 
 
@@ -93,24 +92,24 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
         measured = {place.approach: one.no_digits[name] for place, one in corrected.items()}
         shares = {approach: _mean(sample) for approach, sample in measured.items() if sample.n}
         if shares:
-            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of {SHOWN[name]}")
+            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the {SHOWN[name]}")
             worst.add(max(shares, key=shares.__getitem__))
-    highest = f" The surest is always {_described(*worst)}." if len(worst) == 1 and len(corrected) > 1 else ""
+    worst_of_all = f" {_described(*worst)} is the worst on each." if len(worst) == 1 and len(corrected) > 1 else ""
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    asked = (
-        " One network of each kind was asked."
+    seeds = (
+        " Each network was trained once for this, so that the percentages are rough."
         if counts == [1]
-        else f" These are means of {several} networks of each kind."
+        else f" These are means of {several} trainings of each network."
     )
     return (
-        "But networks are often as sure of pictures that show no digit: trained with all corrections, they are at "
-        f"least 99 % sure of {_listed(spans)}.{highest}{asked}"
+        "On pictures that show no digit, no: depending on the network, even the corrected ones are as sure of "
+        f"{_listed(spans)}.{worst_of_all}{seeds}"
     )
 
 
 def _described(approach: str) -> str:
-    return f"{approach}, the network without Bayes" if manifest(approach).noise == "none" else approach
+    return f"{approach}, the network without Bayes," if manifest(approach).noise == "none" else approach
 
 
 def worth(material: Material) -> str:
@@ -121,41 +120,38 @@ def worth(material: Material) -> str:
     clear = [one for one in measured if one.accuracy and one.accuracy.excludes_zero]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     rest = len(measured) - len(clear)
-    return (
-        f"We corrected {len(measured)} mistakes, one at a time. {_effects(clear)} Of the other {rest} no effect on the "
-        f"accuracy shows.{_hardly(material)}"
-    )
+    others = f" The other {rest} show no effect on the accuracy." if rest else ""
+    return f"We corrected {len(measured)} mistakes, one at a time. {_effects(clear)}{others}{_hardly(material)}"
 
 
 def _hardly(material: Material) -> str:
     """Say which reports can hardly come from a run without the mistake."""
     names = load_short_names()
-    found: list[str] = []
+    found: dict[str, list[str]] = {}
     protocols: set[str] = set()
     for mine in end_results_against(material.results, material.claims):
         corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
         if corrected:
             name = names.get(mine.claim.id, mine.claim.metric)
-            found.append(f"{mine.claim.printed} ({mine.claim.source}, {name})")
+            found.setdefault(mine.claim.source, []).append(f"{mine.claim.printed} ({name})")
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
+    reported = [f"{len(mine)} of {source}, such as {mine[0]}," for source, mine in found.items()]
     return (
-        f" Reports that can hardly come from corrected training: {_listed(found)}. Under it they are over "
-        f'{OVERWHELMING:.0f} times less likely{caution}. Refused: answered with "I don\'t know".'
+        f" Of the reported numbers, {_listed(reported)} are over {OVERWHELMING:.0f} times less likely with all "
+        f"mistakes corrected than as published{caution}."
     )
 
 
 def _effects(clear: Sequence[Mistake]) -> str:
-    """Return the effects, the largest first and with its words."""
+    """Return the effects, the largest first, each with its words."""
     if not clear:
         return "No correction changes the test accuracy beyond chance."
-    first, *others = (_effect(one) for one in clear)
-    largest = f"the largest is {first} (95 % interval), where now {clear[0].rung.title}"
-    more = f"; the others are {_listed(others)}" if others else ""
     changes = "1 correction changes" if len(clear) == 1 else f"{len(clear)} corrections change"
-    return f"{changes} the test accuracy beyond chance: {largest}{more}."
+    effects = _listed([_effect(one) for one in clear])
+    return f"{changes} the test accuracy beyond chance, by percentage points [95 % interval]: {effects}."
 
 
 def _effect(one: Mistake) -> str:
@@ -163,7 +159,7 @@ def _effect(one: Mistake) -> str:
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{100 * change.mean:+.2f} points [{low}, {high}] for {one.approach}"
+    return f"{100 * change.mean:+.2f} [{low}, {high}] in {one.approach} ({one.rung.title})"
 
 
 def _mean(sample: Sample) -> float:
