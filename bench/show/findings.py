@@ -48,8 +48,8 @@ def reports(material: Material) -> str:
     without = f" {few} more: not enough seeds." if few else ""
     said = (
         f"{_count(agreeing + coarse, measured)} that the documents report after training lie within the spread of our "
-        f"runs of the published code. For {agreeing} of them that is sharp: our runs spread by less than a margin that "
-        f"was fixed beforehand. For the other {coarse} it is weak evidence: our runs spread by more.{without}"
+        f"runs of the published code. For {agreeing} of them this is strong evidence: our runs spread by less than a "
+        f"margin that was fixed beforehand. For the other {coarse} it is weak: our runs spread by more.{without}"
     )
     return f"{said} {_differing(material)}" if differing else said
 
@@ -81,8 +81,8 @@ def _kept(found: dict[Place, Sureness]) -> str:
     broken = [f"{place.approach} ({place.recipe})" for place in rights if rights[place] < 100 * SURE]
     answer = f"On digits, not always ({_listed(broken)})" if broken else "On digits, yes"
     return (
-        f"{answer}: what a network answers with a probability of at least {100 * SURE:g} % is right in "
-        f"{min(rights.values()):.1f} % of the cases or more, as published and corrected."
+        f"{answer}: answers with a probability of at least {100 * SURE:g} % are right in {min(rights.values()):.1f} % "
+        "of the cases or more, from published and from corrected networks."
     )
 
 
@@ -103,8 +103,8 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
         else f" These are means of {several} trainings of each network."
     )
     return (
-        "On pictures that show no digit, no: depending on the network, even the corrected ones are as sure of "
-        f"{_listed(spans)}.{worst_of_all}{seeds}"
+        f"On pictures that show no digit, no: even corrected networks claim {100 * SURE:g} % for many of them; "
+        f"depending on the network, for {_listed(spans)}.{worst_of_all}{seeds}"
     )
 
 
@@ -140,17 +140,18 @@ def _hardly(material: Material) -> str:
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
     reported = [f"{len(mine)} of {source}, such as {mine[0]}," for source, mine in found.items()]
     return (
-        f" Of the reported numbers, {_listed(reported)} are over {OVERWHELMING:.0f} times less likely with all "
-        f"mistakes corrected than as published{caution}."
+        f" The mistakes show in the reported numbers too: {_listed(reported)} are over {OVERWHELMING:.0f} times more "
+        f"likely from the published code than with all mistakes corrected{caution}."
     )
 
 
 def _effects(clear: Sequence[Mistake]) -> str:
-    """Return the effects, the largest first, each with its words."""
+    """Return the effects, the largest first and with its words."""
     if not clear:
         return "No correction changes the test accuracy beyond chance."
+    first, *others = (_effect(one) for one in clear)
+    effects = "; ".join([f"{first} when {clear[0].rung.title}", *others])
     changes = "1 correction changes" if len(clear) == 1 else f"{len(clear)} corrections change"
-    effects = _listed([_effect(one) for one in clear])
     return f"{changes} the test accuracy beyond chance, by percentage points [95 % interval]: {effects}."
 
 
@@ -159,7 +160,7 @@ def _effect(one: Mistake) -> str:
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{100 * change.mean:+.2f} [{low}, {high}] in {one.approach} ({one.rung.title})"
+    return f"{one.approach} {100 * change.mean:+.2f} [{low}, {high}]"
 
 
 def _mean(sample: Sample) -> float:

@@ -68,8 +68,8 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     }
     said = findings.sure(made)
     assert said.startswith("On digits, not always (mlp (corrected)): ")
-    assert "right in 75.0 % of the cases or more" in said
-    assert "as sure of 25 to 25 % of the letters." in said
+    assert "are right in 75.0 % of the cases or more" in said
+    assert "depending on the network, for 25 to 25 % of the letters." in said
 
 
 def test_without_records_every_finding_says_so():
@@ -140,7 +140,7 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes])
     assert findings.reports(made) == (
         "3 of the 4 numbers that the documents report after training lie within the spread of our runs of the "
-        "published code. For 1 of them that is sharp: our runs spread by less than a margin that was fixed beforehand. "
-        "For the other 2 it is weak evidence: our runs spread by more. 1 more: not enough seeds. "
+        "published code. For 1 of them this is strong evidence: our runs spread by less than a margin that was fixed "
+        "beforehand. For the other 2 it is weak: our runs spread by more. 1 more: not enough seeds. "
         f"What chance does not explain: {claim.printed} ({claim.source})."
     )
