@@ -166,11 +166,11 @@ def field_times(name: str, factor: float) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _wrong_split() -> Iterator[None]:
-    def test_rows(name: str, seed: int, data_dir: Path | None = None) -> Split:
-        return dataclasses.replace(load_split("test10k", seed, data_dir), name=name)
+    def test_rows(name: str, seed: int, data_dir: Path | None, task: str) -> Split:
+        return dataclasses.replace(load_split("test10k", seed, data_dir, task), name=name)
 
-    def of_all(name: str, seeds: Sequence[int], data_dir: Path | None = None) -> tuple[Split, Tensor]:
-        split = test_rows(name, seeds[0], data_dir)
+    def of_all(name: str, seeds: Sequence[int], data_dir: Path | None, task: str) -> tuple[Split, Tensor]:
+        split = test_rows(name, seeds[0], data_dir, task)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
 
     with _replaced(fitting, "load_split", lambda _: test_rows), _replaced(fitting, "load_shared", lambda _: of_all):

@@ -55,7 +55,7 @@ def _data_verify(arguments: argparse.Namespace) -> int:
     checks += [] if arguments.names else verify_listed()
     for check in checks:
         name = f"{check.name} {check.file}".rstrip()
-        say(f"{_state(check):<17}  {name}{f': {check.problem}' if check.problem else ''}")
+        print(shown(f"{_state(check):<17}  {name}{f': {check.problem}' if check.problem else ''}"))
     return 0 if all(_state(check) != FAILED for check in checks) else INCOMPLETE
 
 

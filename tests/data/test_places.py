@@ -93,6 +93,7 @@ def test_lists_and_checks_go_on_over_faults(folder):
         "fashion_mnist": True,
         "letters": False,
         "notmnist459": False,
+        "fashion_train": False,
     }
     checks = {(check.name, check.file): check for check in verify()}
     assert checks["fashion_mnist", "t10k-images"].ok
