@@ -82,7 +82,7 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
     assert small.startswith(
         "1200 units have not run yet, so that 1.32 % is open. 1.36 % with 400 units comes out under "
     )
-    assert "not under draws" in small
+    assert "; it does not come out under draws." in small
     assert "Means: 1.36 % (n = 5, one more run: 1.31 to 1.41 %)" in small
     # the two choices of these records are the last epoch's error itself
     assert small.endswith(
@@ -91,7 +91,7 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
     large = can_it_be_reproduced(
         Results(records("published+units-1200", [0.0200, 0.0201, 0.0202, 0.0203, 0.0204]), manifests())
     )
-    assert large.startswith("1.32 % with 1200 units does not come out under any reading.")
+    assert large.startswith("1.32 % with 1200 units does not come out under any of the readings.")
 
 
 def test_a_number_that_has_not_run_has_one_row_and_its_mark():

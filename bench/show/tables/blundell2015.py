@@ -120,13 +120,17 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     few = min(one.verdict.sample.n for one in mine)
     if few < ENOUGH:
         return f"Of {reported} with {units} units there is no verdict yet: {few} of the {ENOUGH} seeds that one needs."
-    agreeing = [one.reading for one in mine if one.verdict.outcome in (AGREES, COARSE)]
-    differing = [one.reading for one in mine if one.verdict.outcome == DIFFERS]
-    if not agreeing:
-        return f"{reported} with {units} units does not come out under any reading."
-    if not differing:
-        return f"{reported} with {units} units comes out under every reading."
-    return f"{reported} with {units} units comes out under {', '.join(agreeing)}, not under {', '.join(differing)}."
+    said = []
+    for outcome, words in (
+        (AGREES, "comes out under"),
+        (COARSE, "is not excluded under"),
+        (DIFFERS, "does not come out under"),
+    ):
+        readings = [one.reading for one in mine if one.verdict.outcome == outcome]
+        if readings:
+            named = ", ".join(readings) if len(readings) < len(mine) else "any of the readings"
+            said.append(f"{words} {named}")
+    return f"{reported} with {units} units {'; it '.join(said)}."
 
 
 def _said(one: PaperVerdict) -> str:
