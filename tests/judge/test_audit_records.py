@@ -85,6 +85,9 @@ def test_unlike_draws_are_seen(tmp_path):
     finding = _of(audit_records([*same, drawn("dropout_fcn", 30)], store), "unlike-draws")
     assert finding.outcome == "fails"
     assert "30 draws: dropout_fcn" in finding.detail
+    # an ensemble of five networks has five draws and no more; 4 of them are fewer than it has
+    assert _of(audit_records([*same, drawn("deep_ensemble", 5)], store), "unlike-draws").outcome == "passes"
+    assert _of(audit_records([*same, drawn("deep_ensemble", 4)], store), "unlike-draws").outcome == "fails"
 
 
 def test_the_best_epoch_in_the_place_of_the_last_is_seen(tmp_path):
