@@ -79,7 +79,7 @@ class Learner(ABC):
 
     def tensors(self) -> Mapping[str, Tensor]:
         """Return all that steps change, by name. A learner that gives none has a `state` of its own."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} gives neither `tensors` nor a `state` of its own")
 
     def state(self) -> Mapping[str, Tensor]:
         """Return all that a resumed fit needs, as CPU copies."""

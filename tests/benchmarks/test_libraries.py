@@ -58,7 +58,7 @@ def test_each_library_is_measured_beside_ours(library):
     try:
         importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"{package} is not installed")
+        pytest.skip(f"{package} is not installed (extra 'libraries')")
     before = torch.get_num_threads()
     try:
         found, _ = measured(library, TINY, threads=1)

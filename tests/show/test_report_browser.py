@@ -15,7 +15,7 @@ from tests.report_folder import HOSTILE, write_records
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402 - only where selenium is there
 
 from bench.show.material import Material  # noqa: E402
 from bench.show.page.build import write_report  # noqa: E402

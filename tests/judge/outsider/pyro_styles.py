@@ -213,7 +213,7 @@ def hierarchy(s: Sizes, fault: str | None) -> Objective:
             self.linear.bias = nn.PyroSample(dist.Normal(0.0, 1.0).expand([s.n_out]).to_event(1))
 
         def forward(self, x, y=None):
-            self.tau  # noqa: B018  drawn before the weights that need it
+            self.tau  # noqa: B018 - reading it draws it, and the weights need it
             logits = self.linear(x)
             with rows(len(x)):
                 return pyro.sample("obs", dist.Categorical(logits=logits), obs=y)

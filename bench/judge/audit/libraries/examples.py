@@ -102,25 +102,18 @@ EXAMPLES = {
             "transform = posteriors.vi.diag.build(log_posterior, torchopt.adam(), temperature=1 / num_data)",
             "none needed; stl=False shows it, whose gradient has the same mean",
         ),
-        Example(
-            "AutoNormal",
-            "pyro",
-            "pyro-ppl",
-            "Apache-2.0",
-            BATCH,
-            _PYRO,
-            f"{_PLATE} and loss=Trace_ELBO()",
-            _SCALE,
-        ),
-        Example(
-            "AutoDiagonalNormal",
-            "pyro",
-            "pyro-ppl",
-            "Apache-2.0",
-            BATCH,
-            _PYRO,
-            f"{_PLATE} and loss=Trace_ELBO()",
-            _SCALE,
+        *(
+            Example(
+                guide,
+                "pyro",
+                "pyro-ppl",
+                "Apache-2.0",
+                BATCH,
+                _PYRO,
+                f"{_PLATE} and loss=Trace_ELBO()",
+                _SCALE,
+            )
+            for guide in ("AutoNormal", "AutoDiagonalNormal")
         ),
         Example(
             "laplace-torch",
