@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable
 
@@ -12,6 +13,7 @@ from bench.show.library_speeds import AGAIN, Compared, LibrarySpeeds, Ratio, rat
 from bench.show.tables.cells import Entry, Missing, Table, make_table
 
 FASTER = 2.0  # times as fast as the fastest library, our kernels: a target
+SIZES = (784, 400, 400, 10)  # of the layers
 OVER = 1.05  # times as long as the library alone, an adapter at most: a target
 LIBRARIES = {  # by the name of the measured loop, the adapter
     "torchbnn": "torchbnn_mlp",
@@ -27,8 +29,8 @@ CAPTION = (
     "linear_bbb's kernels. Answers: the library's time for {draws} draws of {images:,} images, one pass of all images "
     "a draw; beside it that over ours, with whole networks as well, and with per_row, which does less work for the "
     "same distribution of each image's answer. Adapter: the time of our adapter's step over that of the library alone. "
-    "Medians of {rounds} rounds of both in turn, with 95 % intervals. sghmc has no Gaussians: only its adapter is "
-    "compared."
+    "Medians of rounds of both in turn, {rounds} of steps and {answers} of answers, with 95 % intervals. sghmc has no "
+    "Gaussians: only its adapter is compared."
 )
 
 
@@ -42,11 +44,30 @@ def library_speed_table(found: LibrarySpeeds | None) -> Table:
         batch=found.batch_size,
         draws=found.draws,
         images=found.images,
-        rounds=max((len(one.seconds) for one in found.compared), default=0),
+        rounds=_rounds(found, "step"),
+        answers=_rounds(found, "predict"),
     )
     versions = ", ".join(f"{name} {version}" for name, version in sorted(found.versions.items()))
-    notes = [*([f"Times do not count: {found.load}."] if found.load else []), *_targets(found), f"{versions}."]
+    load = [f"Times do not count: {found.load}."] if found.load else []
+    notes = [*load, *_targets(found), *_products(found), f"{versions}."]
     return make_table("library_speed", title, caption, COLUMNS, rows, notes, origin=origin_of([found.provenance]))
+
+
+def _rounds(found: LibrarySpeeds, what: str) -> int:
+    return max((len(one.seconds) for one in found.compared if one.what == what), default=0)
+
+
+def _products(found: LibrarySpeeds) -> Iterable[str]:
+    """Say how fast whole networks multiply: their matrix products leave little to gain."""
+    seconds = [
+        statistics.median(one.seconds) for one in found.compared if (one.what, one.side) == ("predict", "kernels")
+    ]
+    if seconds:
+        operations = 2.0 * found.draws * found.images * sum(a * b for a, b in itertools.pairwise(SIZES))
+        yield (
+            f"Answers with whole networks are {operations / 1e9:,.0f} billion operations in matrix products; ours does "
+            f"{operations / 1e9 / statistics.median(seconds):,.0f} billion a second, the noise included."
+        )
 
 
 def _row(library: str, found: LibrarySpeeds | None) -> list[Entry]:
