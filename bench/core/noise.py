@@ -12,11 +12,13 @@ Shapes: B rows, n numbers a row. Words 4 l to 4 l + 3 of counter l lie `LANES` a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import ModuleType
 
 import numpy as np
@@ -29,9 +31,31 @@ Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(rows [B], halves of the key [] each, number of blocks) -> numbers of the rows [B, 4 LANES n_blocks]."""
 
 
-@functools.cache
+_compiling = ContextVar("_compiling", default=True)  # whether compiled loops may run; see `without_compiling`
+
+
 def compiled_loops(module: str = "compiled") -> ModuleType | None:
     """Return a module of loops in `bench.core`, or None without numba (a machine with a GPU may not need it)."""
+    return _imported(module) if _compiling.get() else None
+
+
+@contextlib.contextmanager
+def without_compiling() -> Iterator[None]:
+    """Run plain PyTorch on one thread in a `with` block: the same numbers up to rounding.
+
+    numba compiles the loops once on each machine, which takes longer than a small answer without them.
+    """
+    before, threads = _compiling.set(False), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        _compiling.reset(before)
+        torch.set_num_threads(threads)
+
+
+@functools.cache
+def _imported(module: str) -> ModuleType | None:
     try:
         return importlib.import_module(f"bench.core.{module}")
     except ImportError:

@@ -58,11 +58,16 @@ def test_compiled_numbers_are_the_plain_ones(key, rows, n):
     torch.testing.assert_close(normals, noise.plain_normals(key, rows, n), rtol=2e-6, atol=2e-6)
 
 
-def test_without_the_compiler_the_numbers_are_the_same(monkeypatch):
+def test_without_the_compiler_the_numbers_are_the_same():
     fast = StepNoise(5).words_(torch.empty(9, dtype=torch.int64)), StepNoise(5).normals_(torch.empty(300))
-    monkeypatch.setattr(noise, "compiled_loops", lambda: None)
-    assert torch.equal(fast[0], StepNoise(5).words_(torch.empty(9, dtype=torch.int64)))
-    torch.testing.assert_close(fast[1], StepNoise(5).normals_(torch.empty(300)), rtol=2e-6, atol=2e-6)
+    threads = torch.get_num_threads()
+    with noise.without_compiling():
+        assert noise.compiled_loops() is None
+        assert torch.get_num_threads() == 1
+        assert torch.equal(fast[0], StepNoise(5).words_(torch.empty(9, dtype=torch.int64)))
+        torch.testing.assert_close(fast[1], StepNoise(5).normals_(torch.empty(300)), rtol=2e-6, atol=2e-6)
+    assert noise.compiled_loops() is not None
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("threads", [1, 2])

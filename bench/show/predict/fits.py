@@ -58,6 +58,11 @@ def posterior_path(store: Store, fit_key: str) -> Path:
     return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
 
 
+def is_shipped(store: Store, fit: Fitted) -> bool:
+    """Return whether the posterior is one of those that come with the suite; they are small."""
+    return posterior_path(store, fit.fit_key) != store.fit_path(fit.fit_key, "posterior")
+
+
 def fitted(store: Store) -> list[Fitted]:
     """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
     return _fitted(store, store.all_records()[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from bench.core.errors import ConfigError
+from bench.core.noise import without_compiling
 from bench.core.store import Store
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.arrays import FloatArray
@@ -108,8 +110,13 @@ class Predictor:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
         self.rule, self._rules = rules.rule_among_all(rule, fits.scores(store, fit))
-        self._posterior = fits.load(store, fit)
+        self._small = fits.is_shipped(store, fit)
+        with self._at_once():
+            self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
+
+    def _at_once(self) -> contextlib.AbstractContextManager[None]:
+        return without_compiling() if self._small else contextlib.nullcontext()
 
     def __call__(self, image: str | Path) -> PictureAnswer:
         """Answer a PNG or JPEG; raises UnusableImage."""
@@ -125,7 +132,7 @@ class Predictor:
     def _block(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
         x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
         rows = torch.zeros(len(images), dtype=torch.int64)  # every picture meets the noise of row 0
-        with torch.no_grad():
+        with torch.no_grad(), self._at_once():
             log_probs = categorical(self._posterior, x, self._draws, rows)
         summary = reduce_draws(log_probs, QUANTILES)
         nats = entropies(summary)
