@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
@@ -45,22 +46,35 @@ def reports(material: Material) -> str:
     if not measured:
         return NOT_MEASURED
     few = len(outcomes) - measured
-    without = f" {few} more: not enough seeds." if few else ""
+    without = f" {few} more have too few seeds." if few else ""
     said = (
-        f"{_count(agreeing + coarse, measured)} that the documents report after training lie within the spread of our "
-        f"runs of the published code. For {agreeing} of them this is strong evidence: our runs spread by less than a "
-        f"margin that was fixed beforehand. For the other {coarse} it is weak: our runs spread by more.{without}"
+        f"{_count(agreeing + coarse, measured)} that the documents report after training, chance alone can explain "
+        f"the difference from our runs of the published code. For {agreeing} of them the evidence is strong: even one "
+        "more run of ours would land within the margin, the largest difference that does not matter. For the other "
+        f"{coarse} it is weak: our runs differ too much among themselves.{without}"
     )
-    return f"{said} {_differing(material)}" if differing else said
+    return " ".join([said, *_differing(material), *_curves(material)])
 
 
 def _count(number: int, of: int) -> str:
-    return f"All {of} numbers" if number == of else f"{number} of the {of} numbers"
+    return f"For all {of} numbers" if number == of else f"For {number} of the {of} numbers"
 
 
-def _differing(material: Material) -> str:
+def _differing(material: Material) -> Iterator[str]:
     found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
-    return f"What chance does not explain: {_listed([f'{one.printed} ({one.source})' for one in found])}."
+    if found:
+        yield f"Chance does not explain {_listed([f'{one.printed} ({one.source})' for one in found])}."
+
+
+def _curves(material: Material) -> Iterator[str]:
+    found = [one for one in material.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
+    differing = [one.curve.evidence for one in found if one.outcome == DIFFERS]
+    if differing:
+        is_small = all(one is not None and one.distance <= one.margin for one in differing)
+        matters = ", by less than the margin" if is_small else ""
+        yield f"Of {len(found)} training curves, {len(found) - len(differing)} agree and {len(differing)} " + (
+            f"{'differs' if len(differing) == 1 else 'differ'}{matters}."
+        )
 
 
 def sure(material: Material) -> str:
@@ -80,9 +94,10 @@ def _kept(found: dict[Place, Sureness]) -> str:
     rights = {place: _mean(one.right) for place, one in found.items()}
     broken = [f"{place.approach} ({place.recipe})" for place in rights if rights[place] < 100 * SURE]
     answer = f"On digits, not always ({_listed(broken)})" if broken else "On digits, yes"
+    least = math.floor(10 * min(rights.values())) / 10  # rounded down: "at least" must hold
     return (
-        f"{answer}: answers with a probability of at least {100 * SURE:g} % are right in {min(rights.values()):.1f} % "
-        "of the cases or more, from published and from corrected networks."
+        f"{answer}: of the answers with a probability of at least {100 * SURE:g} %, at least {least:.1f} % are right, "
+        "for every network, published or corrected."
     )
 
 
@@ -98,18 +113,18 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     seeds = (
-        " Each network was trained once for this, so that the percentages are rough."
+        " These shares are of one trained network each, so they are rough."
         if counts == [1]
         else f" These are means of {several} trainings of each network."
     )
     return (
-        f"On pictures that show no digit, no: even corrected networks claim {100 * SURE:g} % for many of them; "
-        f"depending on the network, for {_listed(spans)}.{worst_of_all}{seeds}"
+        f"On pictures that show no digit, no: depending on the network, even a corrected one gives {100 * SURE:g} % to "
+        f"{_listed(spans)}.{worst_of_all}{seeds}"
     )
 
 
 def _described(approach: str) -> str:
-    return f"{approach}, the network without Bayes," if manifest(approach).noise == "none" else approach
+    return f"{approach}, the plain network without Bayes," if manifest(approach).noise == "none" else approach
 
 
 def worth(material: Material) -> str:
@@ -120,7 +135,7 @@ def worth(material: Material) -> str:
     clear = [one for one in measured if one.accuracy and one.accuracy.excludes_zero]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     rest = len(measured) - len(clear)
-    others = f" The other {rest} show no effect on the accuracy." if rest else ""
+    others = f" For the other {rest}, the interval includes zero." if rest else ""
     return f"We corrected {len(measured)} mistakes, one at a time. {_effects(clear)}{others}{_hardly(material)}"
 
 
@@ -137,11 +152,16 @@ def _hardly(material: Material) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
+    is_one = [len(mine) for mine in found.values()] == [1]
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
-    reported = [f"{len(mine)} of {source}, such as {mine[0]}," for source, mine in found.items()]
+    reported = [
+        f"{len(mine)} numbers of {source}, such as {mine[0]}," if len(mine) > 1 else f"{mine[0]} of {source}"
+        for source, mine in found.items()
+    ]
     return (
-        f" The mistakes show in the reported numbers too: {_listed(reported)} are over {OVERWHELMING:.0f} times more "
-        f"likely from the published code than with all mistakes corrected{caution}."
+        f" The mistakes show in the reported numbers too: {_listed(reported)} {'is' if is_one else 'are'} over "
+        f"{OVERWHELMING:.0f} times more "
+        f"likely from the published code than from the corrected code{caution}."
     )
 
 
@@ -152,7 +172,7 @@ def _effects(clear: Sequence[Mistake]) -> str:
     first, *others = (_effect(one) for one in clear)
     effects = "; ".join([f"{first} when {clear[0].rung.title}", *others])
     changes = "1 correction changes" if len(clear) == 1 else f"{len(clear)} corrections change"
-    return f"{changes} the test accuracy beyond chance, by percentage points [95 % interval]: {effects}."
+    return f"{changes} the test accuracy beyond chance, in percentage points [95 % interval]: {effects}."
 
 
 def _effect(one: Mistake) -> str:

@@ -37,13 +37,13 @@ def _parts(judged: Judged) -> list[tuple[str, str]]:
             ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
             (
                 "one of ours?",
-                f"p {evidence.p:.2g} that one more run of ours lies as far off; above {evidence.percentile:.0f} % of "
-                "our runs",
+                f"p {evidence.p:.2g} that one more run of ours lies as far from our mean; above "
+                f"{evidence.percentile:.0f} % of our runs",
             ),
             (
                 "how sharply?",
                 f"one more run of ours: {ends[0]:.4g} to {ends[1]:.4g} in 95 of 100 cases; shifts below "
-                f"{verdict.in_words(evidence.resolution(verdict.level))} would not have shown; the margin, "
+                f"{verdict.in_words(evidence.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
         ]

@@ -14,8 +14,8 @@ from bench.judge.stats.verdicts import CurveVerdict, Judgement
 FOUR = Digits(significant=4)
 SMALLEST_SHOWN = 0.001  # of p
 CHOSEN_AFTER = (
-    "The statistic of curves was chosen after this curve had been seen; the smallest p of its epochs times their "
-    "number, used before, would be {p}."
+    "The statistic of curves was chosen after this curve had been seen. The earlier statistic, the smallest p of its "
+    "epochs times their number, would be {p}."
 )
 
 
@@ -106,7 +106,7 @@ def _scale(verdict: Verdict, evidence: Evidence) -> list[str]:
         return []
     of = f" of (count + 1/2) / {verdict.scale.images + 1}" if verdict.scale.images else ""
     moments = f"mean {evidence.mean:.4g}, standard deviation {evidence.sd:.4g}, M = {evidence.margin:.4g}"
-    return [_step("scale", f"{verdict.scale.name}{of}: on it and below, {moments}")]
+    return [_step("scale", f"{verdict.scale.name}{of}; on this scale, here and below, {moments}")]
 
 
 def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
@@ -116,9 +116,12 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
     else:
         text = f"Welch's test against the mean of {evidence.report.n:g} runs"
     lines = [
-        _step("distance", f"D = {d:.4g} from our mean to the numbers that print so"),
+        _step("distance", f"D = {d:.4g} from our mean to the nearest number that prints so"),
         _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
-        _step("percentile", f"{evidence.percentile:.0f} % of our {k} runs lie below; one that prints so counts half"),
+        _step(
+            "percentile",
+            f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that prints the same counts half",
+        ),
     ]
     best = verdict.best_of_three_p
     if best is not None:
@@ -140,10 +143,10 @@ def _how_sharply(verdict: Verdict, evidence: Evidence) -> list[str]:
 def _decision(verdict: Verdict) -> list[str]:
     evidence, sample = verdict.evidence, verdict.sample
     if not sample.n:
-        return [_step("seeds", "any that measured it? no")]
+        return [_step("seeds", "did any seed measure it? no")]
     without = "none without a number" if sample.gap is None else sample.gap.reason
     holds = sample.n >= ENOUGH and sample.gap is None
-    lines = [_step("enough", f"at least {ENOUGH} seeds, none without a number? {_yes(holds)}: {sample.n}, {without}")]
+    lines = [_step("enough", f"at least {ENOUGH} seeds, each with a number? {_yes(holds)}: {sample.n}, {without}")]
     if evidence is None or verdict.p_adjusted is None:
         return lines
     return lines + _rule(evidence, verdict.p_adjusted, verdict.level)
@@ -166,7 +169,7 @@ def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
 def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
     """Return how a curve came to its verdict, beside one of its points."""
     curve, evidence = one.curve, one.curve.evidence
-    whole = "this point has the verdict of its curve" if is_point else "it is also the last point of a curve"
+    whole = "this point gets the verdict of its curve" if is_point else "it is also the last point of a curve"
     lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]
     if evidence is not None:
         lines.append(_step("", f"mean over epochs of (run - mean) / sd of all {evidence.n + 1} runs:"))
@@ -176,7 +179,12 @@ def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
         lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(evidence.p)}"))
         if one.p_adjusted is not None:
             lines += _rule(evidence, one.p_adjusted, one.level)
-        lines.append(_step("before", f"smallest p of the epochs times their number: {p_text(curve.smallest_p)}"))
+        lines.append(
+            _step(
+                "before",
+                f"the earlier statistic, smallest p of the epochs times their number: {p_text(curve.smallest_p)}",
+            )
+        )
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
     return [*lines, _step("so", in_words(one.outcome, one.reason))]

@@ -18,8 +18,10 @@ NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdi
 CURVE = 43
 STEP = 15  # columns before what a step of an explanation says
 MEANING = (
-    "agrees: even one more run of ours would land within what matters. Coarsely: a\n"
-    "shift that matters may not have shown. `verdict CLAIM`: why; --all: all claims."
+    "p: how often one more run of ours lies as far from our mean as the report.\n"
+    "Agrees: even one more run of ours would land within the margin, the difference\n"
+    "that matters. Coarsely: a shift that matters might not show. `verdict CLAIM`\n"
+    "says why; `verdict --all` lists all claims by name."
 )
 WIDE = 120  # columns from which on a verdict is given in words
 
@@ -37,7 +39,7 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
     kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
         joint = judgement.joint.get(document)
-        lines.append(document + (f": p = {joint_text(joint)} for its end results together" if joint else ""))
+        lines.append(document + (f": p = {joint_text(joint)} for all its end results together" if joint else ""))
         lines += [_line(one, names, width) for one in kept if one.claim.source == document]
     return "\n".join(lines)
 
@@ -45,7 +47,7 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 def summary_text(judgement: Judgement) -> str:
     """Return what the end results say, and what the words mean."""
     ends = counts([verdict.outcome for verdict in judgement.ends])
-    more = " *: last of a curve, not counted." if judgement.lasts else ""
+    more = " *: last point of a curve, not counted." if judgement.lasts else ""
     return f"{len(judgement.ends)} end results: {ends}.{more}\n{MEANING}"
 
 
@@ -55,7 +57,10 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
     if judgement.computed:
         found = counts([verdict.outcome for verdict in judgement.computed])
         parts.append(f"{len(judgement.computed)} computed numbers, not trained: {found}")
-    parts.append("Every number by its id (a point of a curve has its verdict)\n" + "\n".join(_every(judgement, width)))
+    parts.append(
+        "Every number by its name (a point of a curve gets the verdict of the curve)\n"
+        + "\n".join(_every(judgement, width))
+    )
     return "\n\n".join(parts)
 
 
@@ -66,7 +71,7 @@ def _curves_text(judgement: Judgement, width: int) -> str:
     lines = [f"{len(judgement.curves)} curves, each one claim: {found}"]
     lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
     lines += [_curve_line(one, width) for one in judgement.curves]
-    lines.append("before: smallest p of the epochs times their number")
+    lines.append("before: the earlier statistic, the smallest p of the epochs times their number")
     for one in judgement.curves:
         if one.curve.name == SEEN_BEFORE:
             lines.append(folded(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}", width))

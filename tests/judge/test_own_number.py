@@ -45,7 +45,7 @@ def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
     assert corrected.finding == FAR_OUTSIDE  # (.99 - .9805) / .0005 = 19 standard deviations
     assert {one.finding for one in rest} == {NOT_MEASURED}
     text = own_text(found, 80)
-    assert "verdict       agrees: even one more run of ours would land within what matters" in text
+    assert "verdict       agrees: even one more run of ours would land within the margin" in text
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -74,10 +74,10 @@ def test_the_best_of_three_turns_with_the_direction():
 @pytest.mark.parametrize(
     ("reported", "margin", "outcome", "words"),
     [  # h = 3.0414 s = .0030414, R = .00412; the report's digits take 1e-7, float32's resolution
-        (0.978, 0.005, AGREES, "even one more run of ours would land within what matters"),  # .001 + .00304 <= .005
-        (0.979, 0.005, COARSE, "shifts below 0.0041 would not have shown"),  # .002 + .00304 > .005; t = 1.826, p = .14
+        (0.978, 0.005, AGREES, "even one more run of ours would land within the margin"),  # .001 + .00304 <= .005
+        (0.979, 0.005, COARSE, "shifts below 0.0041 might not have shown"),  # .002 + .00304 > .005; t = 1.826, p = .14
         (0.99, 0.005, DIFFERS, "differs by 0.013"),  # t = .013 / (.001 sqrt(1.2)) = 11.87, p = 3e-4
-        (0.981, 0.005, DIFFERS, "differs by 0.004, by less than matters"),  # t = 3.65, p = .022, .004 <= .005
+        (0.981, 0.005, DIFFERS, "differs by 0.004, less than the margin"),  # t = 3.65, p = .022, .004 <= .005
     ],
 )
 def test_each_outcome_of_five_seeds(reported, margin, outcome, words):

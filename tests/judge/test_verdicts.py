@@ -143,7 +143,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
     noise = np.random.default_rng(4).normal(size=(12, 8))
     (found,) = judge(curve_rows(0.9 + 1e-3 * noise, [0.9 + 1.5e-3] * 12)).curves
     assert found.outcome == DIFFERS
-    assert found.reason.endswith("margins, by less than matters")  # 1.5e-3 of .005
+    assert found.reason.endswith("margins, less than the margin")  # 1.5e-3 of .005
     assert found.curve.smallest_p > 0.5
 
 
@@ -202,7 +202,7 @@ def test_the_steps_of_other_outcomes():
     assert "does every value print as reported? yes" in explain(judge([exact]), judge([exact]).verdicts[0])
     few, none = row(FIVE[:4], 0.977), row((), 0.977, gap=Gap("no data", "not here"))
     assert "no: 4, none without" in explain(judge([few]), judge([few]).verdicts[0])
-    assert "any that measured it? no" in explain(judge([none]), judge([none]).verdicts[0])
+    assert "did any seed measure it? no" in explain(judge([none]), judge([none]).verdicts[0])
     # difference .001, se = .001 sqrt(2/5), 8 degrees of freedom: t = .004 / se = 6.3246, whose tail is 1.13e-4
     several = judge([row(FIVE, 0.978, margin=0.005, spread=0.001, n_runs=5)])
     assert "two one-sided tests with M, p = 0.000113 < 0.05? yes" in explain(several, several.verdicts[0])
@@ -211,7 +211,7 @@ def test_the_steps_of_other_outcomes():
 def test_a_point_shows_its_curve():
     judgement = judge(curve_rows([FIVE] * 3, [0.99] * 3))
     text = explain(judgement, judgement.verdicts[1])
-    assert "this point has the verdict of its curve, one claim of 3 epochs" in text
+    assert "this point gets the verdict of its curve, one claim of 3 epochs" in text
     assert "smallest p of the epochs times their number: <.001" in text  # 3 x 2.89e-4
     assert text.endswith("so           differs by 2.6 margins")  # .013 / .005
 
@@ -250,7 +250,7 @@ def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
     assert len(judgement.points) == 267
     lines = ends_text(judgement, {}, width).splitlines()
     assert len(lines) == 1 + 5 + 26 + 4  # heading, documents, end results, last points of accuracy curves
-    assert any("would not have shown" in line for line in lines) == (width >= WIDE)
+    assert any("might not have shown" in line for line in lines) == (width >= WIDE)
     everything = all_text(judgement, {}, width).splitlines()
     explained = folded(explain(judgement, judgement.verdicts[1]), width).splitlines()
     assert max(map(len, [*lines, *everything, *explained])) <= width

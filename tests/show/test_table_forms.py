@@ -27,7 +27,7 @@ from tests.synthetic import record
 from tests.tables import Tables, small, small_accuracy
 
 CLAIMS = load_claims()
-ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
+ABSENT = "-: no such number: no document reports it, or the recipe is not measured so"
 
 
 # numbers
@@ -88,7 +88,7 @@ def test_the_summary_as_a_reader_sees_it():
         "Profile full, cpu, float32, seeds 0, 1; mean +- standard deviation (number of seeds).",
         "failed: a | b",
         ABSENT,
-        "common only: changed recipes are measured by the common protocol unless asked for otherwise",
+        "common only: without `--protocol published`, changed recipes are measured by the common protocol only",
         "not run: no record of this cell; python -m bench run makes it",
         "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
         "2 of 2 reported numbers are measured; 0 print as the document has them.",

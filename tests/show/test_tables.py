@@ -18,7 +18,7 @@ from tests.synthetic import manifests, record
 from tests.tables import Tables, line, material, shown_rows
 
 CLAIMS = load_claims()
-ABSENT = "-: there is no such number: no document reports it, or the recipe has no such cell"
+ABSENT = "-: no such number: no document reports it, or the recipe is not measured so"
 
 
 # all tables

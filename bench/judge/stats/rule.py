@@ -9,9 +9,9 @@ with 80 % power. The first line that holds is the outcome:
     exact, not exact   claims that are computed, not trained: the printed digits decide
     not run            nothing was measured
     too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
-    differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "by less than matters"
-    agrees             D + h <= M: even one more run of ours would land within what matters
-    agrees, coarsely   otherwise: shifts below R would not have shown
+    differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
+    agrees             D + h <= M: even one more run of ours would land within the margin
+    agrees, coarsely   otherwise: shifts below R might not have shown
 
 If a report gives the mean of several runs and their spread, Welch's test of the two means gives p and h. The report
 agrees if Welch's two one-sided tests show that the means differ by less than the margin, p < `ALPHA`.
@@ -244,13 +244,13 @@ def reason_of(verdict: Verdict) -> str:
     evidence = verdict.evidence
     assert evidence is not None
     if verdict.outcome == DIFFERS:
-        little = ", by less than matters" if evidence.distance <= evidence.margin else ""
+        little = ", less than the margin" if evidence.distance <= evidence.margin else ""
         return f"differs by {verdict.in_words(evidence.distance)}{little}"
     if verdict.outcome == AGREES and evidence.report is not None:
-        return "the means of both groups of runs differ by less than matters"
+        return "the means of both groups of runs differ by less than the margin"
     if verdict.outcome == AGREES:
-        return "even one more run of ours would land within what matters"
-    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} would not have shown"
+        return "even one more run of ours would land within the margin"
+    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} might not have shown"
 
 
 def _what_is_missing(claim: Claim, sample: Sample) -> str:

@@ -148,13 +148,13 @@ def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerd
     p = step.adjust(evidence.p)
     outcome, margin = evidence.outcome(p), evidence.margin
     if outcome == DIFFERS:
-        little = ", by less than matters" if evidence.distance <= margin else ""
+        little = ", less than the margin" if evidence.distance <= margin else ""
         reason = f"differs by {evidence.distance / margin:.3g} margins{little}" if margin else "differs"
     elif outcome == COARSE:
         share = f"{evidence.resolution(level) / margin:.2g} margins" if margin else "any size"
-        reason = f"shifts below {share} would not have shown"
+        reason = f"shifts below {share} might not have shown"
     else:
-        reason = "even one more run of ours would land within what matters"
+        reason = "even one more run of ours would land within the margin"
     return CurveVerdict(curve, outcome, reason, p, level)
 
 

@@ -12,8 +12,10 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 
-ABSENT = Gap("-", "there is no such number: no document reports it, or the recipe has no such cell")
-COMMON_ONLY = Gap("common only", "changed recipes are measured by the common protocol unless asked for otherwise")
+ABSENT = Gap("-", "no such number: no document reports it, or the recipe is not measured so")
+COMMON_ONLY = Gap(
+    "common only", "without `--protocol published`, changed recipes are measured by the common protocol only"
+)
 
 
 def headline(claims: Iterable[Claim], approach: str, name: str, dataset: str) -> Claim | None:
@@ -57,10 +59,10 @@ def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
     columns = ["approach", "document", "measured on", "reported", "published x published", "difference"]
     columns += ["published x common", "corrected x common"]
     caption = (
-        "Fraction of images classified right. Published x published: the document's training, measured as the "
-        "document did, on the rows named; published x common: the same fit on the official test set, mean of the "
-        "probabilities of 100 draws (a deterministic network has one); corrected x common: trained with the "
-        "corrections of the recipe. Difference: published x published minus reported."
+        "Fraction of images classified right. Published x published: published recipe, measured as the document did, "
+        "on the rows named. Published x common: the same fits by the common protocol (official test set, mean of the "
+        "probabilities of 100 draws, one for a deterministic network). Corrected x common: corrected recipe, common "
+        "protocol. Difference: published x published minus reported."
     )
     title = "Accuracy against the reported numbers"
     notes = truncations(claim for claim in claims if claim.metric == "accuracy")

@@ -29,13 +29,12 @@ from bench.show.tables.headline import load_quoted
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
 CAPTION = (
-    "Each end result, and each number that is quoted, beside the recipes that it could have come from instead of the "
-    "published one; +NAME is the published recipe with that change. As published, as alternative: what our seeds of "
-    "the two recipes give, both measured by the protocol that is named. Where that is the common one, the report was "
-    "measured otherwise. Shared: overlap of the t distributions that the seeds of each recipe predict for one more "
-    "run, 1 where they are the same. Ratio: how many times likelier the reported number is under the published recipe. "
-    f"Far outside: the report lies more than {FAR:g} standard deviations from the alternative's mean, where so few "
-    f"seeds give no number. Few seeds: fewer than {ENOUGH}."
+    "Each end result and each quoted number, beside other recipes that it could have come from. +NAME: the published "
+    "recipe with that change. As published, as alternative: our seeds of the two recipes, both measured by the "
+    "protocol named. Where that is the common protocol, the report was measured by another one. Shared: overlap of the "
+    "two t distributions for one more run; 1 if they are the same. Ratio: how many times likelier the reported number "
+    f"is under the published recipe. Far outside: more than {FAR:g} standard deviations from the alternative's mean, "
+    f"too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
 )
 LONGEST_PRINT = 8  # characters of a reported number
 
@@ -135,7 +134,7 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
             nothing.append(name)
     parts = [
         (f"Over {OVERWHELMING:.0f} times less likely under our corrected recipe", hardly),
-        ("As likely under every alternative, so that they test nothing", nothing),
+        ("Much the same under every alternative, so they test nothing", nothing),
     ]
     return [f"{said}: {'; '.join(some)}." for said, some in parts if some]
 
@@ -156,7 +155,10 @@ def explained(judgement: Judgement, results: Results, verdict: Verdict, with_cur
 def against_lines(mine: Against) -> list[str]:
     """Return the alternatives of one claim as lines that follow its verdict."""
     lines = [f"{_recipe(mine, one)}: {_in_words(one)}" for one in mine.found]
-    meaning = "ratio: how many times likelier the number is under its own recipe than under the alternative"
+    meaning = (
+        "ratio: how many times likelier the number is under its own recipe than under the alternative; shared: overlap "
+        "of the two distributions, 1 if they are the same"
+    )
     return [*([meaning] if lines else []), *lines, *sentences(mine)]
 
 

@@ -15,7 +15,7 @@ ADDED = Digits(decimals=3, signed=True)
 _GROUPS: dict[Direction, str] = {
     "raises": "raised by",
     "lowers": "lowered by",
-    "unclear": "not told from zero:",
+    "unclear": "cannot be told from zero:",
     "not measured": "not measured:",
 }
 
@@ -30,10 +30,10 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     rows += [_estimator_row(answer, finding) for finding in answer.by_estimator]
     caption = (
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
-        f"{_printed(answer.question.steps[-1], answer.claim)}. Each step makes the change that it names to the line "
-        "before; a change may concern several settings. The size of a step depends on the order of the steps. Added: "
-        "mean difference of the same seeds with its 95 % t interval (number of seeds). Levels are of the seeds that "
-        "every fit has. The steps' intervals are not adjusted for their number. Common protocol."
+        f"{_printed(answer.question.steps[-1], answer.claim)}. Each step changes what it names in the line before, "
+        "sometimes several settings. The size of a step depends on the order of the steps. Added: mean difference over "
+        "paired seeds with its 95 % t interval (number of seeds). Levels: over the seeds that every fit has. No "
+        "interval is adjusted for the number of steps. Common protocol."
     )
     title = f"Where a reported number of {approach} comes from"
     return results_table(results, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))
@@ -105,4 +105,4 @@ def _lead(found: LargestStep, unit: str) -> str:
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
     by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)}{chosen})"
     # The largest step over all seeds of each may be the smaller one over the seeds of both.
-    return f", ahead of {found.following} by {by}" if low > 0 else f", not told from {found.following}: {by} ahead"
+    return f", ahead of {found.following} by {by}" if low > 0 else f"; {by} ahead of {found.following}, within chance"

@@ -11,7 +11,7 @@ from bench.show.tables.cells import Table, make_table
 COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
 CAPTION = (
-    "Rules for known mistakes, applied to the document, those that fail first. The ladders say what a mistake is worth."
+    "Rules for known mistakes, applied to the document; failures first. The ladders say what each mistake is worth."
 )
 
 

@@ -30,9 +30,9 @@ def blundell_table(results: Results) -> Table:
     readings = "; ".join(f"{name}: {text}" for name, (_, text) in READINGS.items())
     caption = (
         "Errors on the 10,000 test images, as fractions: the reported number and ours, mean +- standard deviation "
-        f"(number of seeds). {marks}. Readings, because the paper does not say what it measured: {readings}. Verdicts "
-        "by the rule of all verdicts, adjusted over the numbers of a source under one reading. The CSV file names the "
-        "fits of each number: our main reading of the paper, with what the source changes."
+        f"(number of seeds). {marks}. A reading is a way to measure; the paper does not say which it used. {readings}. "
+        "Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source under one reading. The CSV "
+        "file names the fits behind each number."
     )
     columns = ["number", "reported", "reading", "ours", "p", "verdict"]
     return make_table(

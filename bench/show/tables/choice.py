@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
@@ -15,7 +15,7 @@ from bench.show.tables.speed import counted_times
 RISK = 0.01  # share of wrong answers that is accepted
 SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
-UNREACHED = Gap("never", "no share of answers, however small, has 1 % of mistakes or fewer")
+UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1 %")
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
 
@@ -88,12 +88,11 @@ def choice_table(results: Results) -> Table:
     """Return a row for each approach."""
     found = candidates(results)
     caption = (
-        "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, "
-        "nats a digit. ECE: expected calibration error, by how much the stated confidence misses the accuracy. "
-        "Refused: percent of the digits that it must leave unanswered, the least certain first, so that at most "
-        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
-        "digits; 0.5 is chance, 1 is best. Training on one or two threads of this processor; answer: to one image, "
-        "100 draws."
+        "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
+        "expected calibration error, the mean distance between confidence and accuracy. Refused: percent of the digits "
+        "that the network must leave unanswered, the least certain first, to have at most "
+        f"{100 * RISK:g} % wrong answers. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is "
+        "chance, 1 is best. Training: time on one or two threads. Answer: time for one image, 100 draws."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return make_table(
@@ -125,15 +124,28 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
         if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
     ]
     counts = sorted({one.numbers["accuracy"].n for one in found})
-    notes = [f"Means of {' or '.join(map(str, counts))} seeds."] if counts else []
+    notes = [*_best(found), *([f"Means of {' or '.join(map(str, counts))} seeds."] if counts else [])]
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
-        notes.append(f"{', '.join(baselines)}: for comparison, what a network is worth that knows nothing.")
+        notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
     if spreads:
-        notes.append(f"Largest standard deviation between the seeds of a row: {', '.join(spreads)}.")
+        notes.append(f"Largest standard deviation over seeds in any row: {', '.join(spreads)}.")
     if any(one.busy for one in found):
-        notes.append("!: measured while the machine had other work, so that it is too long.")
+        notes.append("!: too long, because the machine had other work.")
     return notes
+
+
+def _best(found: Sequence[Candidate]) -> Iterator[str]:
+    """Name the approach with the best mean in each column of quality."""
+    columns_of: dict[str, list[str]] = {}
+    for column in (*METRICS, REFUSED):
+        means = {one.approach: mean for one in found if not one.is_baseline and (mean := one.numbers[column].mean)}
+        if len(means) > 1:
+            choose = max if HIGHER[column] else min
+            columns_of.setdefault(choose(means, key=means.__getitem__), []).append(column)
+    if columns_of:
+        best = "; ".join(f"{name} ({', '.join(of)})" for name, of in columns_of.items())
+        yield f"Best mean, whether or not the seeds can tell it from the next: {best}."
 
 
 def _line(one: Candidate) -> dict[str, str | float | None]:

@@ -24,7 +24,7 @@ PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of wha
 RECIPES = ("published", "corrected")
 
 NO_SUCH_SET = Gap("no data", "this data set was not there when the record was made")
-NEVER = Gap("never", "it is so sure of no digit")
+NEVER = Gap("never", "it is that sure of no digit")
 
 
 class Place(NamedTuple):
@@ -104,10 +104,10 @@ def confidence_table(material: Material) -> Table:
     return make_table(
         "confidence",
         "At least 99 % sure: how often, and how often right?",
-        "Percent of images of which a network says that it is at least 99 % sure: the largest probability, mean of "
-        "100 draws (one of a deterministic network), is at least .99. Right: of the digits of which it is sure, those "
-        f"that it names right; {100 * SURE:g} or more keep the promise. What is no digit has no right answer, so "
-        "to be sure is a mistake.",
+        "Percent of images of which a network is at least 99 % sure: its largest probability, mean of 100 draws (one "
+        "for a deterministic network), is at least .99. Of these right: percent of the sure answers on digits that are "
+        f"right; {100 * SURE:g} or more is as promised. A picture that shows no digit has no right answer: there, to "
+        "be sure is a mistake.",
         ["approach", "recipe", "digits", "of these right", *SHOWN.values()],
         rows,
         _precision(material, records),
@@ -130,8 +130,8 @@ def _precision(material: Material, records: Sequence[Record]) -> list[str]:
         f"\N{PLUS-MINUS SIGN}{_half_width(size):.1f} of {size:,} images" for size in sorted(sizes, reverse=True)
     )
     return [
-        f"Images are a sample too: the 95 % interval of a share is at most, in points, {shown}. How much another seed "
-        "differs does not show in a column of one seed."
+        f"Images are a sample: the 95 % interval of a share is at most, in points, {shown}. With one seed, a column "
+        "does not show how much another seed differs."
     ]
 
 

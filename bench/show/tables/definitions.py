@@ -72,9 +72,8 @@ def definitions_table() -> Table:
     rows = [[*line[:2], _or_dash(line[2], NONE), line[3], _or_dash(line[4], "")] for line in (*metrics, *OTHERS)]
     columns = ["metric", "unit", "better", "definition", "source"]
     caption = (
-        "First the metrics of classification, which the common protocol measures alike for all; then numbers of the "
-        "documents' own protocols and of the toys. Better: which direction is better; -: it depends on the rows, or "
-        "neither direction is."
+        "First the metrics of classification in the common protocol; then the numbers of the documents' own protocols "
+        "and of the toys. Better: which direction is better; -: neither, or it depends on the rows."
     )
     return make_table("definitions", "Every metric", caption, columns, rows, [])
 

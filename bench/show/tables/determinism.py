@@ -63,12 +63,14 @@ TITLES = {
 }
 TWO = Digits(significant=2)
 CAPTION = (
-    "The same seed is fitted again under each condition and compared with a fit on one thread of the processor, which "
-    "predicts 256 rows in blocks of 64. 'exact': all bits are the same; a number: the largest difference, of stored "
-    "weights, or of predicted probabilities (toys: of the mean) over 4 draws. Published recipe, profile smoke (one "
-    "epoch of two steps); in a whole training differences grow."
+    "The same seed is fitted again under each condition and compared with a fit on one thread, which predicts 256 rows "
+    "in blocks of 64. Exact: all bits are equal. A number: the largest difference of stored weights, or of predicted "
+    "probabilities over 4 draws (toys: of the predicted mean). Published recipe, profile smoke (one epoch of two "
+    "steps). In a whole training, differences grow."
 )
-NOTHING_TO_COMPARE = Gap("-", "no weights, the weights of one fit, or predictions that follow from equal weights")
+NOTHING_TO_COMPARE = Gap(
+    "-", "nothing to compare: no weights, one fit's own weights, or predictions from equal weights"
+)
 
 
 def determinism_table(records: Sequence[Repeatability], order: Iterable[str]) -> Table:

@@ -32,7 +32,7 @@ def folder(results: Path) -> SealedFolder[FaultFile]:
     )
 
 
-CAPTION = "Kills, planted failures, runs that share a folder, and hostile input, as last tried here."
+CAPTION = "Kills, planted failures, runs that share a folder, and hostile input: results of the last campaigns."
 
 
 def fault_table(tested: Iterable[FaultFile]) -> Table:

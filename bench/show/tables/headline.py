@@ -76,7 +76,7 @@ def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
         notes.append(f"{document}: {', '.join(seeds)}{together}.")
     notes += truncations(verdict.claim for verdict in verdicts)
     if any(_is_rough(verdict) for verdict in verdicts):
-        notes.append("An interval that ends at 0 or 1 is cut there: near these ends the t rule is rough.")
+        notes.append("An interval that ends at 0 or 1 is cut there; near 0 and 1 the t rule is rough.")
     return notes
 
 
@@ -133,9 +133,9 @@ def final_numbers_table(results: Results, claims: Sequence[Claim], verdicts: Ite
     columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
         "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
-        "interval for one more run of ours (line; none below two seeds), as distances from the reported number (the "
-        "stroke in the middle) in units of the margin (the shaded band), the difference that would matter, declared "
-        f"before the runs with five seeds. It ends {REACH:.0f} margins away; a triangle is further out."
+        "interval for one more run of ours (line; none below two seeds). Middle stroke: the reported number. Shaded "
+        "band and unit: the margin, the difference that would matter, declared before the runs with five seeds. The "
+        f"drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
     return results_table(results, "headlines", title, caption, columns, lines, has_spread=False)

@@ -34,13 +34,12 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         rows += [_level(ladder, numbers, "corrected", data_set) for data_set in (MNIST, *data_sets)]
     columns = ["rung", "kind", "data set", "n", *TITLES.values()]
     caption = (
-        "First and last lines: mean over seeds, common protocol. Rungs: after minus "
-        "before, mean of the differences with its 95 % t interval, over the n seeds that both fits have; if n "
-        "is less than in the first lines, levels and rungs are not of the same seeds. No "
-        "interval is adjusted for the number of lines. "
-        f"{KINDS} Accuracy (of measuring the refusal rule: of the accepted images), ECE, AUROC by entropy and share "
-        "refused by the median rule are fractions; NLL and entropy nats an image. The t rule is rough for fractions "
-        "near 0 or 1: ~ marks intervals that would reach beyond 0 or 1."
+        "First and last lines (levels): mean over seeds, common protocol. Other lines (rungs): one change, after minus "
+        "before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is smaller "
+        "than in the levels, rungs and levels are of different seeds. No interval is adjusted for the number of lines. "
+        f"{KINDS} Accuracy (in rungs on the refusal rule: of the accepted images), ECE, AUROC of the entropy and "
+        "share refused by the median rule are fractions; NLL and entropy are nats per image. ~: the interval of a "
+        "fraction would reach beyond 0 or 1, where the t rule is rough."
     )
     return make_table(
         f"ladder_{ladder.approach}",

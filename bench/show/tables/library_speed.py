@@ -25,10 +25,10 @@ LIBRARIES = {  # by the name of the measured loop, the adapter
 COLUMNS = ("library", "step", "ours faster", "answers", "whole networks", "per_row", "adapter")
 CAPTION = (
     "One network, 784-400-400-10, batches of {batch}. Step: a training step of the library alone, written as its "
-    "README or documentation writes it; batches lie ready in memory. Ours faster: that time over the time of a step of "
-    "linear_bbb's kernels. Answers: the library's time for {draws} draws of {images:,} images, one pass of all images "
-    "a draw; beside it that over ours, with whole networks as well, and with per_row, which does less work for the "
-    "same distribution of each image's answer. Adapter: the time of our adapter's step over that of the library alone. "
+    "README or documentation writes it; batches lie ready in memory. Ours faster: that time divided by the time of a "
+    "step of linear_bbb's kernels. Answers: the library's time for {draws} draws of {images:,} images, one pass of all "
+    "images per draw. Whole networks, per_row: that time divided by ours; per_row does less work for the same "
+    "distribution of each image's answer. Adapter: time of our adapter's step divided by that of the library alone. "
     "Medians of rounds of both in turn, {rounds} of steps and {answers} of answers, with 95 % intervals. sghmc has no "
     "Gaussians: only its adapter is compared."
 )

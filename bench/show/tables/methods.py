@@ -60,7 +60,7 @@ OF_DIGITS = (
     "angles. Clothes, letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best."
 )
 OF_CLOTHES = (
-    "They learnt the 60,000 training images of Fashion-MNIST and are tested on its 10,000 test images. Digits (MNIST's "
+    "Trained on the 60,000 training images of Fashion-MNIST, tested on its 10,000 test images. Digits (MNIST's "
     "test images), letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best. Hyper-parameters are those chosen "
     "for digits."
 )
@@ -175,12 +175,12 @@ def _table(
     ranked = places({row.name: row.numbers[RANKED] for row in found}, is_higher_better=False)
     seeds = {record.seed for row in found for record in row.records}
     caption = (
-        "All methods learn the network 784-400-400-10 with the budget of mlp, unless they say ten-times; the rows "
-        f"without costs have networks of their own. Place: by {RANKED}; methods that the seeds cannot tell apart share "
-        "their places (paired by seed, Holm). Means over seeds with the 95 % interval of the mean. NLL: negative "
-        "log-likelihood, nats an image. ECE: expected calibration error. Refused: percent of the images that it must "
-        f"leave unanswered so that at most {100 * RISK:g} % of its answers are wrong. {foreign} Training, answer: "
-        "multiplications, in trainings and passes of the plain network. MB: what a fitted posterior keeps."
+        f"Place: rank by {RANKED}; methods that the seeds cannot tell apart share places (paired by seed, Holm). "
+        "All methods train the network 784-400-400-10 with the budget of mlp (ten-times: ten times that); rows without "
+        "costs have other networks and budgets. Means over seeds with the 95 % interval of the mean. NLL: negative "
+        "log-likelihood, nats per image. ECE: expected calibration error. Refused: percent of the images that the "
+        f"method must leave unanswered to have at most {100 * RISK:g} % wrong answers. {foreign} Training, answer: "
+        "multiplications; 1 is one training, one pass of the plain network. MB: size of a fitted posterior."
     )
     return make_table(
         "methods",

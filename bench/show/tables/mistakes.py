@@ -65,10 +65,10 @@ def mistakes_table(material: Material) -> Table:
     return make_table(
         "mistakes",
         "What is each mistake of the documents worth?",
-        "One mistake corrected, all others left: after minus before, mean of the differences of the same n seeds with "
-        "its 95 % t interval. Accuracy and letters' AUROC (how well the entropy tells letters from digits) in "
-        "percentage points, NLL in nats an image. Common protocol. No interval is adjusted for the number of "
-        f"mistakes: of {len(found)} without any effect, one in twenty would be clear of zero by chance in each column.",
+        "One mistake corrected, all others left: after minus before, mean difference over n paired seeds with its 95 % "
+        "t interval. Accuracy and letters' AUROC (how well the entropy tells letters from digits) in percentage "
+        "points, NLL in nats per image. Common protocol. No interval is adjusted for the number of mistakes: by chance "
+        "alone, one in twenty excludes zero.",
         ["approach", "mistake", "n", *COLUMNS],
         rows,
         notes,

@@ -15,8 +15,8 @@ def papers_table(papers: list[Paper]) -> Table:
     columns = ["source", "method", "network", "metric", "data set", "value", "runs", "obtained", "note"]
     counts = {name: sum(paper.obtained == name for paper in papers) for name in OBTAINED}
     caption = (
-        "Context only: numbers of papers and of other reproductions. Their networks and budgets are not ours, so no "
-        "number is compared or judged. Errors and AUROC are fractions. "
+        "Context only: numbers of papers and of other reproductions. Their networks and budgets differ from ours, so "
+        "no number is judged. Errors and AUROC are fractions. "
         + "; ".join(f"{name}: {text} ({counts[name]})" for name, text in OBTAINED.items())
         + "."
     )

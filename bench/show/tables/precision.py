@@ -63,9 +63,9 @@ def precision_table(
                 rows += made
                 notes.append(said)
     caption = (
-        "Published training, common protocol, the same seeds: float32, 'there' with matrix products in the precision "
-        "named, and the difference. Noise: standard deviation of one float32 value over n seeds. Beyond noise: over "
-        f"{BEYOND:.0f} standard deviations of a difference of two such values, one time in 20 by chance alone. "
+        "Published training, common protocol, the same seeds. Float32: all in float32. There: matrix products in the "
+        "precision named. Noise: standard deviation of a float32 value over n seeds. Beyond noise: the difference "
+        f"exceeds {BEYOND:.0f} standard deviations of a difference of two float32 values, as one in 20 does by chance. "
         f"Profile {profile}"
         + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
         + f"; {device}."

@@ -36,10 +36,10 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     columns = ["approach", "recipe", "score", "network", "removed", accuracy]
     columns += ["reported", "published x published", "difference", *others, "kept by layer"]
     caption = (
-        "Weights are removed in the order of a score, the lowest first, with their noise. The score is |mu|/sigma, or "
-        "|w| for a network without sigma. Mean: the network of posterior means; 30 draws: mean of probabilities. NLL "
-        "in nats an image; noise refused: fraction of uniform noise images refused by the median rule; removed of "
-        "used: the same fraction among weights that the prediction uses; bytes: the sparse network stored. Official "
+        "The weights with the lowest score are removed first, together with their noise. Score: |mu|/sigma, or |w| for "
+        "a network without sigma. Mean: the network of posterior means. 30 draws: mean of their probabilities. NLL: "
+        "nats per image. Noise refused: fraction of uniform noise images that the median rule refuses. Removed of "
+        "used: fraction removed of the weights that the prediction uses. Bytes: size of the sparse network. Official "
         "test set."
     )
     return results_table(results, "pruning", "Pruning", caption, columns, rows)

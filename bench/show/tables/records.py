@@ -31,8 +31,8 @@ def provenance_table(records: Iterable[Record]) -> Table:
         rows.append([Linked(str(len(made)), sources), *conditions, minutes[0], minutes[-1], data])
     columns = ["records", "machine", "threads", "versions", "code", "first", "last", "data"]
     caption = (
-        "One line for each combination. Code: commit; data: the first digits of the hash of each file that was read. "
-        "First, last: when the records were measured, by universal time."
+        "A line for each combination. Code: the commit. Data: the first digits of the hash of each file read. First, "
+        "last: when the records were measured (UTC)."
     )
     return make_table("provenance", "Machines, versions, code and data", caption, columns, rows)
 

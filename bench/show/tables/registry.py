@@ -92,17 +92,23 @@ def _provenance(material: Material) -> Table:
 
 
 TABLES = (
-    TableKind("headline", "Do the numbers that all quote hold?", lambda m: headline_table(m.results, m.judgement)),
+    TableKind(
+        "headline", "Do the numbers that everybody quotes hold?", lambda m: headline_table(m.results, m.judgement)
+    ),
     TableKind("confidence", "When a network is 99 % sure, is it right?", confidence_table),
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
     TableKind("choice", "Which approach should I take?", lambda m: choice_table(m.results)),
     TableKind("methods", "Which method for uncertainty should I take?", methods_table),
     TableKind("accuracy", "Do the reported accuracies hold?", lambda m: accuracy_table(m.results, m.claims)),
-    TableKind("ood", "How unsure are the networks of what is no digit?", lambda m: ood_table(m.results, m.claims)),
-    TableKind("detection", "Which score tells best what is no digit?", lambda m: detection_table(m.results)),
+    TableKind(
+        "ood", "How unsure are the networks of pictures that show no digit?", lambda m: ood_table(m.results, m.claims)
+    ),
+    TableKind(
+        "detection", "Which score is best at finding pictures that show no digit?", lambda m: detection_table(m.results)
+    ),
     TableKind("refusal", "How often do the networks refuse to answer?", lambda m: refusal_table(m.results, m.claims)),
     TableKind("pruning", "How many weights can be removed?", lambda m: pruning_table(m.results, m.claims)),
-    TableKind("calibration", "How far can the probabilities be believed?", lambda m: calibration_table(m.results)),
+    TableKind("calibration", "How well calibrated are the probabilities?", lambda m: calibration_table(m.results)),
     TableKind("speed", "What do training and prediction cost?", lambda m: speed_table(m.results)),
     TableKind(
         "throughput",
@@ -110,7 +116,7 @@ TABLES = (
         lambda m: throughput_table(m.speeds, m.manifests) if m.speeds else (),
         SPEEDS,
     ),
-    TableKind("toys", "What do the six-point regressions give?", lambda m: toys_table(m.results, m.claims)),
+    TableKind("toys", "What do the regressions on six points give?", lambda m: toys_table(m.results, m.claims)),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
         "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)
@@ -121,15 +127,17 @@ TABLES = (
         "Which recipes does each end result tell apart?",
         lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
     ),
-    TableKind("trial", "What does the rule say of reports whose truth is known?", _trial),
+    TableKind("trial", "How often does the rule of verdicts err, on reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
     TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
     TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
-    TableKind("blundell2015", "Does the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)),
+    TableKind(
+        "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
+    ),
     TableKind(
         "determinism",
-        "What gives the same bits again?",
+        "What gives the same bits when it is repeated?",
         lambda m: determinism_table(m.repeatable, m.manifests) if m.repeatable else (),
         REPEATS,
     ),
@@ -143,13 +151,13 @@ TABLES = (
     ),
     TableKind(
         "fault_tests",
-        "What was tried to break the suite?",
+        "What was tried to break the suite, and what happened?",
         lambda m: fault_table(m.faults) if m.faults else (),
         TRIALS,
     ),
     TableKind(
         "headlines",
-        "How far are our numbers from the final ones of each document?",
+        "How far are our numbers from the end results of each document?",
         lambda m: final_numbers_table(m.results, m.claims, m.verdicts),
     ),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),

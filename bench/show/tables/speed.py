@@ -19,8 +19,8 @@ TIMINGS = {
     "predict_draw_images_per_s": "draws x images/s",
     "latency_s": "one image, ms",
 }
-NOT_COUNTED = Gap("n/a", "the approach shows no weights to count")
-NOT_TAKEN = Gap("n/a", "not taken: it does not apply to the task or protocol")
+NOT_COUNTED = Gap("n/a", "the approach does not expose its weights")
+NOT_TAKEN = Gap("n/a", "not measured: it does not apply to this task or protocol")
 MILLISECONDS = 1000.0
 
 
@@ -30,10 +30,10 @@ def speed_table(results: Results) -> Table:
     columns = ["approach", "recipe", "parameters", "weights", *TIMINGS.values()]
     columns += ["peak memory, MiB", "device", "threads"]
     caption = (
-        "Parameters: trained numbers; weights: scalar weights of one network. Training without measuring, s an "
-        "epoch: median over epochs. Draws x images/s: 100 draws of the test set; one image: latency of 100 draws, "
-        "milliseconds, median of repeats; a deterministic network has one draw. Peak memory of the whole process, "
-        "frameworks included. '!' marks times that do not count."
+        "Parameters: trained numbers. Weights: scalar weights of one network. Training: without measuring. S an epoch: "
+        "median over epochs. Draws x images/s: 100 draws of the test set. One image: time for 100 draws, median of "
+        "repeats; a deterministic network has one draw. Peak memory: of the whole process, with its frameworks. '!' "
+        "marks times that do not count."
     )
     return results_table(results, "speed", "Speed and memory", caption, columns, rows)
 

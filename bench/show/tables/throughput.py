@@ -113,18 +113,17 @@ MILLISECONDS = 1000.0
 TARGET = Digits(significant=2)
 TARGETS = REFERENCE / "speed_targets.toml"
 CONDITIONS = ("cpu", "float32")  # device and precision that the targets are for
-NO_OVERHEAD = Gap("-", "taken of training steps only")
+NO_OVERHEAD = Gap("-", "measured for training steps only")
 OLDER = "~"
 CAPTION = (
-    "Blocks of our code and of the document's own code in turn, in one process: medians and ranges (smallest to "
-    "largest) over the rounds. Ratio: how many times as fast ours is, median and range of the rounds' own ratios; "
-    "target: the ratio that was aimed at. "
-    "Training: milliseconds a step; ours is the real fit with its batches, the document's batches lie ready. "
-    "Prediction: draws x images a second, ours through the harness, the document's in its own loop and batches; a "
-    "block says how many. Of the product rate: the operations of our matrix products a second, counted from the layer "
-    "sizes, over those of one large {size} product in the same precision and rounds; ratio, products alone: what the "
-    "ratio would be if ours did nothing but these operations at that rate. Overhead: time of the same step on a "
-    "network of a few units, where Python and the framework are all that is left, over the step's time. '!' marks "
+    "One process runs blocks of our code and of the document's own code in turn: medians and ranges over the rounds. "
+    "Ratio: how many times as fast ours is, median and range over the rounds. Target: the ratio that we aimed at. "
+    "Training: milliseconds per step; ours is the real fit and gathers its batches, the document's batches lie ready. "
+    "Prediction: draws x images per second, ours through the harness, the document's in its own loop and batches. Of "
+    "the product rate: our matrix products' operations per second, counted from the layer sizes, divided by those of "
+    "one large {size} product in the same precision and rounds. Ratio, products alone: the ratio if our code did "
+    "nothing but these products at that rate. Overhead: time of the same step on a network of a few units, which is "
+    "nearly all Python and framework, divided by the step's time. A block: how much work one block holds. '!' marks "
     "times that do not count."
 )
 

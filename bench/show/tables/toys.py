@@ -29,7 +29,7 @@ def toys_table(results: Results, claims: Sequence[Claim]) -> Table:
             rows.append([approach, recipe, *cells, *_far(results, claims, approach, recipe)])
     columns = ["approach", "recipe", *MEASURED.values(), "reported at x = 100", "published x published", "difference"]
     caption = (
-        "Regression through the six points of feldman2018, target units; NLL in nats a point. Band: mean width "
+        "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
         "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
     )
     return results_table(results, "toys", "Six-point regression", caption, columns, rows)

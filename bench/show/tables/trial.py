@@ -12,12 +12,13 @@ from bench.show.tables.cells import Entry, Table, make_table
 COLUMNS = ("approach", "what made the reports", "kind", "protocol", "profile", "reports", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)
 CAPTION = (
-    "Reports whose truth is known, handed in as if the document had printed them. True: each seed of the published "
-    "recipe, judged by its other seeds. False: each seed of another recipe, of a control, or of the published recipe "
-    "with a small fault planted in the code, judged by the published recipe's seeds in the same protocol. Told apart: "
-    f"reports of which at least one claim differs; of true ones at most {ALPHA:.0%} should be. Then the number of "
-    "claims with each verdict. Full: the document's end results and quoted numbers; epoch1: its numbers of the first "
-    "epoch. The claims of a document are tested together."
+    "How often does the rule of verdicts err? Each report here is a run of ours whose recipe is known, judged as if "
+    "the document had printed it. True: a seed of the published recipe, judged by its other seeds. False: a seed of "
+    "another recipe, of a control, or of the published recipe with a small fault planted in the code, judged by the "
+    "published recipe's seeds in the same protocol. Told apart: reports with at least one claim that differs; of the "
+    f"true ones, at most {ALPHA:.0%} should be. The other columns count the claims with each verdict. Full: the "
+    "document's end results and quoted numbers; epoch1: its numbers of the first epoch. The claims of a document are "
+    "tested together."
 )
 
 

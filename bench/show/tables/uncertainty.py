@@ -17,7 +17,7 @@ from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, res
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
 N_TEST = 10_000  # images of the MNIST test set
-COMMON = "Common protocol: 100 draws (one of a deterministic network), mean of probabilities, official test set."
+COMMON = "Common protocol: mean of the probabilities of 100 draws (one for a deterministic network), official test set."
 
 
 def _cells(results: Results) -> Iterator[tuple[str, str, list[Record]]]:
@@ -56,8 +56,8 @@ def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
     caption = (
         "Means over images. Entropies and mutual information in nats (at most log 10 = 2.3026); the last two "
         f"columns in bits, as feldman2018 reports them (1 bit = {NATS_PER_BIT:.4f} nats). Geometric estimator: "
-        "feldman2018's entropy of the exponentiated mean log-probabilities, not normalised. AUROC: area under the "
-        f"ROC curve for telling the data set from MNIST, 0.5 = chance. {COMMON}"
+        "feldman2018's entropy of exp(mean log-probability), not normalised. AUROC: area under the ROC curve for "
+        f"telling the data set from MNIST; 0.5 is chance. {COMMON}"
     )
     return results_table(results, "ood", "Out-of-distribution entropy and detection", caption, columns, rows)
 
@@ -80,11 +80,11 @@ def detection_table(results: Results) -> Table:
         for score in SCORES
     ]
     caption = (
-        "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC and AUPR: "
-        "areas under the ROC and the precision-recall curve, 1 is best; a score that tells nothing has AUROC 0.5, and "
-        "as AUPR the share of foreign images, the column chance, so that AUPRs of data sets of different sizes do not "
-        "compare; FPR95: fraction of MNIST images taken for "
-        f"foreign where 95 % of the foreign ones are found, 0 is best. {COMMON}"
+        "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC, AUPR: areas "
+        "under the ROC and the precision-recall curve; 1 is best. By chance, AUROC is 0.5 and AUPR is the share of "
+        "out-of-distribution images (column chance), so compare AUPRs only within one data set. FPR95: fraction of "
+        "MNIST images flagged when 95 % of the out-of-distribution images are found; 0 is best. "
+        f"{COMMON}"
     )
     columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "chance", "FPR95"]
     return results_table(results, "detection", "Out-of-distribution detection by score", caption, columns, rows)
@@ -115,9 +115,9 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
     columns += ["reported refused", "published x published refused"]
     columns += ["reported accuracy", "published x published accuracy"]
     caption = (
-        "Fractions of images. Median rule of chopra2018: an image is accepted if the median over draws of some "
-        "class's probability is above 0.2; strict rule: if its 10th percentile is above 0.5. Images that are no "
-        f"digits have no right answer, so only the refusal counts there. {COMMON}"
+        "Fractions of images. Median rule of chopra2018: the network answers if, for some class, the median of its "
+        "probability over the draws is above 0.2. Strict rule: if the 10th percentile is above 0.5. Images that show "
+        f"no digit have no right answer, so only their refusal counts. {COMMON}"
     )
     notes = truncations(claim for claim in claims if claim.metric == "selective_accuracy")
     return results_table(results, "refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
@@ -145,10 +145,10 @@ def calibration_table(results: Results) -> Table:
         for approach, recipe, records in _cells(results)
     ]
     caption = (
-        "MNIST test images. NLL: negative log-likelihood, nats an image; Brier: squared error summed over classes; "
-        "ECE: expected calibration error, 15 bins; risk-coverage area: mean error over all coverages, the most "
-        "certain images first; draws disagree: fraction of images on which 30 draws do not all give one class; "
-        f"mean network: posterior means, dropout off. {COMMON}"
+        "MNIST test images. NLL: negative log-likelihood, nats per image. Brier: squared error summed over classes. "
+        "ECE: expected calibration error, 15 bins. Risk-coverage area: mean error over all coverages, the most "
+        "certain images first. Draws disagree: fraction of images on which 30 draws do not all give one class. "
+        f"Mean network: posterior means, dropout off. {COMMON}"
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
     return results_table(results, "calibration", "Calibration", caption, columns, rows)

@@ -15,15 +15,15 @@ from bench.show.reasoning import CHOSEN_AFTER, digits_of, p_text
 from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 
 RULE = (
-    "p: probability that one more run of ours lies at least as far from our mean as the report (t rule), then adjusted "
-    "over the document's claims and curves (Holm); 95 %: interval for one more run of ours; R: shift of the mean that "
+    "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
+    "Holm, over the document's claims and curves. 95 %: interval for one more run of ours. R: shift of the mean that "
     "one reported run reveals with 80 % power. Differs: adjusted p < .05. Agrees: even one more run of ours would land "
     f"within the margin. Agrees, coarsely: neither. Fewer than {ENOUGH} seeds are too few."
 )
 CURVE_RULE = (
-    "A curve over epochs is one claim: each run's statistic is the mean over the epochs of its distance from the mean "
-    "of all runs, report and seeds, in their standard deviations. The report's is compared with our seeds' by the t "
-    "rule; h and M are half-width and margin on this scale."
+    "A curve over epochs is one claim. Take the report and our seeds together: in each epoch, standardise every run by "
+    "their mean and standard deviation; a run's statistic is its mean over the epochs. The t rule compares the "
+    "report's statistic with our seeds'. h and M are half-width and margin on this scale."
 )
 JOINT = (
     "Joint p: could one run of ours have given all end results of the document? Fisher's statistic, calibrated by "
@@ -37,7 +37,8 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
     columns += ["R", "verdict", "why"]
     lines = [_line(verdict) for verdict in judgement.verdicts]
     caption = (
-        f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve has its verdict."
+        f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
+        "of the curve."
     )
     return results_table(results, "verdicts", "Which reported numbers reproduce", caption, columns, lines)
 
