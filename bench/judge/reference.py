@@ -7,12 +7,12 @@ gate counts it among the diverged seeds, but has no number of it to compare, so 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.judge.ladder.selection import cells_of, chosen
 from bench.plan.cells import Cell, Selection, cells
-from bench.plan.costs import CostEstimate
+from bench.plan.costs import CostEstimate, seconds_of
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,5 @@ def in_cost_order(to_do: Iterable[Cell], costs: dict[str, CostEstimate]) -> list
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in to_do:
         groups.setdefault((cell.approach, cell.recipe), []).append(cell)
-    recipes = [RecipeToDo(tuple(members), _seconds(members, costs)) for members in groups.values()]
+    recipes = [RecipeToDo(tuple(members), seconds_of(members, costs)) for members in groups.values()]
     return sorted(recipes, key=lambda recipe: (recipe.seconds is None, recipe.seconds or 0.0))
-
-
-def _seconds(members: Sequence[Cell], costs: dict[str, CostEstimate]) -> float | None:
-    total, fits = 0.0, set()
-    for cell in members:
-        if cell.skip:
-            continue
-        cost = costs[cell.key]
-        if cost.fit_s is None or cost.measure_s is None:
-            return None
-        total += cost.measure_s + (0.0 if cell.fit_key in fits else cost.fit_s)
-        fits.add(cell.fit_key)
-    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -105,6 +105,25 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
         _median(_scaled(record, record.timings.measure_s, rate) for record in measuring),
         _basis(cell, training, rate),
     )
+
+
+def seconds_of(chosen: Iterable[Cell], costs: Mapping[str, CostEstimate]) -> float | None:
+    """Return the seconds that cells take one after the other, each fit once; None if one has no estimate.
+
+    Args:
+        chosen: the cells; those that cannot run here take no time.
+        costs: of each cell that can, by its key.
+    """
+    total, fits = 0.0, set()
+    for cell in chosen:
+        if cell.skip:
+            continue
+        cost = costs[cell.key]
+        if cost.fit_s is None or cost.measure_s is None:
+            return None
+        total += cost.measure_s + (0.0 if cell.fit_key in fits else cost.fit_s)
+        fits.add(cell.fit_key)
+    return total
 
 
 def time_for(jobs: Sequence[float], at_once: int) -> float:

@@ -87,11 +87,11 @@ def test_the_lowest_seed_of_the_asked_recipe_and_profile(store):
     put(store, "mlp", None, seed=0)
     put(store, "toy_mlp", mlp(), seed=0)
     chosen = fits.choose(store, ("mlp",), ("published", "corrected"))
-    assert [(fit.recipe, fit.seed, fit.record.protocol) for fit in chosen] == [
+    assert [(fit.recipe, fit.seed, fit.protocol) for fit in chosen] == [
         ("published", 2, "common"),
         ("corrected", 0, "common"),
     ]
-    assert [fit.label for fit in chosen] == ["mlp", "mlp corrected"]
+    assert [fits.label(fit.approach, fit.recipe) for fit in chosen] == ["mlp", "mlp corrected"]
     assert fits.choose(store, budget="smoke")[0].seed == 1
     assert fits.choose(store, seed=3)[0].seed == 3
 

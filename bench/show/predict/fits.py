@@ -6,8 +6,7 @@ weights are rounded to float16. The same file holds the scores from which the ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from bench.core.text import duration
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
 from bench.plan.cells import Selection, cells
-from bench.plan.costs import estimates, speed_here
+from bench.plan.costs import estimates, seconds_of, speed_here
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
@@ -34,22 +33,9 @@ SCORES = "scores/"  # start of the names of a shipped fit's scores; all other na
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A posterior on disk, and a record that tells what it is."""
-
-    approach: str
-    recipe: str
-    profile: str
-    seed: int
-    device: str  # that it was trained on
-    fit_key: str
-    record: Record  # a measurement of it, by the common protocol where there is one
-
-    @property
-    def label(self) -> str:
-        """Return its name for people; the published recipe goes without saying."""
-        return self.approach if self.recipe == "published" else f"{self.approach} {self.recipe}"
+def label(approach: str, recipe: str) -> str:
+    """Return the name of a fit for people; the published recipe goes without saying."""
+    return approach if recipe == "published" else f"{approach} {recipe}"
 
 
 def posterior_path(store: Store, fit_key: str) -> Path:
@@ -58,38 +44,34 @@ def posterior_path(store: Store, fit_key: str) -> Path:
     return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
 
 
-def is_shipped(store: Store, fit: Fitted) -> bool:
+def is_shipped(store: Store, fit: Record) -> bool:
     """Return whether the posterior is one of those that come with the suite; they are small."""
     return posterior_path(store, fit.fit_key) != store.fit_path(fit.fit_key, "posterior")
 
 
-def fitted(store: Store) -> list[Fitted]:
-    """Return the trained classifiers of digits whose posterior is there, in the order of the tables."""
-    return _fitted(store, store.all_records()[0])
+def _fitted(store: Store, stored: Sequence[Record]) -> list[Record]:
+    """Return a record of each trained classifier of digits whose posterior is there, in the order of the tables.
 
-
-def _fitted(store: Store, stored: Sequence[Record]) -> list[Fitted]:
+    A fit may have several records; one by the common protocol is returned if there is one.
+    """
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in stored:
         counts = record.outcome == "done" and record.precision == PRECISION and not is_stale(record)
         if counts and record.approach in classifiers():
             groups.setdefault((record.approach, record.recipe, record.fit_key), []).append(record)
-    found = []
-    for (approach, recipe, fit_key), records in groups.items():
-        if posterior_path(store, fit_key).exists():
-            best = min(records, key=lambda record: record.protocol != "common")
-            found.append(Fitted(approach, recipe, best.profile, best.seed, best.device, fit_key, best))
-    order = {name: place for place, name in enumerate(manifests())}
-    return sorted(found, key=_preference(order))
+    found = [
+        min(records, key=lambda record: record.protocol != "common")
+        for (_, _, fit_key), records in groups.items()
+        if posterior_path(store, fit_key).exists()
+    ]
+    order = list(manifests())
 
-
-def _preference(order: Mapping[str, int]) -> Callable[[Fitted], tuple[int, int, str, int, bool, str]]:
-    def key(fit: Fitted) -> tuple[int, int, str, int, bool, str]:
+    def place(fit: Record) -> tuple[int, int, str, int, bool, str]:
         known = recipe_names(manifest(fit.approach))
         recipe = known.index(fit.recipe) if fit.recipe in known else len(known)
-        return order[fit.approach], recipe, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key
+        return order.index(fit.approach), recipe, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key
 
-    return key
+    return sorted(found, key=place)
 
 
 def classifiers() -> dict[str, ApproachManifest]:
@@ -103,8 +85,8 @@ def choose(
     recipes: Sequence[str] = ("published",),
     budget: str = "full",
     seed: int | None = None,
-) -> list[Fitted]:
-    """Return one fit for each approach and recipe: of the lowest seed, unless one is asked for.
+) -> list[Record]:
+    """Return one fit, as a record of it, for each approach and recipe: of the lowest seed, unless one is asked for.
 
     Args:
         store: the results folder.
@@ -158,7 +140,7 @@ def _has(entry: ApproachManifest, recipe: str) -> bool:
 def _not_there(
     store: Store,
     stored: Sequence[Record],
-    there: Sequence[Fitted],
+    there: Sequence[Record],
     names: tuple[str, ...],
     recipe: str,
     budget: str,
@@ -169,7 +151,8 @@ def _not_there(
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
     others = [fit for fit in there if name in ("", fit.approach)]
-    has = "; there is " + ", ".join(dict.fromkeys(f"{f.label} ({f.profile}, seed {f.seed})" for f in others[:4]))
+    named = [f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})" for fit in others[:4]]
+    has = f"; there is {', '.join(dict.fromkeys(named))}"
     options = "".join(
         [
             f" --recipe {recipe}",
@@ -195,38 +178,36 @@ def _not_there(
 
 def _how_long(choice: Selection, stored: Sequence[Record]) -> str:
     """Return how long it takes to train and measure a choice on this machine; '' where no record tells."""
-    chosen = [cell for cell in cells(choice) if not cell.skip]
-    costs = estimates(chosen, stored, speed_here(choice.device)) if chosen else {}
-    fits = {cell.fit_key: costs[cell.key].fit_s for cell in chosen}  # several protocols measure one fit
-    known = [*fits.values(), *(costs[cell.key].measure_s for cell in chosen)]
-    seconds = [each for each in known if each is not None]
-    return f", in about {duration(sum(seconds))}" if seconds and len(seconds) == len(known) else ""
+    chosen = cells(choice)
+    seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))
+    return f", in about {duration(seconds)}" if seconds else ""
 
 
-def scores(store: Store, fit: Fitted) -> Mapping[str, NDArray[np.generic]]:
+def scores(store: Store, fit: Record) -> Mapping[str, NDArray[np.generic]]:
     """Return the per-row scores of a fit's test digits; empty where there are none."""
     path = posterior_path(store, fit.fit_key)
     if path == store.fit_path(fit.fit_key, "posterior"):
-        return store.scores(fit.record)
+        return store.scores(fit)
     kept = store.read_tensors(path)
     found = kept[0] if kept is not None else {}
     return {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
 
 
-def rebuilt(store: Store, fit: Fitted) -> Posterior:
+def rebuilt(store: Store, fit: Record) -> Posterior:
     """Return the posterior of a fit as its approach made it; raises StoreError if its file cannot be trusted."""
     entry = manifest(fit.approach)
     approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
     path = posterior_path(store, fit.fit_key)
     kept = store.read_tensors(path)
     if kept is None or kept[1].get("fit_key") != fit.fit_key:
-        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {fit.label} anew")
+        name = label(fit.approach, fit.recipe)
+        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {name} anew")
     weights = {name: value for name, value in kept[0].items() if not name.startswith(SCORES)}
     widened = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
     return approach.rebuild(widened, TASK, fit.seed)
 
 
-def load(store: Store, fit: Fitted) -> Posterior:
+def load(store: Store, fit: Record) -> Posterior:
     """Return the posterior of a fit after a trial prediction. It predicts each row by itself: answers need no more.
 
     Raises:

@@ -13,6 +13,7 @@ import torch
 
 from bench.core.errors import ConfigError
 from bench.core.noise import without_compiling
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.arrays import FloatArray
@@ -49,7 +50,7 @@ class PictureAnswer:
     @property
     def label(self) -> str:
         """Return the approach, with the recipe if it is not the published one."""
-        return self.approach if self.recipe == "published" else f"{self.approach} {self.recipe}"
+        return fits.label(self.approach, self.recipe)
 
     @property
     def says(self) -> str:
@@ -99,13 +100,13 @@ class Predictor:
         self._load(store, fits.choose(store, (approach,), (recipe,), profile, seed)[0], n_draws, rule)
 
     @classmethod
-    def of(cls, store: Store, fit: fits.Fitted, n_draws: int = 100, rule: str = rules.DEFAULT) -> Predictor:
+    def of(cls, store: Store, fit: Record, n_draws: int = 100, rule: str = rules.DEFAULT) -> Predictor:
         """Return the predictor of a fit; raises as the constructor."""
         made = cls.__new__(cls)
         made._load(store, fit, n_draws, rule)
         return made
 
-    def _load(self, store: Store, fit: fits.Fitted, n_draws: int, rule: str) -> None:
+    def _load(self, store: Store, fit: Record, n_draws: int, rule: str) -> None:
         if not 1 <= n_draws <= MAX_DRAWS:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
