@@ -80,14 +80,15 @@ def narrowed(gate: Gate, approaches: Sequence[str] | None) -> Gate:
     """Return the gate with the cells of some approaches alone; None: all of them."""
     if not approaches:
         return gate
-    kept = tuple(cell for cell in gate.cells if cell.approach in approaches)
+    kept = tuple(row for row in gate.gated if row.approach in approaches)
     if not kept:
         raise ConfigError(f"no gated cell is of {', '.join(approaches)}")
-    names = {cell.name for cell in kept}
-    return dataclasses.replace(
+    names = {cell.name for cell in gate.cells if cell.approach in approaches}
+    repeated = tuple(name for name in gate.repeat.cells if name in names)
+    return msgspec.structs.replace(
         gate,
-        cells=kept,
-        repeated=tuple(name for name in gate.repeated if name in names),
+        gated=kept,
+        repeat=msgspec.structs.replace(gate.repeat, cells=repeated),
         waivers=tuple(waiver for waiver in gate.waivers if waiver.cell in names),
     )
 

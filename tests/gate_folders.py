@@ -130,8 +130,8 @@ def fresh_folder(root, gate, shift=0.0, shifted="mlp/published/common"):
     for cell in gate.cells:
         for made in planned_records(gate, cell, gate.seeds_of(cell), shift=shift if cell.name == shifted else 0.0):
             write(store, made)
-    for name in gate.repeated:
-        for made in planned_records(gate, gate.cell(name), [gate.repeat_seed], apart=True):
+    for name in gate.repeat.cells:
+        for made in planned_records(gate, gate.cell(name), [gate.repeat.seed], apart=True):
             write(store, made)
             write(Store(root / AGAIN), made)
     (blind,) = blind_cells(gate)

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 
 import pytest
+from msgspec import structs
 
 from bench.core.store import Store
 from bench.judge.gate.checks import FAIL, PASS
@@ -95,8 +96,8 @@ def small(entry, recipe, budget):
 def gated(real, folder, approaches=(), plant=contextlib.nullcontext):
     gate, root = real
     if approaches:
-        kept = tuple(cell for cell in gate.cells if cell.approach in approaches)
-        gate = dataclasses.replace(gate, cells=kept, repeated=())
+        kept = tuple(row for row in gate.gated if row.approach in approaches)
+        gate = structs.replace(gate, gated=kept, repeat=structs.replace(gate.repeat, cells=()))
     with plant():
         run_fresh(gate, folder, 1, Recorder(), "inline")
     report = judge(gate, root, folder, datetime.date(2026, 1, 1))

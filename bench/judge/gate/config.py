@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from bench.core.errors import BenchError, ConfigError, unknown_name
@@ -63,22 +64,48 @@ class Waiver(TomlTable, frozen=True):
     diverged: tuple[Seed, ...] = ()  # reference seeds that diverged: fresh ones may too; (): may be missing
 
 
-@dataclass(frozen=True)
-class Gate:
+class GatedRow(TomlTable, frozen=True):
+    """Cells of one approach and protocol that are gated alike."""
+
+    approach: Text
+    recipes: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    protocol: Literal["published", "common"]
+    metrics: Annotated[tuple[GatedMetric, ...], Meta(min_length=1)]
+    seeds: Annotated[int, Meta(ge=LEAST_FRESH)] | None = None  # None: all fresh seeds
+
+
+class Repeat(TomlTable, frozen=True):
+    """What is trained twice."""
+
+    seed: Seed  # of the reference
+    cells: Annotated[tuple[Text, ...], Meta(min_length=1)]  # names
+
+
+class Gate(TomlTable, frozen=True):
     """The whole file."""
 
-    profile: str
-    device: str
-    precision: str
-    alpha: float  # chance of any false alarm, at most
-    reference_seeds: int  # fewest
-    fresh_seeds: tuple[int, ...]
-    limit_s: float  # seconds that a fresh run should take at most
-    cells: tuple[GatedCell, ...]
-    repeat_seed: int  # a seed of the reference
-    repeated: tuple[str, ...]  # names of cells that are trained twice with it
-    splits: Mapping[str, str]  # "SPLIT/SEED", or "SPLIT" where no seed matters: SHA-256
-    waivers: tuple[Waiver, ...]
+    schema: Literal[1]
+    profile: Text
+    device: Text
+    precision: Text
+    alpha: Annotated[float, Meta(ge=1e-6, le=0.5)]  # chance of any false alarm, at most
+    reference_seeds: Annotated[int, Meta(ge=LEAST_REFERENCE)]  # fewest
+    fresh_seeds: Annotated[tuple[Seed, ...], Meta(min_length=LEAST_FRESH)]
+    limit_s: Annotated[float, Meta(ge=1)]  # seconds that a fresh run should take at most
+    gated: Annotated[tuple[GatedRow, ...], Meta(min_length=1)]
+    repeat: Repeat
+    splits: dict[str, Sha256]  # "SPLIT/SEED", or "SPLIT" where no seed matters
+    waivers: tuple[Waiver, ...] = msgspec.field(name="waiver", default=())
+
+    @property
+    def cells(self) -> list[GatedCell]:
+        """Return the gated cells, one for each recipe of a row."""
+        every = len(self.fresh_seeds)
+        return [
+            GatedCell(row.approach, recipe, row.protocol, every if row.seeds is None else row.seeds, row.metrics)
+            for row in self.gated
+            for recipe in row.recipes
+        ]
 
     @property
     def n_tests(self) -> int:
@@ -109,60 +136,9 @@ class Gate:
         )
 
 
-class _Row(TomlTable, frozen=True):
-    """Cells of one approach and protocol that are gated alike."""
-
-    approach: Text
-    recipes: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    protocol: Literal["published", "common"]
-    metrics: Annotated[tuple[GatedMetric, ...], Meta(min_length=1)]
-    seeds: Annotated[int, Meta(ge=LEAST_FRESH)] | None = None  # None: all fresh seeds
-
-    def cells(self, most: int) -> list[GatedCell]:
-        """Return the cells, one for each recipe, with at most so many seeds."""
-        seeds = most if self.seeds is None else self.seeds
-        return [GatedCell(self.approach, name, self.protocol, seeds, self.metrics) for name in self.recipes]
-
-
-class _Repeat(TomlTable, frozen=True):
-    seed: Seed
-    cells: Annotated[tuple[Text, ...], Meta(min_length=1)]
-
-
-class _File(TomlTable, frozen=True):
-    """The file as it is written; `Gate` says what each field is."""
-
-    schema: Literal[1]
-    profile: Text
-    device: Text
-    precision: Text
-    alpha: Annotated[float, Meta(ge=1e-6, le=0.5)]
-    reference_seeds: Annotated[int, Meta(ge=LEAST_REFERENCE)]
-    fresh_seeds: Annotated[tuple[Seed, ...], Meta(min_length=LEAST_FRESH)]
-    limit_s: Annotated[float, Meta(ge=1)]
-    gated: Annotated[tuple[_Row, ...], Meta(min_length=1)]
-    repeat: _Repeat
-    splits: dict[str, Sha256]
-    waiver: tuple[Waiver, ...] = ()
-
-
 def load_gate(path: Path = GATE) -> Gate:
     """Read and check a gate file; raises ConfigError that names the file, the place and what is allowed."""
-    file = read_toml(path, _File, "gate file")
-    gate = Gate(
-        profile=file.profile,
-        device=file.device,
-        precision=file.precision,
-        alpha=file.alpha,
-        reference_seeds=file.reference_seeds,
-        fresh_seeds=file.fresh_seeds,
-        limit_s=file.limit_s,
-        cells=tuple(cell for row in file.gated for cell in row.cells(len(file.fresh_seeds))),
-        repeat_seed=file.repeat.seed,
-        repeated=file.repeat.cells,
-        splits=file.splits,
-        waivers=file.waiver,
-    )
+    gate = read_toml(path, Gate, "gate file")
     try:
         _check(gate)
     except BenchError as error:
@@ -181,10 +157,10 @@ def _check(gate: Gate) -> None:
         if cell.n_seeds > len(gate.fresh_seeds):
             raise ConfigError(f"{cell.name} asks for {cell.n_seeds} seeds; give at most {len(gate.fresh_seeds)}")
         gate.planned(cell, gate.seeds_of(cell))
-    for name in (*gate.repeated, *(waiver.cell for waiver in gate.waivers)):
+    for name in (*gate.repeat.cells, *(waiver.cell for waiver in gate.waivers)):
         if name not in names:
             raise unknown_name("gated cell", name, names)
-    for seed in (gate.repeat_seed, *(seed for waiver in gate.waivers for seed in waiver.diverged)):
+    for seed in (gate.repeat.seed, *(seed for waiver in gate.waivers for seed in waiver.diverged)):
         if seed in gate.fresh_seeds:
             raise ConfigError(f"seed {seed} is a fresh seed; give a seed of the reference")
 

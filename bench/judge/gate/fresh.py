@@ -50,8 +50,8 @@ def fresh_cells(gate: Gate) -> list[Cell]:
 
 def repeated_cells(gate: Gate) -> list[Cell]:
     """Return the cells that are run twice. Each seed runs by itself, so that both runs compute the same way."""
-    names = gate.repeated
-    return [planned for name in names for planned in gate.planned(gate.cell(name), [gate.repeat_seed], apart=True)]
+    names, seed = gate.repeat.cells, gate.repeat.seed
+    return [planned for name in names for planned in gate.planned(gate.cell(name), [seed], apart=True)]
 
 
 def blind_cells(gate: Gate) -> list[Cell]:

@@ -16,18 +16,18 @@ SAME_MACHINE = ("cpu", "vector_instructions", "threads", "source_sha256", "versi
 def repeat_checks(gate: Gate, reference: Folder, fresh: Folder, again: Folder) -> list[GateCheck]:
     """Check that a seed trained twice gives the same numbers: the reference's too, if it was made in the same way."""
     checks = []
-    for name in gate.repeated:
+    for name in gate.repeat.cells:
         cell = gate.cell(name)
-        (planned,) = gate.planned(cell, [gate.repeat_seed], apart=True)
+        (planned,) = gate.planned(cell, [gate.repeat.seed], apart=True)
         first, second = (_of_key(folder.cell(cell), planned.key) for folder in (fresh, again))
         if planned.skip:
             checks.append(GateCheck(f"repeat {name}", NOT_COMPARABLE, in_words(planned.skip)))
             continue
         if first is None or second is None:
-            checks.append(GateCheck(f"repeat {name}", MISSING, f"seed {gate.repeat_seed} was not run twice"))
+            checks.append(GateCheck(f"repeat {name}", MISSING, f"seed {gate.repeat.seed} was not run twice"))
             continue
         checks.append(_same(f"repeat {name}", first, second))
-        stored = [record for record in reference.cell(cell) if record.seed == gate.repeat_seed]
+        stored = [record for record in reference.cell(cell) if record.seed == gate.repeat.seed]
         checks.append(_as_stored(f"as stored {name}", first, stored))
     return checks
 
