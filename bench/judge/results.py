@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bench.core.errors import ConfigError
+from bench.core.folder import Problem
 from bench.core.reasons import told
 from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
 from bench.plan.freshness import is_stale, note
-
-if TYPE_CHECKING:
-    from bench.core.store import Problem
-    from bench.plan.manifests import ApproachManifest
+from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""

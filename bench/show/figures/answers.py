@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, show_image
-from bench.show.figures.style import INK, SMALL, WIDTH, canvas, look
+from bench.show.figures.style import INK, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material, images
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-ood"
@@ -24,10 +24,6 @@ SETS = (
     ("noise_gaussian", "Gaussian noise", 2),
 )
 """Data set, what it shows, and how many images of it."""
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 
 class DrawnImage(NamedTuple):

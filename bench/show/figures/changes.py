@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import MNIST, Ladder
@@ -13,12 +12,9 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.results import described
 from bench.judge.stats.paired import Paired
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, NARROW, REPORTED, SMALL, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas, look
 from bench.show.material import Material
 from bench.show.tables.mistakes import mistakes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MISTAKES, TITLE = "mistakes", "What is each mistake worth? Test accuracy when it alone is corrected"
 WHAT = (MNIST, "accuracy")

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bench.core.metric_table import SURE
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, canvas
+from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
 from bench.show.tables.confidence import RECIPES, Place, Sureness, sureness
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "confidence", "At least 99 % sure: of what does each network say so?"
 DIGITS = "digits"

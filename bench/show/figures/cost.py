@@ -5,17 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 

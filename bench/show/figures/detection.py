@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,8 @@ from bench.data.manifest import SHOWN
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 ROC, ROC_TITLE = "roc", "Finding images that are no digits by their predictive entropy"
 ENTROPY, ENTROPY_TITLE = "entropy", "Predictive entropy on digits and on images that are no digits"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError
 from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, mosaic
-from bench.show.figures.style import INK, WIDTH, canvas
+from bench.show.figures.style import INK, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT = "alsibahi2019"
 SHOWN, COLUMNS = 64, 8

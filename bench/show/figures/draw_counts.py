@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,8 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import spread
-from bench.show.figures.style import FAINT, SMALL, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "draws", "What more draws change on images that are no digits"
 COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100)

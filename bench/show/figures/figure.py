@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+from bench.show.figures.style import Drawing
 
 FIELD = "field"
 """The group of the figures that no document has but that the field expects."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,16 +12,12 @@ from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
 from bench.judge.stats.rule import Verdict
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, canvas
+from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.figures.training import quantity
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.verdicts import kinds_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES, NARROW_INCHES = 0.165, 0.27  # of a claim; where a label takes two lines

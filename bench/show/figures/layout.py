@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.show.figures.style import WIDTH, canvas
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+from bench.show.figures.style import WIDTH, Axes, Drawing, canvas
 
 Pixels = NDArray[np.float32]
 SIDE = 28  # pixels of an image's side

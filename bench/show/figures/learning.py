@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +13,8 @@ from bench.judge.papers import PAPER, PaperClaim, load_papers, paper_claims
 from bench.judge.results import Results
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas
+from bench.show.figures.style import COLOURS, REPORTED, WIDTH, Drawing, canvas
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = f"{PAPER}-learning", "Test error after each epoch, and what the paper and its reproductions report"
 KEY = "mnist/test10k/error"

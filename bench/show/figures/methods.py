@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, canvas
+from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
 from bench.show.tables.methods import RANKED, Row, half_width, rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "methods", "What the quality of a method costs"
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}

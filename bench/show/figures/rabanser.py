@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,9 @@ from bench.core.records import Record
 from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, canvas, look
+from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, Drawing, canvas, look
 from bench.show.figures.training import Curve, curves
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"

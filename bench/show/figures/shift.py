@@ -6,20 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from bench.core.metric_table import SURE
 from bench.core.records import Record
 from bench.measure.metrics.shifts import ROTATED, STEPS, step_key
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import COLOURS, FAINT
+from bench.show.figures.style import COLOURS, FAINT, Axes, Drawing
 from bench.show.material import Material
 from bench.show.tables.methods import PLAIN, Row, rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 NAME, TITLE = "shift", "Turned digits: how right is each method, and how sure?"
 CURVES = {"accuracy": ("right", "-"), f"sure@{SURE}": (f"{100 * SURE:g} % sure", "--")}

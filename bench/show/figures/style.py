@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import matplotlib.axes
+    import matplotlib.figure
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Drawing: TypeAlias = "matplotlib.figure.Figure"
+"""Names for annotations. Importing matplotlib takes a second, which commands without figures save."""
 
 LineStyle = str | tuple[int, tuple[int, ...]]
 """As matplotlib takes it: a name, or an offset and the lengths of strokes and gaps."""
@@ -101,9 +106,9 @@ def style() -> Iterator[None]:
 
 def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
     """Return an empty drawing of a size in inches, which no window knows of; call it inside `style()`."""
-    from matplotlib.figure import Figure as Drawing  # takes a second, which commands without figures save
+    from matplotlib.figure import Figure
 
-    return Drawing(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.core.records import Record
 from bench.data.splits import toy_split
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import INK, REPORTED, WIDTH, canvas, look
+from bench.show.figures.style import INK, REPORTED, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 DOCUMENT, NAME = "feldman2018", "feldman2018-toys"
 TITLE = "Six points, a plain network and a Bayesian one, near the data and far from it"

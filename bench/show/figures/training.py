@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +12,8 @@ from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import REPORTED, SMALL, WIDTH, canvas, look
+from bench.show.figures.style import REPORTED, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
 LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin

@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.core.toml import TomlTable, read_toml
+from bench.show.figures.figure import Figure
 from bench.show.material import Material
 from bench.show.tables.cells import Table
 from bench.show.tables.records import cited_records
 from bench.show.tables.registry import all_tables
-
-if TYPE_CHECKING:
-    from bench.show.figures.figure import Figure
 
 DOCUMENTS = REFERENCE / "sources.toml"
 

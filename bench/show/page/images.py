@@ -6,18 +6,13 @@ import base64
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from threadpoolctl import threadpool_limits
 
-from bench.show.figures.style import printed, style
+from bench.show.figures.figure import Figure
+from bench.show.figures.style import Drawing, printed, style
 from bench.show.page.links import anchor
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
-    from bench.show.figures.figure import Figure
 
 LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
 PIXELS_PER_INCH = 144

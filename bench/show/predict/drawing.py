@@ -6,22 +6,17 @@ import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.core.errors import ConfigError
 from bench.core.files import check_writable, write_atomically
 from bench.measure.metrics.draws import QUANTILES
-from bench.show.figures.style import COLOURS, REPORTED, canvas, style
+from bench.show.figures.style import COLOURS, REPORTED, Axes, Drawing, canvas, style
 from bench.show.predict.normalise import Normalised
 from bench.show.predict.predictor import PictureAnswer
 from bench.show.predict.reading import Floats
 from bench.show.predict.rules import QUANTILE_RULES
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 FORMATS = (".png", ".svg", ".pdf")
 MOST_IMAGES = 12  # of one figure

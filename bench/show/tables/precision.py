@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
+from bench.plan.manifests import ApproachManifest
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
-
-if TYPE_CHECKING:
-    from bench.plan.manifests import ApproachManifest
 
 Pairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""
