@@ -13,12 +13,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.core.files import write_atomically
+from bench.core.reasons import in_words
 from bench.core.text import visible
+from bench.judge.results import code_of, made_at
 from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, breakable, page_table, shaded
-from bench.show.page.links import Links
+from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
 from bench.show.tables.headline import DRAWING, final_verdicts
@@ -72,9 +74,9 @@ def render_page(content: ReportContent) -> str:
             choice=shaded(shown[sections.CHOICE], candidates(material.results)),
             documents=documents,
             topics=topics,
-            reasonings=evidence.reasonings(content, links),
-            places=evidence.places(content, links),
-            times=list(evidence.TIMES.values()),
+            reasonings=evidence.reasonings(content),
+            places=evidence.places(content),
+            links=links,
             contents=sections.contents(documents, topics),
             style=Markup(style),
             script=Markup(script),
@@ -110,6 +112,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = breakable
+    environment.globals |= {
+        "evidence": evidence,
+        "anchor": anchor,
+        "record_anchor": record_anchor,
+        "tone": outcomes.tone,
+        "in_words": in_words,
+        "made_at": made_at,
+        "code_of": code_of,
+    }
     return environment
 
 
