@@ -241,6 +241,16 @@ class Naming(Fields, frozen=True, kw_only=True):
         """Return profile, device and precision: numbers of different conditions are never mixed."""
         return self.profile, self.device, self.precision
 
+    @property
+    def place(self) -> tuple[str, str, str, str, str, str]:
+        """Return approach, recipe, protocol and the conditions: what the records of several seeds have in common."""
+        return self.approach, self.recipe, self.protocol, *self.conditions
+
+    @property
+    def title(self) -> str:
+        """Return the record's name for people."""
+        return f"{self.approach} {self.recipe} x {self.protocol}, seed {self.seed}"
+
 
 class Record(Naming, frozen=True, kw_only=True):
     """One measurement of one fit, or why there is none."""

@@ -28,29 +28,12 @@ def repeat_seconds(
     for _ in range(warm_up):
         call()
     found: list[float] = []
-    clock = _event_seconds if device.type == "cuda" else _clock_seconds
+    watch = Stopwatch(device)
     while len(found) < repeats and (not found or sum(found) < limit_s):
-        synchronise(device)
-        found.append(clock(call, device))
-    return found
-
-
-def _clock_seconds(call: Callable[[], object], device: torch.device) -> float:
-    start = time.perf_counter()
-    call()
-    synchronise(device)
-    return time.perf_counter() - start
-
-
-def _event_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds between two events in the device's queue; waiting for the device is not counted."""
-    with torch.cuda.device(device):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
+        watch.start()
         call()
-        end.record()
-        end.synchronize()
-    return float(start.elapsed_time(end)) / 1000
+        found.append(watch.stop())
+    return found
 
 
 @cache

@@ -78,7 +78,7 @@ class Claim(CsvRow, frozen=True, kw_only=True):
         """Raise ValueError for a value that its column cannot have."""
         if not re.fullmatch(r"final|epoch:[1-9]\d*|step:\d+", self.stage):
             raise ValueError(refused("stage", self.stage, "final, epoch:N or step:N"))
-        if _number(self.printed) is None:
+        if number(self.printed) is None:
             raise ValueError(refused("value", self.printed, "a finite number"))
         if not self.precision and self.precision_kind != "exact":
             raise ValueError(refused("precision", "0", f"a number above 0 (kind {self.precision_kind})"))
@@ -122,7 +122,8 @@ def load_claims(path: Path = PUBLISHED) -> list[Claim]:
     return read_csv(path, Claim, "claims", key="id")
 
 
-def _number(text: str) -> float | None:
+def number(text: str) -> float | None:
+    """Return a printed number; None for a text that is none, and for a number that is not finite or too large."""
     try:
         value, decimal = float(text), Decimal(text)
     except (ValueError, InvalidOperation):

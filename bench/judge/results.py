@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from bench.core.errors import ConfigError
 from bench.core.folder import Problem
@@ -132,7 +131,7 @@ class Results:
 
     def origin(self) -> list[str]:
         """Return notes on the machine, versions and code that made the records, and on records left out."""
-        notes = origin(self.records)
+        notes = origin_of([record.provenance for record in self.records])
         if self.n_superseded:
             notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
         return [*notes, *note(self.n_stale)]
@@ -154,19 +153,6 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
     listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))
     which = f"seed{'s' if len(ordered) > 1 else ''} {listed}" if ordered else "no records"
     return f"Profile {profile}{smoke}, {device}, {precision}, {which}{spread if len(ordered) > 1 else ''}."
-
-
-class Made(Protocol):
-    """Anything that has a provenance."""
-
-    @property
-    def provenance(self) -> Provenance:
-        """Return machine, code and data."""
-
-
-def origin(records: Sequence[Made]) -> list[str]:
-    """Return notes on the machine, versions and code that made the records; none without records."""
-    return origin_of([record.provenance for record in records])
 
 
 def origin_of(made: Sequence[Provenance]) -> list[str]:

@@ -62,8 +62,7 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
     for record in sorted(records, key=lambda record: record.seed):
         rival = seen.setdefault(record.seed, record)
         if rival is not record:
-            name = f"{record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
-            raise StoreError(f"two records of {name}; keep one of {rival.key} and {record.key}")
+            raise StoreError(f"two records of {record.title}; keep one of {rival.key} and {record.key}")
         found = read(record) if record.outcome == "done" else unfinished(record)
         if isinstance(found, Gap):
             gaps.append((record.seed, found))

@@ -85,7 +85,7 @@ class Cell:
 
     def title(self) -> str:
         """Return the cell's name for people."""
-        return f"{self.approach} {self.recipe} x {self.protocol}, seed {self.seed}"
+        return self.naming().title
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,15 +43,6 @@ _PARSING = threading.Lock()
 many threads."""
 
 
-@dataclass(frozen=True)
-class Broken:
-    """An approach that was found but cannot be used."""
-
-    name: str
-    where: str
-    error: str
-
-
 def manifest_folder() -> Path:
     """Return the folder of the suite's own approaches; raises ConfigError if it is not importable."""
     spec = importlib.util.find_spec("implementations")
@@ -64,7 +55,7 @@ def manifest_folder() -> Path:
 class _Found:
     manifests: dict[str, ApproachManifest]
     sources: dict[str, ApproachSource]  # of the approaches from outside
-    broken: tuple[Broken, ...]
+    broken: tuple[ApproachSource, ...]  # each with its error
 
 
 def _found() -> _Found:
@@ -78,7 +69,7 @@ def _look(path: str) -> _Found:
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
     known = {name: read_manifest(inside[name]) for name in ordered}
     sources: dict[str, ApproachSource] = {}
-    broken: list[Broken] = []
+    broken: list[ApproachSource] = []
     for source in plugins.sources(path):
         try:
             if source.error:
@@ -88,7 +79,7 @@ def _look(path: str) -> _Found:
             known[source.name] = read_manifest(source.folder / f"{source.name}.toml", source.module)
             sources[source.name] = source
         except BenchError as error:
-            broken.append(Broken(source.name, str(source.where), str(error)))
+            broken.append(replace(source, error=str(error)))
     return _Found(known, sources, tuple(broken))
 
 
@@ -114,7 +105,7 @@ def group_of(approach: str) -> str:
     return DOCUMENTS if entry is None else entry.group
 
 
-def broken() -> tuple[Broken, ...]:
+def broken() -> tuple[ApproachSource, ...]:
     """Return the approaches that were found but cannot be read."""
     return _found().broken
 

@@ -96,14 +96,10 @@ def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[
 
     Only the baseline's records of the conditions count. A cell is the user's if the user has a finished record of it.
     """
-    taken = {_cell(record) for record in own if record.outcome == "done" and not is_stale(record)}
-    others = [record for record in baseline if _cell(record) not in taken]
+    taken = {record.place for record in own if record.outcome == "done" and not is_stale(record)}
+    others = [record for record in baseline if record.place not in taken]
     if not any(record.conditions == conditions for record in others):
         return Beside(own)
-    there = {_cell(record) for record in others}
-    kept = [record for record in own if _cell(record) in taken or _cell(record) not in there]
+    there = {record.place for record in others}
+    kept = [record for record in own if record.place in taken or record.place not in there]
     return Beside(kept, others, frozenset(record.approach for record in baseline))
-
-
-def _cell(record: Record) -> tuple[str, ...]:
-    return (record.approach, record.recipe, record.protocol, *record.conditions)

@@ -25,26 +25,22 @@ class FakeEvent:
         assert enable_timing
         self.log = []
 
-    def record(self):
-        self.log.append("recorded")
-
-    def synchronize(self):
-        self.log.append("waited for")
+    def record(self, stream):
+        self.log.append(stream)
 
     def elapsed_time(self, end):
-        assert self.log == ["recorded"]
-        assert end.log == ["recorded", "waited for"]
+        assert self.log == end.log == ["the current stream"]
         return 5.0
 
 
 def test_a_gpu_is_timed_by_its_own_marks_with_an_empty_queue_before(monkeypatch):
     waited = []
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr(torch.cuda, "device", torch.device)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the current stream")
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     device = torch.device("cuda:0")
     assert timing.repeat_seconds(lambda: None, device, 4, limit_s=9) == [0.005] * 4
-    assert waited == [device] * 4
+    assert waited == [device] * 8  # before and after each of the four
 
 
 def test_the_rate_of_products_is_plausible_and_leaves_the_threads_alone():

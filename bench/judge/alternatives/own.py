@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
@@ -14,7 +14,7 @@ from bench.core.records import Record
 from bench.core.text import one_line
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
-from bench.judge.claims import LARGEST_EXPONENT, LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind
+from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
 from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
@@ -122,7 +122,10 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     text = one_line(brought.reported, LONGEST_QUOTE)
-    value, unit = _number(text), _last_digit(text)
+    value = number(text)
+    if value is None:
+        raise ConfigError(f"reported number '{text}' is no number, not finite or too large; give one such as 0.985")
+    unit = _last_digit(text)
     low, high = _range(metric)
     if not low <= value <= high:
         raise ConfigError(f"{text} is no {metric}; give a number from {low:g} to {high:.4g}")
@@ -146,16 +149,6 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         locator="",
         note="",
     )
-
-
-def _number(text: str) -> float:
-    try:
-        value, decimal = float(text), Decimal(text)
-    except (ValueError, InvalidOperation):
-        raise ConfigError(f"reported number '{text}' is no number; give one such as 0.985") from None
-    if not math.isfinite(value) or abs(decimal.adjusted()) > LARGEST_EXPONENT:
-        raise ConfigError(f"reported number '{text}' is not finite or too large; give one such as 0.985")
-    return value
 
 
 def _last_digit(text: str) -> float:

@@ -129,7 +129,7 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
             torch.from_numpy(scores[f"mnist/{name}"][: draws.shape[1]]).double()
             for name in ("max_probability", "predictive_entropy")
         )
-        subject = f"record of {record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
+        subject = f"record of {record.title}"
         yield Finding("unnormalised-probabilities", subject, *_sums(draws))
         yield Finding("unnormalised-entropy", subject, *_entropy(draws, entropy))
         yield Finding("log-average", subject, *_average(draws, largest))

@@ -9,7 +9,7 @@ from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.results import Results, made_at, origin, select
+from bench.judge.results import Results, made_at, origin_of, select
 from bench.measure.recomputed import contradictions
 from bench.plan.recipes import PROFILES
 
@@ -58,20 +58,20 @@ class Side:
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
         done = {key_of(record): record for record in newest if record.outcome == "done"}
         unfinished = [
-            f"{name}: {title(key_of(record))}, {record.outcome}: {in_words(record.reason)}"
+            f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
             if record.outcome != "done"
         ]
-        unfinished += [f"{name}: {title(key_of(record))} is left out: {OTHER_VERSIONS}" for record in others]
+        unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
         unsound = [*(problem.reason for problem in problems), *_contradictions(store, done, name)]
         return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
 
 
 def _contradictions(store: Store, records: Mapping[tuple[str, str, str, int], Record], name: str) -> Iterator[str]:
     """Yield each number that the scores beside its record contradict: one of the folders may be somebody else's."""
-    for key, record in records.items():
+    for record in records.values():
         for why in contradictions(record.metrics, store.scores(record)):
-            yield f"{name}: {title(key)}: {why}"
+            yield f"{name}: {record.title}: {why}"
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -101,12 +101,6 @@ def key_of(record: Record) -> tuple[str, str, str, int]:
     return record.approach, record.recipe, record.protocol, record.seed
 
 
-def title(key: tuple[str, str, str, int]) -> str:
-    """Return approach, recipe, protocol and seed for people."""
-    approach, recipe, protocol, seed = key
-    return f"{approach} {recipe} x {protocol}, seed {seed}"
-
-
 def pair(a: Side, b: Side) -> list[Pairs]:
     """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
@@ -122,7 +116,7 @@ def pair(a: Side, b: Side) -> list[Pairs]:
 
 def only_in(one: Side, other: Side) -> list[str]:
     """Return the finished records that the other folder has no partner for."""
-    return [title(key) for key in sorted(one.records.keys() - other.records.keys())]
+    return [one.records[key].title for key in sorted(one.records.keys() - other.records.keys())]
 
 
 def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
@@ -167,4 +161,5 @@ def _amount(n: int | None) -> str:
 
 def made(side: Side, name: str) -> str:
     """Return one line on what made a side's records."""
-    return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {origin(list(side.records.values()))[0]}"
+    (said,) = origin_of([record.provenance for record in side.records.values()])
+    return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {said}"

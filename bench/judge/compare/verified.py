@@ -46,13 +46,9 @@ def verified(root: Path) -> tuple[int, list[Remark]]:
     done = [record for record in records if record.outcome == "done"]
     found = [Remark("refused", str(problem.path.name), problem.reason) for problem in problems]
     for record in done:
-        found += [Remark(judged, _name(record), detail) for judged, detail in _of_record(record, store)]
+        found += [Remark(judged, record.title, detail) for judged, detail in _of_record(record, store)]
     found += _copied(done)
     return len(done), [*found, Remark("not checked", "the entry", UNSEEN)]
-
-
-def _name(record: Record) -> str:
-    return f"{record.approach} {record.recipe} x {record.protocol}, seed {record.seed}"
 
 
 def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
@@ -123,17 +119,6 @@ def _copied(records: Sequence[Record]) -> Iterable[Remark]:
         if not record.epochs or not record.metrics:
             continue
         numbers = tuple(sorted(record.metrics.items()))
-        key = (
-            record.approach,
-            record.recipe,
-            record.protocol,
-            record.profile,
-            record.device,
-            record.precision,
-            numbers,
-        )
-        first = seen.setdefault(key, record)
+        first = seen.setdefault((record.place, numbers), record)
         if first.seed != record.seed:
-            yield Remark(
-                "refused", _name(record), f"all its numbers are those of seed {first.seed}: one run, two names"
-            )
+            yield Remark("refused", record.title, f"all its numbers are those of seed {first.seed}: one run, two names")

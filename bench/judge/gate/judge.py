@@ -17,7 +17,7 @@ from bench.judge.gate.power import FaultEffect, power_table
 from bench.judge.gate.repeats import repeat_checks
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import judge_shifts
-from bench.judge.results import origin
+from bench.judge.results import origin_of
 
 
 def judge(
@@ -64,4 +64,4 @@ def judge(
 
 def _made(what: str, records: Sequence[Record]) -> str:
     """Say which machine, versions and code made some records."""
-    return f"{what}: {origin(records)[0]}" if records else f"{what}: no records"
+    return f"{what}: {origin_of([one.provenance for one in records])[0]}" if records else f"{what}: no records"

@@ -20,11 +20,6 @@ def anchor(kind: str, name: str) -> str:
     return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', lambda found: f'~{ord(found[0]):x}~', name)}"
 
 
-def place_of(record: Record) -> Place:
-    """Return what a record has in common with those of other seeds."""
-    return record.approach, record.recipe, record.protocol, record.profile, record.device, record.precision
-
-
 def record_anchor(key: str) -> str:
     """Return the id of a record's line; the key is a hash, of which this much is as good as all."""
     return anchor("record", key[:10])
@@ -46,7 +41,7 @@ class Links:
         approaches: Sequence[str] = (),
     ) -> None:
         """Take what the page will show: records by key, and names with an anchor."""
-        self._places = {str(record.key): place_of(record) for record in records}
+        self._places = {str(record.key): record.place for record in records}
         ordered = sorted(set(self._places.values()))
         self._ids = {place: f"cell-{number}" for number, place in enumerate(ordered)}  # short: they are thousands
         self._known = {of_claim(name): f"#{anchor('claim', name)}" for name in claims}

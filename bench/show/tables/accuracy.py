@@ -34,11 +34,19 @@ def _time(claim: Claim) -> float:
     return float("inf") if claim.stage == "final" else int(claim.stage.partition(":")[2])
 
 
-def reported(claim: Claim | None) -> Number | Missing:
+def reported(claim: Claim) -> Number:
     """Make the cell of a reported number: at most four decimals, never more than were printed."""
-    if claim is None:
-        return Missing(ABSENT)
     return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
+
+
+def beside_report(
+    claim: Claim | None, records: Sequence[Record], digits: Digits = FRACTION, change: Digits = FRACTION_DIFFERENCE
+) -> list[Entry]:
+    """Return the reported number, what the records measured of it, and the difference; three gaps without a claim."""
+    if claim is None:
+        return [Missing(ABSENT)] * 3
+    shown, compared = at_end(claim, records)
+    return [reported(claim), Measured(shown, digits), difference(compared, claim.value, change)]
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
@@ -92,18 +100,11 @@ def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list
         return Measured(metrics_of(results.cell(approach, recipe, "common"), "mnist/accuracy"))
 
     corrected = common("corrected") if results.has_corrected(approach) else Missing(ABSENT)
-    published = _published(claim, results.cell(approach, "published", "published"))
-    rows = [[approach, *start, reported(claim), *published, common("published"), corrected]]
+    published = beside_report(claim, results.cell(approach, "published", "published"))
+    rows = [[approach, *start, *published, common("published"), corrected]]
     for variant in results.variants(approach):
         label = f"{approach} + {variant.removeprefix('published+')}"
         own = results.cell(approach, variant, "published")
         shown = Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
         rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
     return rows
-
-
-def _published(claim: Claim | None, records: Sequence[Record]) -> list[Entry]:
-    if claim is None:
-        return [Missing(ABSENT), Missing(ABSENT)]
-    shown, compared = at_end(claim, records)
-    return [Measured(shown, FRACTION), difference(compared, claim.value, FRACTION_DIFFERENCE)]

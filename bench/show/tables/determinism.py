@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Outcome, Provenance
 from bench.core.text import Digits
-from bench.judge.results import origin
+from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
 
@@ -78,8 +78,8 @@ def determinism_table(records: Sequence[Repeatability], order: Iterable[str]) ->
     place = {name: index for index, name in enumerate(order)}
     chosen = sorted(records, key=lambda record: (place.get(record.approach, len(place)), record.approach))
     rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
-    columns = ("approach", "of", *TITLES.values())
-    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin=origin(chosen))
+    columns, made = ("approach", "of", *TITLES.values()), origin_of([record.provenance for record in chosen])
+    return make_table("determinism", "What is repeatable", CAPTION, columns, rows, origin=made)
 
 
 def _row(record: Repeatability, what: str) -> list[Entry]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from bench.core.reasons import in_words
 from bench.core.records import PrunedRow, Record
-from bench.core.text import FRACTION, FRACTION_DIFFERENCE, WHOLE
+from bench.core.text import FRACTION, WHOLE
 from bench.judge.claims import Claim, measured_key
 from bench.judge.results import Results
 from bench.judge.samples import Gap, gather
-from bench.show.tables.accuracy import ABSENT, at_end, reported
-from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, difference, results_table
+from bench.show.tables.accuracy import ABSENT, beside_report
+from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, results_table
 
 MEAN = "mean"
 MEASURED = {
@@ -99,7 +99,5 @@ def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked 
 def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:
     ending = f"/pruned_accuracy@{fraction:g}"
     own = [claim for claim in claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
-    if recipe != "published" or not own:
-        return NOT_REPORTED
-    shown, compared = at_end(own[0], results.cell(approach, recipe, "published"))
-    return [reported(own[0]), Measured(shown), difference(compared, own[0].value, FRACTION_DIFFERENCE)]
+    claim = own[0] if recipe == "published" and own else None
+    return beside_report(claim, results.cell(approach, recipe, "published"))

@@ -14,7 +14,7 @@ from bench.core.project import REFERENCE
 from bench.core.records import Fields, Outcome, Provenance, Versions
 from bench.core.text import THREE, Digits
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.results import origin
+from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_speed_stale
 from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
@@ -161,8 +161,8 @@ def throughput_table(records: Sequence[Speeds], order: Iterable[str]) -> Table:
     lines = [line for record in chosen for line in _lines(record, targets)]
     sizes = sorted({f"({row.product_size} x {row.product_size})" for record in chosen for row in record.rows})
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
-    title = "Our code's speed beside the documents'"
-    return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=origin(chosen))
+    title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in chosen])
+    return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=made)
 
 
 def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Entry]]) -> list[str]:

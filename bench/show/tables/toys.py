@@ -8,8 +8,8 @@ from bench.core.text import THREE, THREE_DIFFERENCE
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
-from bench.show.tables.accuracy import ABSENT, at_end, headline, reported
-from bench.show.tables.cells import Entry, Measured, Missing, Table, difference, results_table
+from bench.show.tables.accuracy import beside_report, headline
+from bench.show.tables.cells import Entry, Measured, Table, results_table
 
 MEASURED = {
     "toy/rmse": "RMSE at the points",
@@ -21,23 +21,17 @@ MEASURED = {
 
 def toys_table(results: Results, claims: Sequence[Claim]) -> Table:
     """One row for each toy and recipe."""
-    rows = []
+    rows: list[list[Entry]] = []
     for approach in results.toys():
         for recipe in results.recipes(approach):
             records = results.cell(approach, recipe, "common")
             cells = [Measured(metrics_of(records, key), THREE) for key in MEASURED]
-            rows.append([approach, recipe, *cells, *_far(results, claims, approach, recipe)])
+            claim = headline(claims, approach, "prediction", "toy") if recipe == "published" else None
+            published = results.cell(approach, recipe, "published")
+            rows.append([approach, recipe, *cells, *beside_report(claim, published, THREE, THREE_DIFFERENCE)])
     columns = ["approach", "recipe", *MEASURED.values(), "reported at x = 100", "published x published", "difference"]
     caption = (
         "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
         "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
     )
     return results_table(results, "toys", "Six-point regression", caption, columns, rows)
-
-
-def _far(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[Entry]:
-    claim = headline(claims, approach, "prediction", "toy") if recipe == "published" else None
-    if claim is None:
-        return [Missing(ABSENT)] * 3
-    shown, compared = at_end(claim, results.cell(approach, recipe, "published"))
-    return [reported(claim), Measured(shown, THREE), difference(compared, claim.value, THREE_DIFFERENCE)]

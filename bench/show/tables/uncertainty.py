@@ -12,7 +12,7 @@ from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
-from bench.show.tables.accuracy import ABSENT, at_end, headline, reported, truncations
+from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, results_table
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
@@ -34,9 +34,7 @@ def _beside(results: Results, claims: Sequence[Claim], name: str, place: tuple[s
     """Return the reported number of (approach, recipe, data set) and what the published protocol measured."""
     approach, recipe, dataset = place
     claim = headline(claims, approach, name, dataset) if recipe == "published" else None
-    if claim is None:
-        return [Missing(ABSENT), Missing(ABSENT)]
-    return [reported(claim), Measured(at_end(claim, results.cell(approach, recipe, "published"))[0])]
+    return beside_report(claim, results.cell(approach, recipe, "published"))[:2]
 
 
 def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
