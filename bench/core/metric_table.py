@@ -42,9 +42,6 @@ SCORES = (
     "max_probability",
 )  # for telling out-of-distribution rows apart; see `ood`
 Better = Literal["higher", "lower", "none"]
-Need = Literal["labels", "draws", "networks", "mean_network", "ood", "shifts"]
-"""What a metric needs: labels; more than one draw; draws that are whole networks (noise "weights"); the posterior's
-mean network; both an out-of-distribution set and the in-distribution test set; or moved test images."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class MetricSpec:
     name: str
     unit: Unit
     better: Better  # "none": neither is better, or it depends on the rows
-    needs: tuple[Need, ...]
     definition: str
     source: str
 
@@ -81,7 +77,6 @@ _SPECS = [
         "accuracy",
         FRACTION,
         "higher",
-        ("labels",),
         "share of rows whose largest mean probability is at the label",
         "argmax of the Monte Carlo predictive distribution",
     ),
@@ -89,7 +84,6 @@ _SPECS = [
         "nll",
         NATS,
         "lower",
-        ("labels",),
         "mean over rows of minus the log of the label's mean probability",
         "logarithmic score, Good 1952",
     ),
@@ -97,7 +91,6 @@ _SPECS = [
         "brier",
         BRIER,
         "lower",
-        ("labels",),
         "mean over rows of the squared distance between mean probabilities and one-hot label, summed over classes",
         "Brier 1950",
     ),
@@ -105,7 +98,6 @@ _SPECS = [
         "ece",
         GAP,
         "lower",
-        ("labels",),
         "mean over rows of |accuracy - confidence| of the row's bin; confidence is the largest mean probability, "
         "in 15 equal-width bins",
         "Guo et al. 2017, 'On Calibration of Modern Neural Networks'",
@@ -114,7 +106,6 @@ _SPECS = [
         "ece_equal_mass",
         GAP,
         "lower",
-        ("labels",),
         "as ece, with 15 bins of equal numbers of rows; rows of equal confidence share a bin",
         "Nixon et al. 2019, 'Measuring Calibration in Deep Learning'",
     ),
@@ -122,7 +113,6 @@ _SPECS = [
         "predictive_entropy",
         ENTROPY,
         "none",
-        (),
         "mean over rows of the entropy of the mean probabilities",
         _ENTROPIES,
     ),
@@ -130,7 +120,6 @@ _SPECS = [
         "expected_entropy",
         ENTROPY,
         "none",
-        (),
         "mean over rows of the mean over draws of the entropy of a draw's probabilities",
         _ENTROPIES,
     ),
@@ -138,7 +127,6 @@ _SPECS = [
         "mutual_information",
         ENTROPY,
         "none",
-        (),
         "predictive entropy minus expected entropy; exactly 0 for one draw",
         _ENTROPIES,
     ),
@@ -146,7 +134,6 @@ _SPECS = [
         "refusal_rate",
         FRACTION,
         "none",
-        (),
         "share of rows for which no class has a median probability over draws above 0.2",
         _CHOPRA,
     ),
@@ -154,7 +141,6 @@ _SPECS = [
         "selective_accuracy",
         FRACTION,
         "higher",
-        ("labels",),
         "share of rows whose largest median probability is at the label, among those that refusal_rate accepts",
         _CHOPRA,
     ),
@@ -162,7 +148,6 @@ _SPECS = [
         "refusal_rate_strict",
         FRACTION,
         "none",
-        (),
         "share of rows for which no class has a 10th percentile of probability over draws above 0.5",
         "chopra2018, the article's proposal of a stricter rule",
     ),
@@ -170,7 +155,6 @@ _SPECS = [
         "selective_accuracy_strict",
         FRACTION,
         "higher",
-        ("labels",),
         "share of rows whose largest 10th percentile is at the label, among those that refusal_rate_strict accepts",
         "chopra2018, the article's proposal of a stricter rule",
     ),
@@ -178,7 +162,6 @@ _SPECS = [
         "risk_coverage_area",
         FRACTION,
         "lower",
-        ("labels",),
         "mean over coverages 1/N to 1 of the share of errors among the rows with the largest mean probability; "
         "rows of equal confidence count with their mean error",
         "AURC: Geifman, Uziel and El-Yaniv 2019, 'Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers'",
@@ -187,7 +170,6 @@ _SPECS = [
         "disagreement_rate",
         FRACTION,
         "none",
-        ("draws",),
         "share of rows for which the classes of the first 30 draws (all, if there are fewer) are not unanimous",
         "alsibahi2019, 'uncertain images'",
     ),
@@ -195,7 +177,6 @@ _SPECS = [
         "draw_accuracy_mean",
         FRACTION,
         "higher",
-        ("labels",),
         "mean over draws of the accuracy of one draw alone",
         "alsibahi2019 measured one draw of it",
     ),
@@ -203,7 +184,6 @@ _SPECS = [
         "draw_accuracy_std",
         FRACTION,
         "none",
-        ("labels", "draws", "networks"),
         "standard deviation over draws (S - 1 in the denominator) of the accuracy of one network alone",
         "sample standard deviation",
     ),
@@ -211,7 +191,6 @@ _SPECS = [
         "mean_network/accuracy",
         FRACTION,
         "higher",
-        ("labels", "mean_network"),
         "accuracy of the one network of posterior means",
         "rabanser2017 measured it",
     ),
@@ -219,7 +198,6 @@ _SPECS = [
         "mean_network/nll",
         NATS,
         "lower",
-        ("labels", "mean_network"),
         "nll of the one network of posterior means",
         "logarithmic score, Good 1952",
     ),
@@ -227,7 +205,6 @@ _SPECS = [
         "sure",
         FRACTION,
         "none",
-        ("shifts",),
         "sure@T: share of rows whose largest mean probability is at least T",
         "protocol shift and the readings of ladders",
     ),
@@ -236,7 +213,6 @@ _SPECS = [
             f"{name}_area",
             unit,
             better,
-            ("labels", "shifts"),
             f"area under {name} against the angle or the distance by which images are moved (straight lines between "
             "the steps), divided by its width: the mean over the steps",
             "protocol shift; steps of Ovadia et al. 2019, 'Can You Trust Your Model's Uncertainty?'",
@@ -247,7 +223,6 @@ _SPECS = [
         "geometric_entropy",
         ENTROPY,
         "none",
-        ("ood",),
         "mean over rows of -sum p log(p + 1e-10) with p = exp(mean over draws of log p), not renormalised",
         "feldman2018, compute_entropy (there in bits)",
     ),
@@ -256,7 +231,6 @@ _SPECS = [
             f"auroc_{score}",
             FRACTION,
             "higher",
-            ("ood",),
             f"probability that {title} of an out-of-distribution row is above that of an in-distribution row, ties 1/2",
             "Hendrycks and Gimpel 2017",
         )
@@ -267,7 +241,6 @@ _SPECS = [
             f"aupr_{score}",
             FRACTION,
             "higher",
-            ("ood",),
             f"average precision of finding out-of-distribution rows by {title}; compare only on one pair of data sets",
             "Hendrycks and Gimpel 2017; average precision without interpolation",
         )
@@ -278,7 +251,6 @@ _SPECS = [
             f"fpr95_{score}",
             FRACTION,
             "lower",
-            ("ood",),
             f"share of in-distribution rows that are flagged by {title} when 95 % of out-of-distribution rows are",
             "Liang, Li and Srikant 2018 (ODIN), with out-of-distribution as the positive class",
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import _SPECS, METRICS, Need, unit_of
+from bench.core.metric_table import _SPECS, METRICS, unit_of
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
@@ -73,21 +72,6 @@ def test_the_curves_and_areas_of_moved_images_have_specs() -> None:
     )
 
 
-def test_needs_say_who_measures_what() -> None:
-    for name, spec in METRICS.items():
-        assert ("ood" in spec.needs) == (name in OUT_OF_DISTRIBUTION - IN_DISTRIBUTION), name
-        assert ("mean_network" in spec.needs) == (name in MEAN_NETWORK), name
-        assert ("labels" in spec.needs) == (name not in {*OUT_OF_DISTRIBUTION, "sure"}), name
-        assert ("shifts" in spec.needs) == (name in SHIFTED), name
-
-
-def test_needs_agree_with_what_is_missing() -> None:
-    _, missing = classify(1, "none")
-    assert {name for name in IN_DISTRIBUTION if "draws" in METRICS[name].needs} <= set(missing)
-    several = classify(5, "row")[1]
-    assert {name for name in IN_DISTRIBUTION if "networks" in METRICS[name].needs} <= set(several)
-
-
 def test_specs_are_complete_and_unique() -> None:
     assert len(_SPECS) == len(METRICS)
     assert len({spec.definition for spec in _SPECS}) == len(_SPECS)
@@ -96,7 +80,6 @@ def test_specs_are_complete_and_unique() -> None:
         assert spec.unit
         assert spec.source
         assert spec.better in ("higher", "lower", "none")
-        assert set(spec.needs) <= set(get_args(Need))
 
 
 def test_one_draw() -> None:
