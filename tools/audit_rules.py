@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from bench.core.files import write_atomically
 from bench.core.project import TOP
-from bench.judge.audit.documents import Fact, facts
+from bench.judge.audit.documents import Fact, facts, shown_mistakes
 from bench.judge.audit.rules import RULES
-from bench.judge.audit.shown import shown_mistakes
 
 PAGE = TOP / "docs" / "audit.md"
 BEGIN, END = "<!-- rules -->", "<!-- /rules -->"

@@ -18,7 +18,7 @@ from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.core.errors import unknown_name
 from bench.core.store import write_atomically
-from bench.judge.audit.shown import FILE, ShownMistake, shown_mistakes
+from bench.judge.audit.documents import SHOWN, ShownMistake, shown_mistakes
 from benchmarks.documents import shown
 from benchmarks.documents.shown import Check
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks, print and keep what they show; return the exit code."""
     parser = Parser(prog="python -m benchmarks.documents", description="Which mistakes running shows.")
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="default: all that can run here")
-    parser.add_argument("--write", action="store_true", help=f"keep what was shown in {FILE.name}")
+    parser.add_argument("--write", action="store_true", help=f"keep what was shown in {SHOWN.name}")
     return guarded(lambda: _main(parser.parse_args(argv)))
 
 
@@ -69,9 +69,9 @@ def _main(given: argparse.Namespace) -> int:
 
 def write(found: Mapping[str, ShownMistake]) -> None:
     """Put outcomes in the place of older ones of the same checks."""
-    kept = {**(shown_mistakes() if FILE.exists() else {}), **found}
+    kept = {**(shown_mistakes() if SHOWN.exists() else {}), **found}
     content = msgspec.json.encode(kept, order="sorted")
-    write_atomically(FILE, msgspec.json.format(content, indent=1) + b"\n")
+    write_atomically(SHOWN, msgspec.json.format(content, indent=1) + b"\n")
 
 
 if __name__ == "__main__":

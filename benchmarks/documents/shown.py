@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.judge.audit import elbo
+from bench.judge.audit.documents import ShownMistake
 from bench.judge.audit.elbo.predictions import averages, repeats
-from bench.judge.audit.shown import ShownMistake
 from bench.measure.metrics import published as estimators
 from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.judge.audit.shown import ShownMistake
+from bench.judge.audit.documents import ShownMistake
 from benchmarks.documents.mxnet_bbb import DocumentBbb, layer_shapes, mx, nd
 from benchmarks.documents.shown import INPUTS, WIDTH, Check, batches, verdict
 

@@ -12,8 +12,8 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 
 from bench.judge.audit import elbo
+from bench.judge.audit.documents import ShownMistake
 from bench.judge.audit.elbo.objective import Factor
-from bench.judge.audit.shown import ShownMistake
 from benchmarks.documents import pyro_hidden_layer, pyro_random_module
 from benchmarks.documents.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, verdict
 

@@ -6,11 +6,20 @@ import pytest
 from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.judge.audit import documents
-from bench.judge.audit.documents import DOCUMENTS, Fact, audit_documents, declared, facts
-from bench.judge.audit.effects import RungNumber, effect_of, rung_of
+from bench.judge.audit.documents import (
+    DOCUMENTS,
+    Fact,
+    RungNumber,
+    ShownMistake,
+    audit_documents,
+    declared,
+    effect_of,
+    facts,
+    rung_of,
+    shown_mistakes,
+)
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
-from bench.judge.audit.shown import ShownMistake, shown_mistakes
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE
 from bench.judge.results import Results

@@ -1,4 +1,7 @@
-"""The rules over the documents: what reading found and where, which check shows it, and what the mistake is worth."""
+"""The rules over the documents: what reading found and where, what running showed, and what the mistake is worth.
+
+documents.toml has what reading found, shown.json what `python -m benchmarks.documents --write` found by running.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,17 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import field
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.metric_table import METRICS
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.audit.effects import RungNumber, effect_of
 from bench.judge.audit.findings import Finding, Outcome
 from bench.judge.audit.rules import RULES
-from bench.judge.audit.shown import ShownMistake, shown_mistakes
-from bench.judge.ladder.effects import Numbers
+from bench.judge.ladder.definition import ladder
+from bench.judge.ladder.effects import Numbers, effect_text
+from bench.judge.ladder.rungs import STORED, Rung
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
 from bench.plan.registry import manifests
@@ -25,12 +30,22 @@ FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 FILE = Path(__file__).with_name("documents.toml")
+SHOWN = Path(__file__).with_name("shown.json")
 _TO_OUTCOME: dict[str, Outcome] = {
     "found": "fails",
     "absent": "passes",
     "unclear": "not measured",
     "not applicable": "not applicable",
 }
+
+
+class RungNumber(TomlTable, frozen=True):
+    """Which number of which rung of an approach's ladder."""
+
+    rung: str
+    data_set: str
+    quantity: str
+    kind: str = ""  # of the rung, where rungs of several kinds share the name
 
 
 class Fact(TomlTable, frozen=True):
@@ -45,6 +60,15 @@ class Fact(TomlTable, frozen=True):
     approach: str = ""
     removed_by: str = ""
     effect: RungNumber | None = None  # in the ladder of `approach`
+
+
+class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one check of a document's code showed."""
+
+    outcome: Literal["found", "not found"]
+    ran: Literal["code", "expression"]  # our rewriting of the document's code, or the one expression in question
+    detail: str  # what was measured, in words
+    measured: Mapping[str, float]
 
 
 class _File(TomlTable, frozen=True):
@@ -85,6 +109,17 @@ def _place(fact: Fact) -> tuple[int, int]:
     if fact.rule not in RULES:
         raise unknown_name("rule", fact.rule, RULES)
     return DOCUMENTS.index(fact.document), list(RULES).index(fact.rule)
+
+
+@cache
+def shown_mistakes(path: Path = SHOWN) -> Mapping[str, ShownMistake]:
+    """Return what each check showed, by the name of the check; raises ConfigError where the file is at fault."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, ShownMistake])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path.name} cannot be read: {error}; python -m benchmarks.documents --write makes it"
+        ) from error
 
 
 def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
@@ -143,6 +178,39 @@ def _shown(check: str) -> ShownMistake:
     if check not in found:
         raise unknown_name(f"check in {FILE.name}", check, found)
     return found[check]
+
+
+def rung_of(approach: str, wanted: RungNumber) -> Rung:
+    """Return the rung of an approach's ladder; raises ConfigError unless there is exactly one, with this number."""
+    rungs = ladder(approach).rungs
+    named = [rung for rung in rungs if rung.name == wanted.rung]
+    if not named:
+        raise unknown_name(f"rung of {approach}", wanted.rung, {rung.name for rung in rungs})
+    found = [rung for rung in named if wanted.kind in ("", rung.kind)]
+    if len(found) != 1:
+        kinds = ", ".join(rung.kind for rung in named)
+        raise ConfigError(f"rung {wanted.rung} of {approach} was given kind '{wanted.kind}'; give one of {kinds}")
+    number = (wanted.data_set, wanted.quantity)
+    if number not in found[0].numbers:
+        known = {" ".join(what) for what in found[0].numbers}
+        raise unknown_name(f"number of rung {wanted.rung} of {approach}", " ".join(number), known)
+    return found[0]
+
+
+def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
+    """Return the difference with its 95 % interval over seeds, or why there is none and which command makes it.
+
+    Raises:
+        ConfigError: the ladder has no such number.
+    """
+    rung = rung_of(approach, wanted)
+    effect = numbers.effect(*rung.numbers[wanted.data_set, wanted.quantity])
+    what = f"ladder {approach}, rung {rung.name} ({rung.kind}: {rung.title}), {wanted.data_set} {wanted.quantity}"
+    if effect.paired is None:
+        return f"{what}: {effect.gaps[0].code}: {effect.gaps[0].reason}"
+    n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit.name
+    seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
+    return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"
 
 
 def document_of(approach: str) -> str:
