@@ -80,7 +80,7 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
     assert can_it_be_reproduced(Results([], manifests())).startswith("Not run yet")
     small = can_it_be_reproduced(Results(records("published", [0.0134, 0.0135, 0.0136, 0.0137, 0.0138]), manifests()))
     assert small.startswith(
-        "1200 units have not run yet, so that 1.32 % is open. 1.36 % with 400 units comes out under "
+        "1.32 % is open: the network of 1200 units has not run yet. 1.36 % with 400 units comes out under "
     )
     assert "; it does not come out under draws." in small
     assert "Means: 1.36 % (n = 5, one more run: 1.31 to 1.41 %)" in small

@@ -89,7 +89,7 @@ def _line(one: PaperVerdict) -> dict[str, str | float | None]:
 def can_it_be_reproduced(results: Results) -> str:
     """Say whether 1.32 % comes out and under which readings; until 1200 units have run, what 400 units say."""
     found = paper_verdicts(paper_claims(load_papers()), results)
-    for claim_id, before in ((QUOTED, ""), (SMALL, "1200 units have not run yet, so that 1.32 % is open. ")):
+    for claim_id, before in ((QUOTED, ""), (SMALL, "1.32 % is open: the network of 1200 units has not run yet. ")):
         mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         if mine:
             return before + " ".join([_opening(mine), *map(_said, mine), *_gains(results)])
