@@ -16,14 +16,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from bench.interface import Posterior
+from bench.interface import Approach, Posterior
 from bench.judge.contract.under_test import MANY, ApproachUnderTest, CheckContext, values
 from bench.plan.registry import manifests
-from tests.implementations import pretend_device
+from tests.implementations import pretend_checks, pretend_device
 
 # Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
 # gradient whose sign rounding decides moves a weight of pyro_random_module by 0.02 of 5.
 NEAR = 0.02
+# Where a tensor lies does not depend on how large it is: networks of 1024 units would only take longer.
+SMALL = {"dropout_fcn": {"hidden": (70, 70)}, "pyro_hidden_layer": {"n_hidden": 70}}
 
 
 def names() -> list[str]:
@@ -33,7 +35,7 @@ def names() -> list[str]:
 
 def compare(name: str, device: torch.device, together: bool) -> dict[str, object]:
     """Train and predict on both; return the largest differences, as shares of the largest number."""
-    subject = ApproachUnderTest(name)
+    subject = _Small(name)
     usual, moved = (_posterior(subject, place, together) for place in (torch.device("cpu"), device))
     wanted = subject.draws_of(usual)
     weights = [(left, moved.arrays()[key]) for key, left in usual.arrays().items()]
@@ -49,6 +51,13 @@ def compare(name: str, device: torch.device, together: bool) -> dict[str, object
         "weights": max((_deviation(*pair) for pair in weights), default=0.0),
         "predictions": _deviation(asked, found.cpu()),
     }
+
+
+class _Small(ApproachUnderTest):
+    """An approach with small networks."""
+
+    def approach(self, epochs: int = 1) -> Approach:
+        return dataclasses.replace(super().approach(epochs), **SMALL.get(self.name, {}))
 
 
 def _posterior(subject: ApproachUnderTest, device: torch.device, together: bool) -> Posterior:
@@ -86,6 +95,8 @@ def main(argv: Sequence[str]) -> int:
     device_name, *chosen = argv
     if device_name == "pretend":
         pretend_device.device()
+        pretend_checks.it_refuses_what_a_gpu_refuses()
+        pretend_checks.changes_in_place_and_through_views_reach_its_tensors()
     failed = 0
     for name in chosen or names():
         for together in [False, True] if "fit_many" in manifests()[name].capabilities else [False]:

@@ -1,4 +1,4 @@
-"""What the pretend device does; `test_on_device` runs this file in a process of its own."""
+"""What the pretend device does; `on_device` runs these checks before it trusts the device."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from tests.implementations import pretend_device
 
 
-def test_the_pretend_device_refuses_what_a_gpu_refuses():
+def it_refuses_what_a_gpu_refuses():
     with pretend_device.active() as device:
         there = torch.ones(3, device=device)
         assert (there + there.to(device)).tolist() == [2, 2, 2]
@@ -22,7 +22,7 @@ def test_the_pretend_device_refuses_what_a_gpu_refuses():
             there.numpy()
 
 
-def test_changes_in_place_and_through_views_reach_the_tensor_on_the_pretend_device():
+def changes_in_place_and_through_views_reach_its_tensors():
     with pretend_device.active() as device:
         there = torch.zeros(2, 3, device=device)
         row = there[1]

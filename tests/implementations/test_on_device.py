@@ -3,14 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.implementations import on_device
-
-CHECKS = Path(__file__).with_name("pretend_checks.py")
 
 DEVICES = ["pretend", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
@@ -22,11 +19,3 @@ def test_every_approach_trains_and_predicts_on_a_device_as_on_the_cpu(device):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout + done.stderr
     assert {line["approach"] for line in lines} == set(on_device.names())
-
-
-def test_the_pretend_device_is_like_a_gpu():
-    """In a process of its own: a device that PyTorch once knows stays, and its tests of random numbers ask it."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(CHECKS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
