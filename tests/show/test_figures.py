@@ -184,13 +184,15 @@ def test_large_figures_are_written_as_png(found):
 
 
 def test_command_writes_one_figure(root, tmp_path, capsys):
-    assert main(["figures", "accuracy", "--results", str(root), "--to", str(tmp_path), "--format", "svg,png"]) == 0
+    place = ["--results", str(root), "--baseline", "none", "--to", str(tmp_path)]
+    assert main(["figures", "accuracy", *place, "--format", "svg,png"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accuracy.png", "accuracy.svg"]
     assert capsys.readouterr().out.split() == [str(tmp_path / "accuracy.svg"), str(tmp_path / "accuracy.png")]
 
 
 def test_figures_of_another_profile_have_their_own_folder(tmp_path, capsys):
-    assert main(["figures", "alsibahi2019-digits", "--results", str(tmp_path), "--profile", "epoch1"]) == 0
+    place = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["figures", "alsibahi2019-digits", *place, "--profile", "epoch1"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "figures" / "epoch1" / "alsibahi2019-digits.svg")
 
 
@@ -206,11 +208,11 @@ def test_command_lists_figures_and_reasons(tmp_path, capsys):
     [
         (["reliabilty"], "unknown figure 'reliabilty'"),
         (["--format", "gif"], "unknown format 'gif'"),
-        (["roc", "--baseline", "none"], "figure 'roc' cannot be drawn: there is no finished record"),
+        (["roc"], "figure 'roc' cannot be drawn: there is no finished record"),
     ],
 )
 def test_command_refuses_in_one_line(tmp_path, capsys, arguments, message):
-    assert main(["figures", *arguments, "--results", str(tmp_path)]) == 2
+    assert main(["figures", *arguments, "--results", str(tmp_path), "--baseline", "none"]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -81,14 +81,14 @@ def test_a_gate_fits(terminal, tmp_path, capsys):
     assert_fits(capsys.readouterr().out)
 
 
-def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(monkeypatch, capsys):
+def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")  # put back afterwards, whatever --wide makes of it
     monkeypatch.delenv("COLUMNS")
-    monkeypatch.chdir(RESULTS.parent)
-    main(["table", "verdicts"])
+    command = ["table", "verdicts", "--results", str(tmp_path), "--baseline", "none"]
+    main(command)
     folded = capsys.readouterr().out
     assert_fits(folded, PIPE)
-    main(["table", "verdicts", "--wide"])
+    main([*command, "--wide"])
     whole = capsys.readouterr().out
     assert PIPE < max(map(len, whole.splitlines())) < UNFOLDED
     assert len(whole.splitlines()) < len(folded.splitlines())
