@@ -38,6 +38,7 @@ def test_a_file_becomes_its_type(tmp_path):
     ("text", "problem"),
     [
         ("wieght = 2", "unknown key in FILE: 'wieght'; known: extra, named, parts, weight; did you mean 'weight'?"),
+        ("weight = 1\ncolour = 3", "unknown key in FILE: 'colour'; known: extra, named, parts, weight"),
         ("weight = 1\nname = 'a'", "FILE: unknown key 'name'"),
         ("", "FILE: 'weight' is missing"),
         ("weight = 'high'", "FILE, weight: 'high' given; give a number"),

@@ -172,18 +172,12 @@ def test_a_correction_takes_the_rule_off_the_list_of_known_ones():
         declared(msgspec.structs.replace(mine, known={"kl-scael": "x"}), resolve(mine, "published"))
 
 
-GOOD = '[[fact]]\ndocument = "feldman2018"\nrule = "kl-scale"\noutcome = "found"\nwhat = "x"\n'
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[fact]", "cannot be read"),
         ('[absent.nobody]\nkl-scale = "x"', "unknown document"),
         ('[absent.feldman2018]\nkl-scael = "x"', "did you mean 'kl-scale'"),
         ('[absent.feldman2018]\nkl-scale = "x"\n[unclear.feldman2018]\nkl-scale = "y"', "twice"),
-        ('[[fact]]\nrule = "kl-scale"\nwhy = "x"', "unknown key in .*fact #1: 'why'"),
-        (f"{GOOD}effect = {{ change = 'attached-mu' }}", "unknown key in .*fact #1.effect: 'change'"),
     ],
 )
 def test_a_file_of_facts_that_is_at_fault_is_refused(tmp_path, text, message):

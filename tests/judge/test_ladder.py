@@ -103,16 +103,12 @@ MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
     ("text", "message"),
     [
         ("[mlp]\nood = ['lettters']\n", "did you mean 'letters'"),
-        ("[mlp]\ncontrols = []\n", "unknown key .*did you mean 'control'"),
-        ("[[mlp.control]]\nname = 'a'\n", "control #1: 'title' is missing"),
         ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is no fit"),
         ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp publshed'\nafter='mlp published'\n", "unknown recipe"),
         (f'{MEASURED}numbers.mnist.acuracy = ["common a/b", "common a/b"]\n', "did you mean 'accuracy'"),
         (f'{MEASURED}numbers.mnst.accuracy = ["common a/b", "common a/b"]\n', "did you mean 'mnist'"),
         (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "give a list of length 2"),
         (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is no number"),
-        ("[mlp.answer]\nquestion = 'why'\n", "answer: 'claim' is missing"),
-        ("[mlp\n", "cannot be read"),
     ],
 )
 def test_a_bad_entry_is_one_line(tmp_path, text, message):

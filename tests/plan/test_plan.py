@@ -128,29 +128,11 @@ def test_nonsense_is_one_line(selection, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("title = ", "cannot be read"),
-        ('title = "x"', "'class' is missing"),
-        (
-            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncolour="red"\n[recipes.published]\nsplit="train60k"',
-            "colour",
-        ),
-        (
-            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]',
-            "unknown correction",
-        ),
-        (
-            'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\ncapabilities=["fly"]\n[recipes.published]\nsplit="train60k"',
-            "unknown value in .*capabilities #1: 'fly'",
-        ),
-    ],
-)
-def test_a_broken_manifest_names_its_fault(tmp_path, text, message):
+def test_a_recipe_of_a_correction_that_is_not_there_is_named(tmp_path):
     path = tmp_path / "broken.toml"
+    text = 'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]'
     path.write_text(text)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="unknown correction"):
         read_manifest(path)
 
 

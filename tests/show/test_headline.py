@@ -1,8 +1,5 @@
 """The README's first table: every quoted number is a claim, and its interval is that of one more run."""
 
-import pytest
-
-from bench.core.errors import ConfigError
 from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Sample
@@ -87,11 +84,3 @@ def test_every_end_result_has_a_short_name():
     names = load_short_names()
     assert {claim.id for claim in BY_ID.values() if is_end(claim)} <= set(names) <= set(BY_ID)
     assert max(map(len, names.values())) <= 23
-
-
-@pytest.mark.parametrize("text", ["", "[[number]]\nclaim = 3", "[[number]]\nclaim = 'a'\nasks = 'b'\nmore = 1", "= ="])
-def test_a_broken_file_is_named(text, tmp_path):
-    path = tmp_path / "headline.toml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"quoted numbers .*headline\.toml"):
-        load_quoted(path)

@@ -42,15 +42,3 @@ def test_a_bad_value_names_row_and_column(tmp_path, column, value):
     bad[COLUMNS.index(column)] = value
     with pytest.raises(ConfigError, match=f"row 3, column {column}"):
         load_papers(write(tmp_path / "papers.csv", GOOD, bad))
-
-
-def test_files_of_another_shape_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="there twice"):
-        load_papers(write(tmp_path / "papers.csv", GOOD, GOOD))
-    with pytest.raises(ConfigError, match="3 columns instead of 11"):
-        load_papers(write(tmp_path / "papers.csv", GOOD[:3]))
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load_papers(tmp_path / "absent.csv")
-    (tmp_path / "other.csv").write_text("a,b\n")
-    with pytest.raises(ConfigError, match="the first row must name"):
-        load_papers(tmp_path / "other.csv")

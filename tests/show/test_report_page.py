@@ -17,7 +17,6 @@ from msgspec import structs
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import COARSE, DIFFERS, NOT_EXACT, OUTCOMES, Verdict, judge_one
@@ -26,7 +25,7 @@ from bench.show.material import Material
 from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
-from bench.show.page.content import ReportContent, collect, load_documents
+from bench.show.page.content import ReportContent, collect
 from bench.show.page.grid import Strip, breakable, levels, typeset
 from bench.show.page.images import embed
 from bench.show.page.links import anchor, web_address
@@ -270,13 +269,6 @@ def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
     assert image.narrow.startswith("data:image/svg+xml,")
     assert not re.search(r"\s|,$", image.narrow)  # either would end the address in `srcset`
     assert embed([drawn()])[0].narrow == ""
-
-
-def test_a_list_of_documents_that_cannot_be_read_is_one_line(tmp_path):
-    path = tmp_path / "sources.toml"
-    path.write_text("[")
-    with pytest.raises(ConfigError, match=r"sources\.toml cannot be read"):
-        load_documents(path)
 
 
 def test_every_table_is_on_the_page(content, page):
