@@ -31,16 +31,12 @@ def recipe_of(name, recipe, **small):
     return dataclasses.replace(build(entry, resolve(entry, recipe), profile("full")), **small)
 
 
-def batches(dtype=torch.float64):
+def batches():
     source = torch.Generator().manual_seed(0)
     return [
-        (torch.rand(BATCH, INPUTS, generator=source).to(dtype), torch.randint(10, (BATCH,), generator=source))
+        (torch.rand(BATCH, INPUTS, generator=source).double(), torch.randint(10, (BATCH,), generator=source))
         for _ in range(3)
     ]
-
-
-def split(x, y):
-    return Split("train60k", x, y, torch.arange(len(x)))
 
 
 class Written(torch.autograd.Function):
@@ -76,25 +72,13 @@ def logits(x, layers, activation):
     return x @ layers[-1][0].T + layers[-1][1]
 
 
-def audit_written(evaluate, parameters, three, n_train, **options):
-    """Audit an objective whose loss and gradient `evaluate(x, y, values)` gives at values [P] of the parameters."""
-
-    def loss(x, y):
-        return Written.apply(partial(evaluate, x, y), flat(parameters))
-
-    return elbo.audit_torch(loss, parameters.items(), three, n_train, **options)
-
-
 def summed_nll(outputs, y):
     return cross_entropy(outputs, y, reduction="sum")
 
 
-# --- Bayes by Backprop in torch -------------------------------------------------------------------------------------
-
-
 def sampled(module, recipe, task, layout, three, nll_of, prior_std):
     """Audit the network that a module's `Seeds` trains, noise from torch's global generator."""
-    train = split(*three[0])
+    train = Split("train60k", *three[0], torch.arange(len(three[0][0])))
     network = module.Seeds(recipe, train, _seeds.all_rows(train), task, [CheckContext(0)]).network
     parameters = leaves(layout, mu=network.mu, rho=network.rho)
 
@@ -108,15 +92,10 @@ def sampled(module, recipe, task, layout, three, nll_of, prior_std):
         drawn = mu + softplus(rho) * torch.empty_like(network.epsilon).normal_()
         return nll_of(logits(x, layout.layers(drawn), torch.sigmoid), y)
 
-    return audit_written(
-        evaluate,
-        parameters,
-        three,
-        task.n_train,
-        nll=nll,
-        prior_std=prior_std,
-        draws=16,
-    )
+    def loss(x, y):
+        return Written.apply(partial(evaluate, x, y), flat(parameters))
+
+    return elbo.audit_torch(loss, parameters.items(), three, task.n_train, nll=nll, prior_std=prior_std, draws=16)
 
 
 def linear(recipe):

@@ -47,13 +47,17 @@ def test_a_mean_over_each_tensor_is_named(model):
         (False, 0.3, "multiply the KL by 3.33"),
     ],
 )
-def test_the_advice_fits_the_weight_that_all_tensors_have(model, mean, weight, words):
+def test_a_wrong_weight_that_all_tensors_have_is_measured_and_the_advice_fits_it(model, mean, weight, words):
     rows = BATCH if mean else 1
 
     def loss(x, y):
         return (model.nll(x, y) + weight * model.kl() / STEPS) / rows
 
-    assert words in audit(model, loss).of("kl-scale").detail
+    report = audit(model, loss)
+    assert report.of("kl-scale").outcome == "fails"
+    assert report.numbers["kl_per_epoch"] == pytest.approx(weight, rel=0.01)
+    assert report.of("kl-sign").outcome == "passes"
+    assert words in report.of("kl-scale").detail
 
 
 def test_unlike_weights_without_a_pattern_get_advice_that_is_true_for_them(model):

@@ -28,18 +28,6 @@ def test_the_right_objective_is_clean(model):
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
-@pytest.mark.parametrize(
-    ("weight", "factor"),
-    [(1.0, STEPS), (1 / N_TRAIN, 1 / BATCH), (0.1 / STEPS, 0.1)],
-    ids=["whole KL a batch", "1/N beside a sum", "tempered"],
-)
-def test_a_wrong_scale_is_measured(model, weight, factor):
-    report = audit(model, lambda x, y: model.nll(x, y) + weight * model.kl())
-    assert report.of("kl-scale").outcome == "fails"
-    assert report.numbers["kl_per_epoch"] == pytest.approx(factor, rel=0.01)
-    assert report.of("kl-sign").outcome == "passes"
-
-
 def test_a_mean_over_rows_needs_the_nll_and_then_is_measured(model):
     # mean NLL + KL / N: a = 1/B, b = 1/N, so M b / a = (N/B)(1/N) B = 1
     def mean_loss(x, y):
