@@ -208,5 +208,4 @@ def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):
 def test_the_page_shows_the_rules():
     text = audit_rules.PAGE.read_text(encoding="utf-8")
     assert text == audit_rules.page(), "run python -m tools.audit_rules"
-    assert "Twenty-four" in text
-    assert len(RULES) == 24
+    assert f"its {len(RULES)} rules" in text
