@@ -12,13 +12,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
-from bench.core.streams import StepNoise, generator
 from bench.interface import Split, Task
 from bench.judge.audit import elbo
 from bench.judge.contract import CheckContext
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from implementations import _dense, _seeds, dropout_fcn, linear_bbb, mlp, toy_bbb
+from implementations import _seeds, linear_bbb, toy_bbb
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective
 
@@ -147,65 +146,3 @@ def test_toy_bbb_detaches_its_means():
     layout = Layout((1, recipe.hidden_units, 1))
     report = sampled(toy_bbb, recipe, task, layout, three, nll, recipe.prior_std)
     assert [finding.rule for finding in report.findings if finding.outcome == "fails"] == ["detached-gradient"]
-
-
-# --- networks without a KL ------------------------------------------------------------------------------------------
-
-
-def dropout(recipe):
-    approach = recipe_of("dropout_fcn", recipe, hidden=(WIDTH, WIDTH))
-    layout = Layout((INPUTS, WIDTH, WIDTH, 10))
-    start = _dense.linear_init(layout, generator(0, "init")).double()
-    parameters = leaves(layout, value=start)
-
-    def words(masks):
-        return masks.random_words(BATCH, StepNoise(int(torch.randint(2**31, ()))))
-
-    def evaluate(x, y, values):
-        training = dropout_fcn.Training(approach, layout, values.clone())  # its velocity starts at zero
-        loss, _ = training.step(x, y, words(training.masks))
-        return loss, training.velocity
-
-    def nll(x, y):
-        masks = dropout_fcn.Masks.of(approach, layout, start)
-        layers = layout.layers(flat(parameters))
-        return summed_nll(dropout_fcn.forward(x, layers, masks.layers(words(masks)), approach.negative_slope)[1], y)
-
-    return audit_written(
-        evaluate,
-        parameters,
-        batches(),
-        N_TRAIN,
-        nll=nll,
-    )
-
-
-def test_dropout_fcn_as_published_has_a_tenth_of_the_likelihood():
-    # A row's loss is (-log p_c + sum log(1 + p_k)) / 10, and the loss the mean over the batch. The sum is concave, .95
-    # where all p are alike: before training it differs between batches by about a hundredth of what the NLL does.
-    published, corrected = dropout("published"), dropout("corrected")
-    assert published.numbers["data_weight"] == pytest.approx(0.1 / BATCH, rel=0.02)
-    assert corrected.ok
-    assert corrected.numbers["data_weight"] == pytest.approx(1 / BATCH, rel=1e-6)
-
-
-@pytest.mark.parametrize("recipe", ["published", "corrected"])
-def test_mlp_is_a_likelihood(recipe):
-    layout = Layout((INPUTS, WIDTH, WIDTH, 10))
-    parameters = leaves(layout, value=_dense.linear_init(layout, generator(0, "init")).double())
-    approach = recipe_of("mlp", recipe, width=WIDTH)
-
-    def evaluate(x, y, values):
-        training = mlp.Training(approach, layout, values.clone())
-        return training.differentiate(x, y), training.gradient
-
-    report = elbo.audit_torch(
-        lambda x, y: Written.apply(partial(evaluate, x, y), flat(parameters)),
-        parameters.items(),
-        batches(),
-        N_TRAIN,
-        nll=lambda x, y: summed_nll(logits(x, layout.layers(flat(parameters)), torch.relu), y),
-    )
-    assert report.ok
-    assert report.numbers["data_weight"] == pytest.approx(1 / BATCH, rel=1e-6)
-    assert report.of("kl-scale").outcome == "not applicable"
