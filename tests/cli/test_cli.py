@@ -15,6 +15,7 @@ from bench.cli.options import seeds
 from bench.core import timing
 from bench.data.inventory import DatasetCheck
 from bench.plan import costs
+from tests.report_folder import write_records
 
 
 def lines(capsys):
@@ -89,34 +90,32 @@ def test_seeds_are_a_count_or_a_list(text, expected):
     assert seeds(text) == expected
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["list"],
-        ["data", "list"],
-        ["verdict"],
-        ["table", "accuracy"],
-        ["ladder", "linear_bbb"],
-        ["report", "--no-figures"],
-    ],
-    ids=" ".join,
-)
-def test_reading_needs_no_framework(arguments, tmp_path):
+READING = ["list", "data list", "verdict", "table accuracy", "ladder linear_bbb"]
+WITHOUT_FRAMEWORKS = """
+import sys
+sys.modules |= dict.fromkeys(["torch", "pyro", "mxnet", "scipy.stats"])
+from bench.cli.main import main
+for command in sys.argv[1:]:
+    print("$", command, main(command.split()))
+"""
+
+
+def test_reading_needs_no_framework(tmp_path):
     """Nobody waits seconds for PyTorch to see a table: None in `sys.modules` makes importing it an error."""
-    output = ["--output", str(tmp_path / "page.html")] if arguments[0] == "report" else []
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(['torch', 'pyro', 'mxnet', 'scipy.stats']);"
-        f"from bench.cli.main import main; sys.exit(main({[*arguments, *output]!r}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    write_records(tmp_path, n_seeds=1)
+    report = f"report --no-figures --baseline none --results {tmp_path}"
+    words = [*READING, report, "--help"]  # the help ends the program, which is why it comes last
+    command = [sys.executable, "-c", WITHOUT_FRAMEWORKS, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if line.startswith("$")] == [f"$ {one} 0" for one in words[:-1]]
 
 
 def test_run_ends_with_tables_and_code_0(tmp_path, capsys):
     assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline"]) == 0
     captured = capsys.readouterr()
     assert "wiring fine: 1 of 1, in " in captured.out
+    assert captured.err.count(": done in ") == 1
     assert "\x1b" not in captured.err + captured.out  # no colour codes where the output is no terminal
     assert (tmp_path / "tables" / "smoke" / "accuracy.csv").exists()
 
@@ -139,7 +138,7 @@ def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):
     broken = tmp_path / "records" / "mlp" / "broken.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{")
-    assert main(["table", "accuracy", "--results", str(tmp_path)]) == INCOMPLETE
+    assert main(["table", "accuracy", "--results", str(tmp_path), "--baseline", "none"]) == INCOMPLETE
     assert str(broken) in capsys.readouterr().err
 
 

@@ -1,20 +1,22 @@
 """What a run shows: bars on a terminal, plain lines in a pipe, nothing where it is to be quiet; the end."""
 
 import argparse
+import contextlib
 import fcntl
 import io
 import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
 
 import pytest
 
 from bench.cli.ending import ending
+from bench.cli.main import main
 from bench.core.records import Versions
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
@@ -50,11 +52,15 @@ def epoch(number: int, of: int = 10) -> EpochEnded:
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that tests move by hand."""
+def in_xterm(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def clock(in_xterm, monkeypatch):
+    """A clock that tests move by hand."""
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
@@ -264,48 +270,42 @@ def test_the_end_groups_what_failed_and_says_how_to_see_it():
     ]
 
 
-def on_terminal(command: list[str], environment: dict[str, str], columns: int = 80, rows: int = 24) -> tuple[int, str]:
-    """Run a command on a terminal of its own; return its exit code and all that it wrote."""
+def on_terminal(command: list[str], monkeypatch) -> tuple[int, str]:
+    """Run a command with standard output and error on a terminal of 80 columns; return its exit code and the text."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     written = bytearray()
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
-        os.close(theirs)
-        while part := _read(ours):
-            written += part
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # EIO: nobody is left at the other end
+            while part := os.read(ours, 65536):
+                written.extend(part)
+
+    reader = threading.Thread(target=read)  # a terminal holds some thousand characters, and then its writer waits
+    reader.start()
+    with monkeypatch.context() as patch, open(theirs, "w") as terminal:
+        patch.setattr(sys, "stdout", terminal)
+        patch.setattr(sys, "stderr", terminal)
+        code = main(command)
+    reader.join()
     os.close(ours)
-    return process.returncode, written.decode().replace("\r\n", "\n")
+    return code, written.decode().replace("\r\n", "\n")
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # EIO: nobody is left at the other end
-        return b""
+RUN = ["run", "uniform", "toy_mlp", "--profile", "smoke", "--executor", "inline", "--threads", "1", "--results"]
 
 
-@pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
-    return {**kept, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-
-
-RUN = [sys.executable, "-m", "bench", "run", "uniform", "toy_mlp", "--profile", "smoke", "--executor", "inline"]
-
-
-def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, environment):
-    code, text = on_terminal([*RUN, "--results", str(tmp_path)], environment)
+def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, in_xterm, monkeypatch):
+    code, text = on_terminal([*RUN, str(tmp_path)], monkeypatch)
     assert code == 0
     assert len(re.findall(r": \x1b\[32mdone\x1b\[0m in \d+ s\n", text)) == 3
     assert re.search(r"\nwiring fine: 3 of 3, in [^\n]+\n$", STYLES.sub("", text))
     assert "ccuracy" not in text  # after two steps it means nothing
 
 
-def test_a_real_run_in_a_pipe_has_no_control_codes_and_a_quiet_one_no_progress(tmp_path, environment):
-    piped = subprocess.run([*RUN, "--results", str(tmp_path / "a")], env=environment, capture_output=True, check=True)
-    assert b"\x1b" not in piped.stdout + piped.stderr
-    assert len(re.findall(rb": done in \d+ s\n", piped.stderr)) == 3
-    code, text = on_terminal([*RUN, "--quiet", "--results", str(tmp_path / "b")], environment | {"NO_COLOR": "1"})
+def test_a_quiet_run_shows_its_end_alone_and_one_without_colours_none(tmp_path, in_xterm, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    code, text = on_terminal([*RUN, str(tmp_path), "--quiet"], monkeypatch)
     assert code == 0
     assert COLOURS.search(text) is None
     assert STYLES.sub("", text).lstrip().startswith("wiring fine: 3 of 3")

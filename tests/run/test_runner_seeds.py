@@ -16,7 +16,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
-from bench.run.runner import existing
+from bench.run.runner import existing, is_final
 from tests import synthetic
 from tests.run.toys import close, go, ill_seed, interrupt, numbers, records
 
@@ -141,16 +141,17 @@ def test_all_seeds_diverge(tmp_path, monkeypatch):
     assert watcher.of(EpochEnded) == []  # nothing is trained for nobody
 
 
-def test_a_fault_is_a_record_of_every_seed(tmp_path, monkeypatch):
+def test_a_fault_is_a_record_of_every_seed_and_the_others_go_on(tmp_path, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a planted fault")
 
     monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", broken)
-    results, _ = go(tmp_path, "toy_mlp")
-    assert {result.outcome for result in results} == {"failed"}
-    record = existing(results[-1].cell, Store(tmp_path))
+    results, _ = go(tmp_path, "toy_mlp", "uniform")
+    assert {(each.cell.approach, each.outcome) for each in results} == {("toy_mlp", "failed"), ("uniform", "done")}
+    record = existing(next(each.cell for each in results if each.outcome == "failed"), Store(tmp_path))
     assert "ZeroDivisionError: a planted fault" in in_words(record.reason)
     assert "in broken" in record.detail
+    assert not is_final(record)  # the next call tries again
 
 
 @pytest.mark.parametrize("diverged", [(), (1,)])
