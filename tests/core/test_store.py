@@ -159,15 +159,6 @@ def test_damaged_tensors_are_set_aside(tmp_path, position):
     assert len(set_aside(tmp_path)) == 1
 
 
-def test_a_lock_is_free_again_after_its_holder(tmp_path):
-    from filelock import Timeout
-
-    store = Store(tmp_path)
-    with store.lock("e" * 64).acquire(timeout=0), pytest.raises(Timeout):
-        store.lock("e" * 64).acquire(timeout=0)
-    store.lock("e" * 64).acquire(timeout=0).lock.release()
-
-
 json_values = st.recursive(
     st.none()
     | st.booleans()

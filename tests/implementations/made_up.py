@@ -1,9 +1,21 @@
-"""Made-up rows and contexts for tests of single approaches."""
+"""Made-up rows, contexts and small networks for tests of single approaches."""
+
+import dataclasses
 
 import torch
 
-from bench.interface import Split
-from bench.judge.contract import CheckContext
+from bench.interface import Approach, Split
+from bench.judge.contract import ApproachUnderTest, CheckContext
+
+# In the place of 1024 units, where what is tested does not depend on how many they are. 70: masks of two words.
+SMALL = {"dropout_fcn": {"hidden": (70, 70)}, "pyro_hidden_layer": {"n_hidden": 70}}
+
+
+class SmallUnderTest(ApproachUnderTest):
+    """An approach under test whose networks are small."""
+
+    def approach(self, epochs: int = 1) -> Approach:
+        return dataclasses.replace(super().approach(epochs), **SMALL.get(self.name, {}))
 
 
 def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10):

@@ -16,16 +16,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from bench.interface import Approach, Posterior
+from bench.interface import Posterior
 from bench.judge.contract.under_test import MANY, ApproachUnderTest, CheckContext, values
 from bench.plan.registry import manifests
 from tests.implementations import pretend_checks, pretend_device
+from tests.implementations.made_up import SmallUnderTest
 
 # Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
 # gradient whose sign rounding decides moves a weight of pyro_random_module by 0.02 of 5.
 NEAR = 0.02
-# Where a tensor lies does not depend on how large it is: networks of 1024 units would only take longer.
-SMALL = {"dropout_fcn": {"hidden": (70, 70)}, "pyro_hidden_layer": {"n_hidden": 70}}
 
 
 def names() -> list[str]:
@@ -35,14 +34,15 @@ def names() -> list[str]:
 
 def compare(name: str, device: torch.device, together: bool) -> dict[str, object]:
     """Train and predict on both; return the largest differences, as shares of the largest number."""
-    subject = _Small(name)
+    subject = SmallUnderTest(name)
     usual, moved = (_posterior(subject, place, together) for place in (torch.device("cpu"), device))
     wanted = subject.draws_of(usual)
     weights = [(left, moved.arrays()[key]) for key, left in usual.arrays().items()]
     asked = values(usual.predict(subject.x, wanted, subject.rows))
     x, rows = subject.x.to(device), subject.rows.to(device)
     found = values(moved.predict(x, wanted, rows))
-    for answer in (found, values(moved.per_row().predict(x, wanted, rows))):
+    rebuilt = subject.approach().rebuild(usual.arrays(), subject.task, MANY[0])  # of arrays as a file has them
+    for answer in (found, values(moved.per_row().predict(x, wanted, rows)), values(rebuilt.predict(x, wanted, rows))):
         if answer.device.type != device.type:
             raise RuntimeError(f"predictions of {name} lie on {answer.device}")
     return {
@@ -51,13 +51,6 @@ def compare(name: str, device: torch.device, together: bool) -> dict[str, object
         "weights": max((_deviation(*pair) for pair in weights), default=0.0),
         "predictions": _deviation(asked, found.cpu()),
     }
-
-
-class _Small(ApproachUnderTest):
-    """An approach with small networks."""
-
-    def approach(self, epochs: int = 1) -> Approach:
-        return dataclasses.replace(super().approach(epochs), **SMALL.get(self.name, {}))
 
 
 def _posterior(subject: ApproachUnderTest, device: torch.device, together: bool) -> Posterior:

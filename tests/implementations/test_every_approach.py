@@ -9,7 +9,7 @@ from bench.core.errors import ConfigError, ContractViolation, MissingFramework
 from bench.interface import Task
 from bench.judge.contract import CheckContext
 from bench.plan.registry import load_class, manifests
-from tests.implementations.made_up import rows, six_points
+from tests.implementations.made_up import SMALL, rows, six_points
 
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 TOY = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
@@ -35,7 +35,7 @@ def test_an_epoch_stops_after_its_steps(name):
     for steps in (1, 2):
         context = CheckContext(0)
         context.steps_per_epoch = steps
-        arrays = class_of(name)(epochs=1).fit(train, task, context).arrays()
+        arrays = class_of(name)(epochs=1, **SMALL.get(name, {})).fit(train, task, context).arrays()
         ends.append(torch.cat([value.flatten() for value in arrays.values()]))
     assert not torch.equal(*ends)
 

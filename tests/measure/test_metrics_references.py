@@ -117,11 +117,3 @@ def test_a_perfect_predictor_scores_zero() -> None:
     assert missing == {}
     ones = {"accuracy", "selective_accuracy", "selective_accuracy_strict", "draw_accuracy_mean"}
     assert values == pytest.approx({name: float(name in ones) for name in values}, abs=1e-15)
-
-
-def test_calibrated_labels_have_small_ece() -> None:
-    # Labels drawn from the predictions: each bin's gap is a mean of n_b independent errors of variance at most 1/4, so
-    # the sum over 15 bins of n_b/N |gap| is at most sqrt(15/N)/2 in expectation (Cauchy-Schwarz)
-    log_probs, labels = mixture(seed=7, n_rows=20_000)
-    assert classification.ece(np.exp(log_probs), labels) < math.sqrt(15 / 20_000) / 2
-    assert classification.ece_equal_mass(np.exp(log_probs), labels) < math.sqrt(15 / 20_000) / 2

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import pytest
 import torch
 
 from bench.core.store import Store
@@ -62,16 +61,3 @@ def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
         fitting._forget_peak_memory(device)
         assert fitting._peak_device_memory(device) == peak
     assert forgotten == [torch.device("cuda")]
-
-
-@pytest.mark.parametrize("name", ["mlp", "dropout_fcn", "uniform"])
-def test_a_rebuilt_posterior_predicts_where_its_inputs_are(name):
-    """Arrays are stored on the CPU; "meta" inputs stand for a GPU's."""
-    from bench.judge.contract import ApproachUnderTest
-
-    subject = ApproachUnderTest(name)
-    posterior = subject.fit()
-    rebuilt = subject.approach().rebuild(posterior.arrays(), subject.task, 0)
-    answer = rebuilt.predict(subject.x.to("meta"), range(1), subject.rows)
-    assert answer.log_probs.device.type == "meta"
-    assert answer.log_probs.shape == (1, len(subject.x), 10)
