@@ -46,13 +46,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_place(parser)
     add_wide(parser)
-    parser.add_argument("--document", help="of the parts, only this document and the approaches of it")
-    parser.add_argument("--rule", help="of the parts, only this rule")
+    parser.add_argument("--document", help="only this document and its approaches")
+    parser.add_argument("--rule", help="only this rule")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--contract", action="store_true", help="of an approach, only the contract")
-    only.add_argument("--audit-only", action="store_true", help="of an approach, only the rules")
-    parser.add_argument("--library", metavar="NAME", help="other people's library, or all: what its example trains")
-    parser.add_argument("--write", action="store_true", help="of --library, keep what was measured for the table")
+    only.add_argument("--contract", action="store_true", help="for one approach: only the contract")
+    only.add_argument("--audit-only", action="store_true", help="for one approach: only the rules")
+    parser.add_argument("--library", metavar="NAME", help="audit what the example of another library trains, or of all")
+    parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -70,7 +70,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     if not others:
         return _audit_parts(arguments)
     if len(arguments.what) > 1:
-        raise ConfigError(f"'{others[0]}' is no part; give some of {', '.join(PARTS)}, or one approach alone")
+        raise ConfigError(f"'{others[0]}' is not a part; give some of {', '.join(PARTS)}, or one approach alone")
     if arguments.rule or arguments.document:
         raise ConfigError(f"--rule and --document choose among {', '.join(PARTS)}; leave them out for one approach")
     return _check_one(arguments, others[0])

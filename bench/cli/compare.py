@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("a", type=Path, metavar="A", help="a results folder")
     parser.add_argument(
-        "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: what comes with the suite)"
+        "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: the shipped records)"
     )
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
@@ -42,7 +42,10 @@ def add(parser: argparse.ArgumentParser) -> None:
             f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
         )
     parser.add_argument(
-        "--metric", action="append", metavar="PATTERN", help="such as 'mnist/*' (default: the main ones)"
+        "--metric",
+        action="append",
+        metavar="PATTERN",
+        help="only these metrics, such as 'mnist/*' (default: the main ones)",
     )
     add_wide(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
@@ -53,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _verify(root: Path) -> int:
     """Print what is wrong with a folder, and what could not be checked; return whether it is refused."""
     if not root.is_dir():
-        raise ConfigError(f"{root} is no folder; give a results folder")
+        raise ConfigError(f"{root} is not a folder; give a results folder")
     n_records, remarks = verified(root)
     if not n_records:
         raise ConfigError(f"{root} has no finished record; give a results folder")
@@ -108,5 +111,5 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
             side[name] = part.strip() or None
     for path in (arguments.a, arguments.b):
         if not path.is_dir():
-            raise ConfigError(f"{path} is no folder; give a results folder")
+            raise ConfigError(f"{path} is not a folder; give a results folder")
     return Side.read(Store(arguments.a), wanted[0], "A"), Side.read(Store(arguments.b), wanted[1], "B")

@@ -16,10 +16,14 @@ from bench.show.terminal import shown
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("name", nargs="*", metavar="NAME", help="these figures (default: all that the records make)")
+    parser.add_argument(
+        "name", nargs="*", metavar="NAME", help="only these figures (default: all that the records allow)"
+    )
     add_place(parser)
     add_baseline(parser)
-    parser.add_argument("--list", action="store_true", help="draw nothing; say which there are, and why others are not")
+    parser.add_argument(
+        "--list", action="store_true", help="draw nothing; name the figures, and say why others are missing"
+    )
     parser.add_argument(
         "--format",
         type=names,

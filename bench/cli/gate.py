@@ -28,13 +28,19 @@ from bench.show.terminal import shown
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"what is gated (default: {GATE.name})")
+    parser.add_argument(
+        "--gate",
+        type=Path,
+        default=GATE,
+        metavar="FILE",
+        help=f"which cells and metrics to compare (default: {GATE.name})",
+    )
     parser.add_argument(
         "--reference",
         type=Path,
         default=usual_results(),
         metavar="DIR",
-        help="default: ./results, or where it has no records, those that come with the suite",
+        help="default: ./results, or if it has no records, the shipped records",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
@@ -50,9 +56,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--power", action="store_true", help="how surely each planted fault is caught; runs nothing")
     parser.add_argument(
-        "--effects", type=Path, default=EFFECTS, metavar="FILE", help="where the faults' effects are kept"
+        "--power", action="store_true", help="only print how likely each planted fault is caught; runs nothing"
+    )
+    parser.add_argument(
+        "--effects", type=Path, default=EFFECTS, metavar="FILE", help="file with the effects of the planted faults"
     )
     parser.set_defaults(action=_gate)
 
@@ -74,7 +82,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.workers and (arguments.fresh or arguments.power):
         raise ConfigError("--workers is for the gate's own fresh run, and --fresh and --power run nothing")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
-        raise ConfigError(f"--fresh {arguments.fresh} is no folder; give one that a gate has filled")
+        raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

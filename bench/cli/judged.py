@@ -23,14 +23,16 @@ OWN = ("approach", "metric", "reported")
 def add_own(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     own = parser.add_argument_group("your own number", "all three of --approach, --metric and --reported")
-    own.add_argument("--approach", metavar="NAME", help="which network it is of")
+    own.add_argument("--approach", metavar="NAME", help="the network that it is about")
     own.add_argument("--metric", metavar="NAME", help="accuracy, ...; or a whole key: mnist/test10k/accuracy")
-    own.add_argument("--reported", metavar="X", help="the number with the digits that are printed: .985")
+    own.add_argument("--reported", metavar="X", help="the number as printed, with all its digits: .985")
     own.add_argument("--recipe", default="published", help="the recipe that it comes from (default: published)")
     own.add_argument("--protocol", default="published", help="how it was measured (default: published)")
-    own.add_argument("--printed", choices=PRINTED, default="rounded", help="how its last digit came about")
+    own.add_argument(
+        "--printed", choices=PRINTED, default="rounded", help="how its last digit was made (default: rounded)"
+    )
     own.add_argument("--margin", type=float, metavar="M", help="difference that would matter (default: as declared)")
-    parser.add_argument("--trial", action="store_true", help="judge reports whose truth is known")
+    parser.add_argument("--trial", action="store_true", help="how often the rule errs, on reports whose truth is known")
 
 
 def is_asked(arguments: argparse.Namespace) -> bool:
@@ -41,7 +43,7 @@ def is_asked(arguments: argparse.Namespace) -> bool:
 def answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
-        raise ConfigError(f"claim '{arguments.claim}' is no number of your own; leave it out, or these options")
+        raise ConfigError(f"claim '{arguments.claim}' is not a number of your own; leave it out, or these options")
     if arguments.trial and any(getattr(arguments, name) is not None for name in OWN):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)
@@ -61,7 +63,7 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
     if missing:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
     if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
-        raise ConfigError(f"--margin {arguments.margin} is no difference; give a number from 0")
+        raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
     fields = [field.name for field in dataclasses.fields(Brought)]
     brought = Brought(**{name: getattr(arguments, name) for name in fields})
     judged = judge_own(brought, material.results, material.claims)

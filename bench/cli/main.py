@@ -39,22 +39,24 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "run": Command("bench.cli.run:add_run", "train and measure what is missing, then show the tables"),
-    "plan": Command("bench.cli.run:add_plan", "what would run, and how long it takes"),
+    "plan": Command("bench.cli.run:add_plan", "what would run, and how long it would take"),
     "status": Command("bench.cli.run:add_status", "which cells are done, failed, stale, running or missing"),
     "table": Command("bench.cli.table:add", "make the tables from the records"),
-    "report": Command("bench.cli.report:add", "one page of HTML with everything, from the records alone"),
+    "report": Command("bench.cli.report:add", "everything as one page of HTML, made from the records"),
     "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
-    "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why"),
-    "ladder": Command("bench.cli.ladder:add", "from published to corrected, one change at a time"),
-    "audit": Command("bench.cli.audit:add", "known mistakes: in documents, approaches (yours too), records and data"),
+    "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
+    "ladder": Command("bench.cli.ladder:add", "what each correction changes, one at a time"),
+    "audit": Command(
+        "bench.cli.audit:add", "check for known mistakes: documents, approaches (yours too), records, data"
+    ),
     "gate": Command("bench.cli.gate:add", "does the code still give the numbers of the stored reference? (for CI)"),
-    "compare": Command("bench.cli.compare:add", "two results folders, paired by cell and seed"),
-    "submit": Command("bench.cli.submit:add", "a folder of one approach's records that others can check"),
+    "compare": Command("bench.cli.compare:add", "compare two results folders, paired by cell and seed"),
+    "submit": Command("bench.cli.submit:add", "copy one approach's records into a folder that others can check"),
     "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),
-    "predict": Command("bench.cli.predict:add", 'pictures of digits, answered: the digit, or "I don\'t know"'),
+    "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
     "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),
     "list": Command("bench.cli.list:add", "approaches, recipes, corrections and variants"),
-    "env": Command("bench.cli.env:add", "versions, processor and code state, as records hold them"),
+    "env": Command("bench.cli.env:add", "versions, processor and commit, as records keep them"),
 }
 
 

@@ -30,7 +30,7 @@ def seeds(text: str) -> tuple[int, ...]:
         numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"seeds '{text}' are no numbers; give a count (3) or a list (0,4,7; one seed: 4,)"
+            f"seeds '{text}' are not numbers; give a count (3) or a list (0,4,7; one seed: 4,)"
         ) from None
     if len(numbers) == 1 and "," not in text:
         if numbers[0] < 1:
@@ -63,7 +63,7 @@ def counts(text: str) -> tuple[int, ...]:
     try:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of counts; give one such as 100 or 10,100") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of counts; give one such as 100 or 10,100") from None
 
 
 def count(text: str) -> int:
@@ -82,7 +82,7 @@ def threads(text: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of threads; give one from 1") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of threads; give one from 1") from None
     if not 1 <= value <= MOST_THREADS:
         what = "below 1" if value < 1 else f"above {MOST_THREADS}"
         raise argparse.ArgumentTypeError(f"number of threads {value} is {what}")
@@ -119,7 +119,7 @@ def add_approach_path(parser: argparse.ArgumentParser) -> None:
         "--approach-path",
         type=_approach_folder,
         metavar="DIR",
-        help=f"folder of more approaches (or ${plugins.VARIABLE})",
+        help=f"folder with approaches of your own (or ${plugins.VARIABLE})",
     )
 
 
@@ -136,7 +136,7 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
             makes records uses the user's folder alone.
     """
     default = usual_results() if reads else OWN
-    text = f"default: ./{OWN}" + (", or where it has no records, those that come with the suite" if reads else "")
+    text = f"default: ./{OWN}" + (", or if it has no records, the shipped records" if reads else "")
     parser.add_argument("--results", type=Path, default=default, metavar="DIR", help=text)
 
 
@@ -184,7 +184,7 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
         type=lambda text: None if text == "none" else Path(text),
         default=RESULTS,
         metavar="DIR",
-        help="records to show beside those of --results, only read, or none (default: what comes with the suite)",
+        help="records to show beside those of --results, or none (default: the shipped records)",
     )
 
 
@@ -214,20 +214,24 @@ def folder(arguments: argparse.Namespace, kind: str) -> Path:
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose cells."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
-    parser.add_argument("--all", action="store_true", help="every approach of the documents, and those from outside")
-    parser.add_argument("--group", choices=GROUPS, help="every approach of another group (`python -m bench list`)")
+    parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
+    parser.add_argument(
+        "--group",
+        choices=GROUPS,
+        help="every approach of a group: the documents, the paper behind them, or ten more methods",
+    )
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))
     parser.add_argument(
         "--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7; one seed: 4,)"
     )
-    parser.add_argument("--apart", action="store_true", help="fit every seed by itself, so that training times count")
+    parser.add_argument("--apart", action="store_true", help="train each seed alone, so that training times count")
     parser.add_argument(
         "--interpreter",
         action="append",
         default=[],
         metavar="APPROACH=PATH",
-        help="Python that has an approach's framework, where this one lacks it (docs/interpreters.md)",
+        help="another Python for an approach whose framework this Python lacks (docs/interpreters.md)",
     )
     add_task(parser)
     add_place(parser, reads=False)
@@ -321,10 +325,10 @@ def check_records(arguments: argparse.Namespace) -> None:
     check_place(arguments)
     refuse_other_tasks(arguments)
     if not arguments.results.is_dir():
-        raise ConfigError(f"--results {arguments.results} is no folder; give one that `run` has filled")
+        raise ConfigError(f"--results {arguments.results} is not a folder; give one that `run` has filled")
     baseline: Path | None = getattr(arguments, "baseline", None)
     if baseline is not None and not baseline.is_dir():
-        raise ConfigError(f"--baseline {baseline} is no folder; give one that `run` has filled, or none")
+        raise ConfigError(f"--baseline {baseline} is not a folder; give one that `run` has filled, or none")
     tell_place(arguments)
 
 

@@ -23,25 +23,31 @@ from bench.show.predict.turned import with_remarks
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("images", nargs="+", type=_picture, metavar="IMAGE", help="PNG or JPEG of one digit")
-    parser.add_argument("--approach", action="append", default=[], metavar="NAME", help="who answers (default: all)")
-    parser.add_argument("--all", action="store_true", help="every trained approach, side by side")
     parser.add_argument(
-        "--recipe", action="append", default=[], help="that they were trained by, also several (default: published)"
+        "--approach", action="append", default=[], metavar="NAME", help="the network that answers (default: all)"
+    )
+    parser.add_argument("--all", action="store_true", help="every trained approach (the default)")
+    parser.add_argument(
+        "--recipe", action="append", default=[], help="recipe of the networks, also several times (default: published)"
     )
     add_approach_path(parser)
-    parser.add_argument("--draws", type=int, default=100, metavar="N", help="of the posterior (default: 100)")
-    parser.add_argument("--rule", default="median", help="median, strict, entropy, mutual-information")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    parser.add_argument("--draws", type=int, default=100, metavar="N", help="draws from the posterior (default: 100)")
+    parser.add_argument(
+        "--rule",
+        default="median",
+        help='rule for "I don\'t know": median (default), strict, entropy, mutual-information',
+    )
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the answers: .png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(
         "--results",
         type=Path,
         default=usual_results("fits", fits.SHIPPED),
         metavar="DIR",
-        help="default: ./results, or where nothing was trained, the networks that come with the suite",
+        help="default: ./results, or if nothing was trained there, the shipped networks",
     )
-    parser.add_argument("--profile", default="full", help="that they were trained with (default: full)")
-    parser.add_argument("--seed", type=int, help="run seed of the fits (default: the lowest there is)")
+    parser.add_argument("--profile", default="full", help="profile of the training (default: full)")
+    parser.add_argument("--seed", type=int, help="seed of the training (default: the lowest)")
     parser.set_defaults(action=_predict)
 
 

@@ -15,16 +15,16 @@ from bench.show.terminal import shown
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("approach", help="whose finished records are copied, with their scores of every row")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where they are")
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder that is not there yet")
+    parser.add_argument("approach", help="its finished records are copied, with their per-row scores")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder of the records")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     parser.set_defaults(action=_submit)
 
 
 def _submit(arguments: argparse.Namespace) -> int:
     source, entry = Store(arguments.results), Store(arguments.to)
     if arguments.to.exists():
-        raise ConfigError(f"{arguments.to} is there already; name a new folder with --to")
+        raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
     records = [
         record
         for record in source.all_records()[0]

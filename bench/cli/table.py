@@ -33,13 +33,13 @@ from bench.show.terminal import shown
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("name", nargs="?", help="one table, printed (default: the summary)")
+    parser.add_argument("name", nargs="?", help="the table to print (default: the summary)")
     add_task(parser)
     add_place(parser)
     add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     add_wide(parser)
-    parser.add_argument("--list", action="store_true", help="which tables there are, and what each answers")
+    parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
     parser.add_argument("--readme", type=Path, help="update the generated blocks of this README")

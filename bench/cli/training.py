@@ -42,15 +42,15 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--executor",
         default="process",
-        help="process (default): each fit in its own; inline: in this one; dask: workers on this machine's cores or "
-        "GPUs; dask://HOST:PORT or tls://HOST:PORT: those of a scheduler; slurm, pbs, sge, lsf or htcondor: jobs of a "
-        "queue (docs/cluster.md)",
+        help="process (default): each fit in a process of its own; inline: in this process; dask: workers on this "
+        "machine's cores or GPUs; dask://HOST:PORT or tls://HOST:PORT: workers of a scheduler; slurm, pbs, sge, lsf or "
+        "htcondor: jobs of a queue (docs/cluster.md)",
     )
     parser.add_argument(
         "--workers",
         type=count,
         metavar="N",
-        help="fits at a time: done sooner, but the times do not count (default: 1; in a pool: as many as have room)",
+        help="fits at a time: sooner done, but the times do not count (default: 1; in a pool: as many as have room)",
     )
     parser.add_argument(
         "--job",
@@ -65,7 +65,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "--checkpoint-every",
         type=seconds,
         metavar="SECONDS",
-        help="epochs shorter than this share a checkpoint; 0: one after each (default: 2)",
+        help="least time between two checkpoints; 0: one after each epoch (default: 2)",
     )
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
 
@@ -75,7 +75,7 @@ def check_training(arguments: argparse.Namespace) -> None:
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
     if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(f"--data-dir {arguments.data_dir} is no folder; give one with the data sets, or none")
+        raise ConfigError(f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or none")
 
 
 def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:

@@ -34,11 +34,13 @@ LINE = 80  # columns
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line an end result)"
+        "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line per end result)"
     )
     add_place(parser)
     parser.add_argument("--document", help="only the claims of this document")
-    parser.add_argument("--all", action="store_true", help="also curves over epochs, computed numbers and all points")
+    parser.add_argument(
+        "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
+    )
     parser.add_argument("--json", action="store_true", help="for machines: every claim")
     add_own(parser)
     parser.set_defaults(action=_verdict)
@@ -57,7 +59,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         names = [verdict.claim.id for verdict in verdicts]
         if arguments.claim not in names:
             (near,) = difflib.get_close_matches(arguments.claim, names, n=1, cutoff=0)
-            raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` lists all")
+            raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
         verdicts = [verdicts[names.index(arguments.claim)]]
     warn(material)
     if arguments.json:

@@ -60,7 +60,7 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str 
         named = {name: text for name, text in zip(header, row, strict=True) if text or name not in optional}
         found.append(_row(named, schema, where))
         if key and named[key] in seen:
-            raise ConfigError(f"{where}, column {key}: '{named[key][:SHOWN]}' is there twice")
+            raise ConfigError(f"{where}, column {key}: '{named[key][:SHOWN]}' appears twice")
         seen.add(named.get(key))
     return found
 

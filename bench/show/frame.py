@@ -32,7 +32,7 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     """
     root = Path(results)
     if not root.is_dir():
-        raise ConfigError(f"{root} is no folder; give one that `run` has filled")
+        raise ConfigError(f"{root} is not a folder; give one that `run` has filled")
     store = Store(root)
     stored, damaged = store.all_records()
     kept, contradicting = sound(stored, store)

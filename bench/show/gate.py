@@ -73,7 +73,7 @@ def caught_table(rows: Sequence[Caught]) -> Table:
     columns = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
     notes = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
     notes += [f"{name}: not measured yet; python -m benchmarks.power {name} --save does" for name in unmeasured(rows)]
-    return make_table("gate_power", "How surely planted faults are caught", "", columns, shown, notes)
+    return make_table("gate_power", "How likely planted faults are caught", "", columns, shown, notes)
 
 
 def unmeasured(rows: Sequence[Caught]) -> list[str]:
@@ -193,7 +193,7 @@ def _facts(report: GateReport) -> list[str]:
         diverging = f", by seeds that diverge in {alarms.by_divergence:.2%}" if report.diverged else ""
         facts.append(
             f"unchanged code fails in {alarms.rate:.2%} of first runs: {by_metrics}{diverging}; the fresh seeds are "
-            f"fixed, so that an unchanged rerun on the same machine gives the same outcome"
+            f"fixed, so a second run of the same code on the same machine gives the same outcome"
         )
         facts.append(f"'sees at {POWER:.0%}' is the smallest shift that fails the gate with that probability")
     if report.seconds is not None:

@@ -99,7 +99,7 @@ def test_other_conditions_are_another_cell(tmp_path, condition):
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_what_json_has_not_is_no_null(word, tmp_path):
-    """The hash is of null in the place of what is no number; a record says null itself."""
+    """The hash is of null in the place of what is not a number; a record says null itself."""
     path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
     path.write_text(path.read_text().replace("null", word))
     with pytest.raises(StoreError, match=f"'{word}' is no number of JSON"):

@@ -118,7 +118,7 @@ def test_a_pruned_claim_needs_its_level_in_the_id(tmp_path):
 
 
 def test_ids_are_unique(tmp_path):
-    with pytest.raises(ConfigError, match=r"row 3, column id: 'doc\.mlp\.accuracy' is there twice"):
+    with pytest.raises(ConfigError, match=r"row 3, column id: 'doc\.mlp\.accuracy' appears twice"):
         load_claims(write(tmp_path / "claims.csv", GOOD, GOOD))
 
 

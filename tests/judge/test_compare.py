@@ -200,7 +200,7 @@ def test_unfinished_records_are_a_problem(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a", "nowhere"], "no folder"),
+        (["a", "nowhere"], "not a folder"),
         (["a", "empty"], "none that fits"),
         (["a", "other"], "in common"),
         (["a", "a", "--metric", "mnist/nlll"], "no common metric"),

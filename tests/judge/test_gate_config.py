@@ -76,7 +76,7 @@ def test_a_waiver_has_a_day(tmp_path):
         ("alpha = 0.05", "alpha = 1.5", "alpha: 1.5"),
         ("reference_seeds = 8", "reference_seeds = 3", "whole number >= 8"),
         ("[1000, 1001, 1002]", "[1000]", "list of length >= 2"),
-        ("[1000, 1001, 1002]", "[1000, 1000]", "fresh seed 1000 is there twice"),
+        ("[1000, 1001, 1002]", "[1000, 1000]", "fresh seed 1000 appears twice"),
         ("[1000, 1001, 1002]", "[1000, -1]", "fresh_seeds #2: -1 given; give a whole number >= 0"),
         ("[1000, 1001, 1002]", "[1000, 0]", "a seed of the reference"),
         ("seeds = 2", "seeds = 4", "at most 3"),
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
     ("arguments", "message"),
     [
         (["--threads", "0"], "below 1"),
-        (["--fresh", "not-there"], "no folder"),
+        (["--fresh", "not-there"], "not a folder"),
         (["--gate", "none.toml", "--fresh", "."], "cannot be read"),
         (["--power", "--workers", "2"], "own fresh run"),
         (["--power", "--effects", "not-there.csv"], "--save makes them"),

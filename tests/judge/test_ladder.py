@@ -103,12 +103,12 @@ MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
     ("text", "message"),
     [
         ("[mlp]\nood = ['lettters']\n", "did you mean 'letters'"),
-        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is no fit"),
+        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is not a fit"),
         ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp publshed'\nafter='mlp published'\n", "unknown recipe"),
         (f'{MEASURED}numbers.mnist.acuracy = ["common a/b", "common a/b"]\n', "did you mean 'accuracy'"),
         (f'{MEASURED}numbers.mnst.accuracy = ["common a/b", "common a/b"]\n', "did you mean 'mnist'"),
         (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "give a list of length 2"),
-        (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is no number"),
+        (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is not a number"),
     ],
 )
 def test_a_bad_entry_is_one_line(tmp_path, text, message):
@@ -120,7 +120,7 @@ def test_a_bad_entry_is_one_line(tmp_path, text, message):
 
 
 def test_what_has_no_ladder_says_so():
-    with pytest.raises(ConfigError, match="toy_mlp is no classifier"):
+    with pytest.raises(ConfigError, match="toy_mlp is not a classifier"):
         ladder("toy_mlp")
     with pytest.raises(ConfigError, match="uniform has no ladder"):
         chosen(["uniform"])
@@ -263,7 +263,7 @@ def test_the_command_shows_all_and_writes(tmp_path, capsys):
         (["mpl"], "did you mean 'mlp'"),
         (["mlp", "--data-set", "leters"], "did you mean 'letters'"),
         (["mlp", "--profile", "ful"], "did you mean 'full'"),
-        (["toy_bbb"], "is no classifier"),
+        (["toy_bbb"], "is not a classifier"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):

@@ -158,7 +158,7 @@ STEPS = "step=[{name='a', fit='mlp published'}, {name='b', fit='mlp published'}]
     [
         (f"{ANSWER}step=[]\nestimator=[{{name='x', number='common a/b'}}]", "step: .* give a list of length >= 2"),
         (f"{ANSWER}{STEPS}estimator=[]", "estimator: .* give a list of length >= 1"),
-        (f"{ANSWER}{STEPS}estimator=[{{name='x', number='entropy'}}]", "'entropy' is no number; give 'SOURCE KEY'"),
+        (f"{ANSWER}{STEPS}estimator=[{{name='x', number='entropy'}}]", "'entropy' is not a number; give 'SOURCE KEY'"),
     ],
 )
 def test_a_question_that_cannot_be_read_is_named(tmp_path, text, message):

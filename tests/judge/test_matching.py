@@ -1,4 +1,4 @@
-"""From a claim to the measured number: means over seeds, and the reason where there is no number."""
+"""From a claim to the measured number: means over seeds, and the reason where there is none."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_margins_are_those_of_the_documents_in_nats_and_can_be_given():
         ({"reported": "nan"}, "not finite"),
         ({"reported": "1e999"}, "not finite"),
         ({"reported": "1e-999999999"}, "not finite or too large"),
-        ({"reported": "about .98"}, "is no number"),
+        ({"reported": "about .98"}, "is not a number"),
         ({"metric": "exotic", "reported": "1"}, "no margin is declared for exotic on mnist; give --margin"),
         ({"recipe": "published+sigmoid-512"}, "no finished record of mlp published.sigmoid-512 by protocol published"),
         ({"recipe": "better"}, "unknown recipe of mlp 'better'"),

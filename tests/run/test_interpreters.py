@@ -48,7 +48,7 @@ def test_the_option_goes_before_the_variable(tmp_path):
     [
         ("mlp", "give one as NAME=/path/to/python"),
         ("mlp=", "give one as NAME=/path/to/python"),
-        ("mlp=/no/such/python", "is no program"),
+        ("mlp=/no/such/python", "is not a program"),
         ("mlb=/bin/sh", "did you mean 'mlp'"),
         ("mlp=/bin/false", "interpreter /bin/false of mlp: its process ended with exit code 1"),
     ],

@@ -97,7 +97,7 @@ def test_a_queue_that_takes_no_job_is_said(slurm, tmp_path):
         ("htcondor", [], "needs the program condor_submit"),
         ("slurm", ["gpu"], "job option 'gpu' has no name and value; give one such as walltime=04:00:00"),
         ("slurm", ["wall=1"], "unknown option of slurm jobs 'wall'; known: account, .*did you mean 'walltime'"),
-        ("slurm", ["memory=much"], "memory 'much' of slurm jobs is no size; give one such as 8GB"),
+        ("slurm", ["memory=much"], "memory 'much' of slurm jobs is not a size; give one such as 8GB"),
     ],
 )
 def test_what_a_queue_cannot_do_is_one_line(name, options, words, slurm):

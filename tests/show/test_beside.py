@@ -86,7 +86,7 @@ def test_only_mine_are_the_rows_of_the_users_records(folders, capsys):
     assert main(["table", "--results", str(own), "--only", "mine"]) == USAGE
     assert "give its name" in capsys.readouterr().err
     assert main([*words[:-1], "/no/folder"]) == USAGE
-    assert "--baseline /no/folder is no folder" in capsys.readouterr().err
+    assert "--baseline /no/folder is not a folder" in capsys.readouterr().err
 
 
 def test_figures_show_the_users_approach_under_its_name(folders):

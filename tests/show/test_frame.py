@@ -26,5 +26,5 @@ def test_a_row_for_each_metric_of_each_finished_fresh_record(tmp_path):
 
 
 def test_no_folder_is_one_line(tmp_path):
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         records_frame(tmp_path / "none")

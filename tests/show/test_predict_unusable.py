@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
 
 
 def test_a_folder_is_no_picture(tmp_path):
-    with pytest.raises(UnusableImage, match="is no file"):
+    with pytest.raises(UnusableImage, match="is not a file"):
         normalise(tmp_path)
 
 

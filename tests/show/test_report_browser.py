@@ -120,7 +120,7 @@ def test_a_name_of_a_column_sorts_up_down_and_back(opened):
     assert head.get_attribute("aria-sort") == "ascending"
     assert numbers(up) == sorted(numbers(before))
     assert len(numbers(up)) > 3
-    assert up[-1] == "\N{EN DASH}"  # what is no number stays last
+    assert up[-1] == "\N{EN DASH}"  # what is not a number stays last
     button.send_keys(Keys.SPACE)
     down = column(opened, "table-accuracy", 5)
     assert head.get_attribute("aria-sort") == "descending"

@@ -124,7 +124,7 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
     text = one_line(brought.reported, LONGEST_QUOTE)
     value = number(text)
     if value is None:
-        raise ConfigError(f"reported number '{text}' is no number, not finite or too large; give one such as 0.985")
+        raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
     unit = _last_digit(text)
     low, high = _range(metric)
     if not low <= value <= high:

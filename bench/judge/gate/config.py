@@ -168,4 +168,4 @@ def _check(gate: Gate) -> None:
 def _check_once(what: str, values: Sequence[object]) -> None:
     for number, value in enumerate(values):
         if value in values[:number]:
-            raise ConfigError(f"{what} {value} is there twice; name each once")
+            raise ConfigError(f"{what} {value} appears twice; name each once")

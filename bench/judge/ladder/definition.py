@@ -17,7 +17,7 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     """Return an approach's ladder; raises ConfigError for an unknown approach, a toy, or a bad entry of the file."""
     entry = manifest(approach)
     if entry.task != "mnist":
-        raise ConfigError(f"{approach} is no classifier: ladders compare classifiers; see `python -m bench list`")
+        raise ConfigError(f"{approach} is not a classifier: ladders compare classifiers; see `python -m bench list`")
     written = read_entries(path).get(approach, Entry())
     where, ood = f"ladder of {approach} in {path.name}", written.ood
     rungs = (

@@ -112,13 +112,13 @@ def question(entry: Entry, where: str) -> Question | None:
 def _number(text: str, where: str) -> tuple[str, str]:
     source, _, key = text.partition(" ")
     if source not in SOURCES or "/" not in key:
-        raise ConfigError(f"{where}: '{text}' is no number; give 'SOURCE KEY', SOURCE one of {', '.join(SOURCES)}")
+        raise ConfigError(f"{where}: '{text}' is not a number; give 'SOURCE KEY', SOURCE one of {', '.join(SOURCES)}")
     return source, key
 
 
 def _fit(text: str, where: str) -> tuple[str, str]:
     approach, _, recipe = text.partition(" ")
     if not recipe:
-        raise ConfigError(f"{where}: '{text}' is no fit; give 'APPROACH RECIPE'")
+        raise ConfigError(f"{where}: '{text}' is not a fit; give 'APPROACH RECIPE'")
     resolve(manifest(approach), recipe)
     return approach, recipe

@@ -32,7 +32,7 @@ def interpreters(given: Iterable[str], environ: Mapping[str, str] = os.environ) 
             raise ConfigError(f"interpreter '{text}' has no approach and path; give one as NAME=/path/to/python")
         program = shutil.which(os.path.expanduser(path))
         if program is None:
-            raise ConfigError(f"interpreter '{path}' of {name} is no program; give the path of a Python")
+            raise ConfigError(f"interpreter '{path}' of {name} is not a program; give the path of a Python")
         found[manifest(name).name] = os.path.abspath(
             program
         )  # do not resolve links: they lead to the virtual environment

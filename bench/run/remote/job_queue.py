@@ -103,7 +103,7 @@ def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str,
     try:
         parse_bytes(found.get("memory", MEMORY))
     except ValueError as error:
-        raise ConfigError(f"memory '{found['memory']}' of {name} jobs is no size; give one such as 8GB") from error
+        raise ConfigError(f"memory '{found['memory']}' of {name} jobs is not a size; give one such as 8GB") from error
     return found
 
 

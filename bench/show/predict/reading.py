@@ -38,7 +38,9 @@ def read(path: Path) -> Picture:
         UnusableImage: the file is missing, no PNG or JPEG, damaged, or has more than MAX_PIXELS pixels.
     """
     if not path.is_file():
-        raise UnusableImage(f"{path}: {'is no file' if path.exists() else 'there is no such file'}; give a PNG or JPEG")
+        raise UnusableImage(
+            f"{path}: {'is not a file' if path.exists() else 'there is no such file'}; give a PNG or JPEG"
+        )
     try:
         # Hide a decoder's warnings, such as of odd metadata. `_decode` refuses pictures that are too large.
         with warnings.catch_warnings():

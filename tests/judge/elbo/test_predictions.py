@@ -48,7 +48,7 @@ def test_the_entropies():
 
 
 def test_probabilities_of_zero_repeat():
-    # log 0 - log 0 is no number, and no difference either
+    # log 0 - log 0 is not a number, and no difference either
     logs = torch.tensor([[0.0, -math.inf], [-0.7, -0.7]])
     assert repeats(lambda: logs, deterministic=True).outcome == "passes"
     answers = iter([logs, logs.flip(1)])
