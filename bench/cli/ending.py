@@ -23,7 +23,7 @@ LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 
 def reason_width() -> int | None:
-    """Return the columns that a reason may take; None where the output is no terminal."""
+    """Return the columns that a reason may take; None if the output is not a terminal."""
     console = console_of(sys.stdout)
     return max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
 
@@ -60,7 +60,7 @@ def is_wiring_check(arguments: argparse.Namespace) -> bool:
 
 
 def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
-    """Return a line for each outcome and reason, those of most cells first."""
+    """Return a line for each outcome and reason, the most frequent first."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in bad:
         groups.setdefault((result.outcome, result.reason), []).append(result)

@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the words ask for, those of the process by default, and return the exit code."""
+    """Run the command of a command line (by default this process's) and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
     return guarded(lambda: act(parse(words)))
 

@@ -178,7 +178,7 @@ def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which records are shown beside those of --results."""
+    """Add the option that names more records to show beside the records of --results."""
     parser.add_argument(
         "--baseline",
         type=lambda text: None if text == "none" else Path(text),
@@ -250,7 +250,7 @@ def take_task(arguments: argparse.Namespace) -> None:
 
 
 def is_of_documents(arguments: argparse.Namespace) -> bool:
-    """Return whether the chosen records are of MNIST, of which the documents report."""
+    """Return whether the chosen records are of MNIST, the task of the documents."""
     return profile(arguments.profile).task == "mnist"
 
 
@@ -333,7 +333,7 @@ def check_records(arguments: argparse.Namespace) -> None:
 
 
 def say(text: str) -> None:
-    """Print text, of which parts may come from a file, on standard output. Tables have a way of their own."""
+    """Print text that may come from a file on standard output. Tables are printed elsewhere."""
     print(visible(text), flush=True)
 
 

@@ -37,7 +37,7 @@ class DatasetCheck:
     file: str  # its key in the manifest; "" for a generated set
     ok: bool
     missing: bool  # the file does not exist; False for a broken file
-    optional: bool  # it is no failure if the file is missing
+    optional: bool  # a missing file is not a failure
     problem: str  # one line; "" if ok
 
 

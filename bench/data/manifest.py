@@ -24,7 +24,7 @@ SHOWN = {
     "noise_gaussian": "Gaussian noise",
     "noise_uniform": "uniform noise",
 }
-"""What is no digit, in the order and in the words of tables and figures."""
+"""The data sets that show no digit, in the order and with the names of tables and figures."""
 DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
 
 

@@ -95,7 +95,7 @@ def run_queue(
     attempt: Callable[[Group], Found | None],
     tell: Callable[[AtWork], object],
 ) -> Generator[Found, None, None]:
-    """Call `attempt` for every group, as many at a time as the room allows, and yield each result when it is there.
+    """Call `attempt` for every group, as many at a time as the room allows, and yield each result as it arrives.
 
     Args:
         room: where the groups are fitted; closed on every exception.

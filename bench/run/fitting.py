@@ -189,7 +189,7 @@ def _timings(
 
 
 def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
-    """Return why the times of a fit are not those of one seed trained alone."""
+    """Return why the times of a fit do not count as times of one seed trained alone."""
     reasons = []
     others = len(fitting.contexts) - 1
     if others:

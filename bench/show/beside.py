@@ -36,7 +36,7 @@ class Beside:
 
     @cached_property
     def records(self) -> list[Record]:
-        """Return all records; those of approaches that only the user has are shown under another name."""
+        """Return all records; approaches that only the user has are shown under another name."""
         return [self._named(record) for record in self.own] + list(self.others)
 
     @cached_property
@@ -59,7 +59,7 @@ class Beside:
         return structs.replace(record, approach=MINE + record.approach)
 
     def marked(self, table: Table) -> Table:
-        """Return a table that marks the numbers of the user, if it also shows those of the baseline."""
+        """Return a table that marks the user's numbers, if it also shows numbers of the baseline."""
         if not self.others:
             return table
         return replace(table, rows=tuple(tuple(map(self._marked, row)) for row in table.rows))

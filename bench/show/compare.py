@@ -71,7 +71,7 @@ def differences_table(found: Comparison) -> Table:
 
 
 def rows_table(found: Comparison) -> Table:
-    """Return a row for each cell of which both folders have one seed, with the test over rows."""
+    """Return a row for each cell that has one seed in both folders, with the test over rows."""
     note = "One seed each: the test compares these two networks, not their recipes."
     return make_table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
 

@@ -78,7 +78,7 @@ def _curves(material: Material) -> Iterator[str]:
 
 
 def sure(material: Material) -> str:
-    """Say how often networks that are at least 99 % sure are right, and how often they say so of what is no digit."""
+    """Say how often networks that are at least 99 % sure are right, and how often they are sure without a digit."""
     found = {
         place: one
         for place, one in sureness(material).items()

@@ -82,7 +82,7 @@ class Material:
 
     @cached_property
     def beside(self) -> Beside:
-        """The records of all conditions, the folder's and those of the baseline beside them."""
+        """The records of all conditions, of the folder and of the baseline."""
         if self._baseline is None:
             return Beside(self._stored[0])
         conditions = (self.profile, self.device, self.precision)
@@ -180,7 +180,7 @@ class Material:
         return self._beside_records(faults.folder)
 
     def _beside_records(self, folder: Callable[[Path], SealedFolder[T]]) -> list[T]:
-        """Return what a folder holds beside its records; where it has none, what the baseline holds."""
+        """Return what a folder holds besides its records, or if it has none, what the baseline holds."""
         place = folder(self.store.root)
         found, problems = place.read_all()
         if not found and not problems and self._baseline is not None:

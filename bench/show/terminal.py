@@ -78,7 +78,7 @@ def grid(table: Table, console: Console) -> RenderableType:
     if sum(least) > width:
         return _blocks(table.columns, rows)
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
-    shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column what is left
+    shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column the remaining width
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
         made.add_column(
             Text(column), justify="right" if table.is_numeric(place) else "left", width=share, overflow="fold"
@@ -89,7 +89,7 @@ def grid(table: Table, console: Console) -> RenderableType:
 
 
 def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
-    """Return the width of each column: its longest word, and an equal part of what is left until all of it fits."""
+    """Return the width of each column: its longest word, then equal parts of the rest until its text fits."""
     shares = list(least)
     left = width - sum(least)
     in_need = sorted(range(len(least)), key=lambda place: most[place] - least[place])

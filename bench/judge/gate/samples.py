@@ -44,7 +44,7 @@ class Folder:
 
 
 def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
-    """Return the fresh records that today's plan of a cell would make, not those of an older plan."""
+    """Return the fresh records of today's plan of a cell, not records of an older plan."""
     records = fresh.cell(cell)
     found = []
     for planned in gate.planned(cell, gate.seeds_of(cell)):

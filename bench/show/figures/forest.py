@@ -102,7 +102,7 @@ def _caption(
 
 
 def blocks(verdicts: Sequence[Verdict]) -> list[Block]:
-    """Return the claims of a document in their order, those of one training curve together."""
+    """Return the claims of a document in their order, the points of a training curve together."""
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         claim = verdict.claim

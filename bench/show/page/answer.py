@@ -11,21 +11,21 @@ from bench.show.page.grid import Strip
 from bench.show.tables.headline import REACH
 
 LEAD = (
-    "Recipes of well-known documents on Bayesian neural networks for MNIST, re-run as they were published, mistakes "
-    "included, and with their corrections; measured as each document did, and all alike in one protocol. First what "
-    "was found; below, folded, every number and where it comes from."
+    "Recipes of well-known documents on Bayesian neural networks for MNIST, trained again as published, with their "
+    "mistakes, and corrected. They are measured as each document did, and by one common protocol. First the findings; "
+    "below, folded, every number and where it comes from."
 )
 TERMS = (
-    ("published, corrected", "the recipe as the document runs it; the recipe with its named corrections"),
+    ("published, corrected", "the recipe as the document runs it; the same with its mistakes corrected"),
     (
         "\N{MULTIPLICATION SIGN} published, \N{MULTIPLICATION SIGN} common",
-        "measured as the document did; measured alike for all: official test set, 100 draws, mean of probabilities",
+        "measured as the document did; measured alike for all: official test set, mean probability of 100 draws",
     ),
     ("0.9726 \N{PLUS-MINUS SIGN} 0.0008 (5)", "mean, standard deviation and number of seeds; one seed has no spread"),
-    ("links", "a measured number leads to its records, a reported one and a verdict to the reasoning"),
-    ("n/a, not run, ...", "a number that is not there; the lines below the table say why"),
-    ("tables", "a column's name sorts by it, once up, once down, once as it was; the filter keeps rows with all words"),
-    ("#", "after a heading: the address of this place of the page"),
+    ("links", "a measured number leads to its records; a reported number and a verdict lead to the reasoning"),
+    ("n/a, not run, ...", "a missing number; the lines below the table say why"),
+    ("tables", "a column's name sorts by it: up, down, original order; the filter keeps rows with all its words"),
+    ("#", "after a heading: the link to this place"),
 )
 
 

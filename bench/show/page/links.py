@@ -21,7 +21,7 @@ def anchor(kind: str, name: str) -> str:
 
 
 def record_anchor(key: str) -> str:
-    """Return the id of a record's line; the key is a hash, of which this much is as good as all."""
+    """Return the id of a record's line, the first digits of its key, which is a hash."""
     return anchor("record", key[:10])
 
 

@@ -39,7 +39,7 @@ def label(approach: str, recipe: str) -> str:
 
 
 def posterior_path(store: Store, fit_key: str) -> Path:
-    """Return where the posterior of a fit lies, as it was trained or else as it is shipped; neither need be there."""
+    """Return the path of a fit's posterior: the trained one if it exists, else the shipped one, which may not exist."""
     trained = store.fit_path(fit_key, "posterior")
     return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
 

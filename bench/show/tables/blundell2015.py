@@ -1,4 +1,4 @@
-"""The verdicts on Blundell et al. 2015, its public reproductions beside them, and the sentence that sums them up."""
+"""The verdicts on Blundell et al. 2015 and its public reproductions, and the sentence that sums them up."""
 
 from __future__ import annotations
 

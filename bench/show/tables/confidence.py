@@ -1,4 +1,4 @@
-"""At least 99 % sure: how often a network says so of digits and of what is no digit, and how often it is then right."""
+"""How often a network is at least 99 % sure of digits and of other pictures, and how often it is then right."""
 
 from __future__ import annotations
 

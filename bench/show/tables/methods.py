@@ -26,7 +26,7 @@ REFUSED = "refused"
 
 
 class Quality(NamedTuple):
-    """A column: the metric of the records, how it is shown, and of which protocol the records are."""
+    """A column: the metric of the records, how it is shown, and the protocol of the records."""
 
     key: str
     digits: Digits

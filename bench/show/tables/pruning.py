@@ -1,4 +1,4 @@
-"""The pruning table: what is left of a network when its least certain weights are removed."""
+"""The pruning table: how well a network predicts without its least certain weights."""
 
 from __future__ import annotations
 

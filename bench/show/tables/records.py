@@ -12,7 +12,7 @@ from bench.show.tables.cells import Entry, Linked, Table, make_table, results_ta
 
 
 def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
-    """Return the records of the conditions, and those of others that some tables were made from."""
+    """Return the records of the chosen conditions, and records of other conditions that some tables use."""
     cited = {source for table in tables for row in table.rows for entry in row for source in sources_of(entry)}
     cited |= {record.key for record in material.results.records}
     return [record for record in material.records if record.key in cited]

@@ -87,7 +87,7 @@ def _trial(material: Material) -> Table:
 
 
 def _provenance(material: Material) -> Table:
-    """Return where the records come from: those of the conditions, and those that one table shows of others."""
+    """Return where the records come from, also records of other conditions that one table shows."""
     return provenance_table(cited_records(material, [_precision(material)]))
 
 
