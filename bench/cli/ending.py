@@ -1,4 +1,4 @@
-"""How a run ends on the screen: the tables' summary, what is not done and why, and the next command, in one screen."""
+"""The last screen of a run: the summary table, what is not done and why, and the next command."""
 
 from __future__ import annotations
 

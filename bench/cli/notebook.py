@@ -128,9 +128,9 @@ def predict(
 
     Args:
         images: paths.
-        approach: who answers.
-        recipe: that it was trained by.
-        results: folder with its fit; by default ./results, or else the networks that come with the suite.
+        approach: the network that answers.
+        recipe: how it was trained.
+        results: folder with its fit; by default ./results, or else the shipped networks.
         draws: of the posterior.
         rule: when it says "I don't know": median, strict, entropy or mutual-information.
 

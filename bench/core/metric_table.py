@@ -306,7 +306,7 @@ def unit_of(key: str) -> Unit | None:
 
 
 def check_metrics(metrics: Mapping[str, float | None]) -> None:
-    """Raise ValueError for a number that its metric cannot have. What is no metric of today has no bounds but size."""
+    """Raise ValueError for a number that its metric cannot have. Unknown names are only bounded in size."""
     for key, value in metrics.items():
         unit = unit_of(key) or REAL
         if value is not None and not unit.low <= value <= unit.high:

@@ -29,7 +29,7 @@ DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
 
 
 class Learnt(NamedTuple):
-    """The data sets of a task: which one is learnt, and what is foreign to it."""
+    """The data sets of a task: the one to learn, and those out of distribution."""
 
     training: str  # data set of the training files
     inside: str  # data set of the test file

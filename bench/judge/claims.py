@@ -123,7 +123,7 @@ def load_claims(path: Path = PUBLISHED) -> list[Claim]:
 
 
 def number(text: str) -> float | None:
-    """Return a printed number; None for a text that is none, and for a number that is not finite or too large."""
+    """Return a printed number; None if the text is not a number, or the number is not finite or too large."""
     try:
         value, decimal = float(text), Decimal(text)
     except (ValueError, InvalidOperation):

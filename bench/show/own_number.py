@@ -1,4 +1,4 @@
-"""What is known of a number that a user brings, in lines for a terminal."""
+"""The verdict on a user's own number, in lines for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which metrics both sides have, and which one side lacks: on which seeds, and why."""
+"""Which metrics both sides have, which metrics one side lacks, for which seeds, and why."""
 
 from __future__ import annotations
 

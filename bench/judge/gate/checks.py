@@ -56,7 +56,7 @@ class MetricCheck:
 
 @dataclass(frozen=True)
 class Caught:
-    """How surely the gate catches one planted fault in one cell, by the metric that shows it best."""
+    """The probability that the gate catches one planted fault in one cell, by the metric that shows it best."""
 
     fault: str
     cell: str

@@ -1,4 +1,4 @@
-"""At least 99 % sure: of which share of digits, letters, clothes and noise does each network say so?"""
+"""Of which share of digits, letters, clothes and noise is each network at least 99 % sure?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands behind the numbers: every reported one with its verdict step by step, and every record with its facts."""
+"""The evidence: every reported number with its verdict step by step, and every record with its facts."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class PageEntry:
-    """One place of a table: text, where it leads ('' for nowhere), a tone for verdicts, a drawing before the text."""
+    """One cell of a table: text, link ('' for none), a tone for verdicts, a drawing before the text."""
 
     text: str
     href: str = ""
@@ -142,7 +142,7 @@ def _leads_with_number(text: str) -> bool:
 
 
 def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
-    """Return the table of approaches with a shade for every number of an approach that is no baseline."""
+    """Return the table of approaches, with a shade for every number except those of baselines."""
     rows = [list(row) for row in table.rows]
     for column in COLUMNS:
         place = table.columns.index(column)

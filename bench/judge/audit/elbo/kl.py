@@ -126,7 +126,7 @@ def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
 def _of_tensors(
     case: Case, found: KlWeight, tensors: Sequence[TensorWeight], data: DataWeight | None
 ) -> tuple[Seen, Seen]:
-    """Judge weights that differ from group to group: no single number stands for them."""
+    """Judge weights that differ from group to group, so that no single number describes them."""
     ordered = sorted(tensors, key=lambda tensor: tensor.per_epoch.value)
     least, most = ordered[0], ordered[-1]
     measured = {f"of {tensor.name}": tensor.per_epoch.value for tensor in found.tensors}

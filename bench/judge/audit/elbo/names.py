@@ -33,7 +33,7 @@ def _identity(raw: Tensor) -> Tensor:
 
 
 def _word(words: str, name: str) -> re.Match[str] | None:
-    """Return where one of the words stands in a name; not in a prior's name, which is no parameter of a posterior."""
+    """Return the place of one of the words in a name; none in a prior's name, which is not a posterior's parameter."""
     if any(part.lstrip("_").startswith("prior") for part in name.split(".")):
         return None
     return re.search(rf"(?:^|(?<=[._]))(?:{words})(?=$|[._])", name)

@@ -57,7 +57,7 @@ class Factor:
 
 
 def own_noise() -> AbstractContextManager[None]:
-    """Return a context that puts torch's generators back at its end, those of GPUs too."""
+    """Return a context that restores torch's generators at its end, also on GPUs."""
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
@@ -69,7 +69,7 @@ def start_noise(seed: int) -> None:
 
 
 def arguments(batch: object) -> tuple[object, ...]:
-    """Return the arguments that a batch stands for: its parts, or itself where it is one object."""
+    """Return the arguments of a batch: its parts, or itself if it is one object."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 

@@ -48,7 +48,7 @@ def judge_each(precisions: Mapping[str, MeanOfDraws], meant: float | None) -> Se
 
 
 def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
-    """Judge a prior whose pull is lost in noise: it may still be wider than what is meant, or wider than any prior."""
+    """Judge a prior whose pull is lost in noise: it may still be wider than stated, or wider than any prior."""
     at_least = (max(precision.value, 0.0) + 3 * precision.error + 1e-300) ** -0.5
     measured = {"at least": at_least}
     if meant is not None and at_least > (1 + TOLERANCE) * meant:

@@ -1,4 +1,4 @@
-"""The examples: which objective of which library is audited, and what it follows."""
+"""The examples: which objective of which library is audited, and the text that it follows."""
 
 from __future__ import annotations
 
