@@ -105,4 +105,6 @@ def _lead(found: LargestStep, unit: str) -> str:
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
     by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)}{chosen})"
     # The largest step over all seeds of each may be the smaller one over the seeds of both.
-    return f", ahead of {found.following} by {by}" if low > 0 else f"; {by} ahead of {found.following}, within chance"
+    if low > 0:
+        return f", ahead of {found.following} by {by}"
+    return f", but its lead over {found.following} is within chance: {by}"
