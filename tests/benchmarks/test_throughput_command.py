@@ -110,7 +110,7 @@ def test_load_of_others_is_marked(small, monkeypatch):
         (["toy_bbb"], "unknown approach with a yardstick 'toy_bbb'"),
         (["mlp", "--rounds", "0"], "--rounds 0 is below 1"),
         (["mlp", "--draws", "0"], "--draws 0 is below 1"),
-        (["mlp", "--draws", "many"], "no list of counts"),
+        (["mlp", "--draws", "many"], "not a list of counts"),
         (["mlp", "--images", "-1"], "--images -1 is below 1"),
         (["mlp", "--threads", "0"], "--threads 0 is below 1"),
         (["mlp", "--block", "0"], "not a positive number"),
