@@ -48,22 +48,20 @@ def reports(material: Material) -> str:
     few = len(outcomes) - measured
     without = f" {few} more have too few seeds." if few else ""
     said = (
-        f"{_count(agreeing + coarse, measured)} that the documents report after training, chance alone can explain "
-        f"the difference from our runs of the published code. For {agreeing} of them the evidence is strong: even one "
-        "more run of ours would land within the margin, the largest difference that does not matter. For the other "
-        f"{coarse} it is weak: our runs differ too much among themselves.{without}"
+        f"Of the {measured} numbers that the documents report after training, {agreeing} reproduce: one more run of "
+        f"ours would land (95 %) within the margin, a difference that we declared too small to matter. {coarse} are "
+        "undecided: chance alone can explain their difference from our runs of the published code, but our runs "
+        f"scatter too much to say more. {_differing(material)}{without}"
     )
-    return " ".join([said, *_differing(material), *_curves(material)])
+    return " ".join([said, *_curves(material)])
 
 
-def _count(number: int, of: int) -> str:
-    return f"For all {of} numbers" if number == of else f"For {number} of the {of} numbers"
-
-
-def _differing(material: Material) -> Iterator[str]:
+def _differing(material: Material) -> str:
     found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
-    if found:
-        yield f"Chance does not explain {_listed([f'{one.printed} ({one.source})' for one in found])}."
+    if not found:
+        return "None differs beyond chance."
+    named = _listed([f"{one.printed} ({one.source})" for one in found])
+    return f"{len(found)} {'differs' if len(found) == 1 else 'differ'} beyond chance: {named}."
 
 
 def _curves(material: Material) -> Iterator[str]:
@@ -91,13 +89,18 @@ def sure(material: Material) -> str:
 
 
 def _kept(found: dict[Place, Sureness]) -> str:
-    rights = {place: _mean(one.right) for place, one in found.items()}
-    broken = [f"{place.approach} ({place.recipe})" for place in rights if rights[place] < 100 * SURE]
-    answer = f"On digits, not always ({_listed(broken)})" if broken else "On digits, yes"
-    least = math.floor(10 * min(rights.values())) / 10  # rounded down: "at least" must hold
+    least = min(_mean(one.right) for one in found.values())
+    said = (
+        f"Of the digits for which a network gives its answer at least {100 * SURE:g} %, at least "
+        f"{math.floor(10 * least) / 10:.1f} % are right, for every network."  # rounded down: "at least" must hold
+    )
+    broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
+    if not broken:
+        return f"On digits, yes. {said} No network is wrong more often than its own probabilities say, beyond chance."
+    worst = [f"{place.approach} {place.recipe} {one.times:.0f} times" for place, one in broken.items()]
     return (
-        f"{answer}: of the answers with a probability of at least {100 * SURE:g} %, at least {least:.1f} % are right, "
-        "for every network, published or corrected."
+        f"On digits, {len(found) - len(broken)} of {len(found)} can. {said} But some are wrong more often than their "
+        f"own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
     )
 
 
@@ -109,22 +112,22 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
         if shares:
             spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the {SHOWN[name]}")
             worst.add(max(shares, key=shares.__getitem__))
-    worst_of_all = f" {_described(*worst)} is the worst on each." if len(worst) == 1 and len(corrected) > 1 else ""
+    worst_of_all = f" {_described(*worst)} is the worst on each set." if len(worst) == 1 and len(corrected) > 1 else ""
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     seeds = (
-        " These shares are of one trained network each, so they are rough."
+        " Each share is of one training, so it is rough."
         if counts == [1]
-        else f" These are means of {several} trainings of each network."
+        else f" Each share is a mean of {several} trainings."
     )
     return (
-        f"On pictures that show no digit, no: depending on the network, even a corrected one gives {100 * SURE:g} % to "
-        f"{_listed(spans)}.{worst_of_all}{seeds}"
+        f"On pictures that show no digit, even the corrected networks are at least {100 * SURE:g} % sure of "
+        f"{_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
     )
 
 
 def _described(approach: str) -> str:
-    return f"{approach}, the plain network without Bayes," if manifest(approach).noise == "none" else approach
+    return f"The network without Bayes, {approach}," if manifest(approach).noise == "none" else approach
 
 
 def worth(material: Material) -> str:
@@ -136,7 +139,7 @@ def worth(material: Material) -> str:
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     rest = len(measured) - len(clear)
     others = f" For the other {rest}, the interval includes zero." if rest else ""
-    return f"We corrected {len(measured)} mistakes, one at a time. {_effects(clear)}{others}{_hardly(material)}"
+    return f"{_effects(clear, len(measured))}{others}{_hardly(material)}"
 
 
 def _hardly(material: Material) -> str:
@@ -165,14 +168,17 @@ def _hardly(material: Material) -> str:
     )
 
 
-def _effects(clear: Sequence[Mistake]) -> str:
+def _effects(clear: Sequence[Mistake], measured: int) -> str:
     """Return the effects, the largest first and with its words."""
     if not clear:
-        return "No correction changes the test accuracy beyond chance."
+        return f"None of {measured} corrections, made one at a time, changes the test accuracy beyond chance."
     first, *others = (_effect(one) for one in clear)
-    effects = "; ".join([f"{first} when {clear[0].rung.title}", *others])
-    changes = "1 correction changes" if len(clear) == 1 else f"{len(clear)} corrections change"
-    return f"{changes} the test accuracy beyond chance, in percentage points [95 % interval]: {effects}."
+    effects = "; ".join([f"{first}, where {clear[0].rung.title}", *others])
+    change = "changes" if len(clear) == 1 else "change"
+    return (
+        f"Of {measured} corrections, made one at a time, {len(clear)} {change} the test accuracy beyond chance. In "
+        f"percentage points [95 % interval]: {effects}."
+    )
 
 
 def _effect(one: Mistake) -> str:
@@ -195,7 +201,7 @@ def _listed(parts: Sequence[str]) -> str:
 FINDINGS = (
     Finding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
     Finding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
-    Finding("worth", "What is each mistake worth?", worth, MISTAKES, "mistakes"),
+    Finding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
 )
 
 

@@ -16,7 +16,7 @@ from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show import findings
 from bench.show.findings import NOT_MEASURED, sentences
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
-from bench.show.tables.confidence import NEVER, NO_SUCH_SET, share_right, share_sure
+from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, promise, share_promised, share_right, share_sure
 from bench.show.tables.mistakes import change_text
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
@@ -36,6 +36,22 @@ def test_shares_are_of_all_images_and_right_ones_of_the_sure():
     given = scores([0.995, 0.5, 1.0, 0.9999])
     assert share_sure(given, "mnist") == 75
     assert share_right(given) == pytest.approx(200 / 3)
+
+
+def test_a_promise_counts_the_wrong_answers_that_the_probabilities_allow():
+    # .99512 is float16's .995, and .9999 is kept as 1: at most .00488 + 0 + 0 + 3 / 4096 = .005614 wrong, and one is
+    found = promise(scores([0.995, 0.5, 1.0, 0.9999]))
+    assert (found.answers, found.wrong) == (3, 1)
+    assert found.promised == pytest.approx(1 - 0.9951171875 + 3 / 4096)
+    assert share_promised(scores([0.995, 0.5, 1.0, 0.9999])) == pytest.approx(100 * (1 - found.promised / 3))
+
+
+def test_a_promise_is_broken_by_more_wrong_answers_than_chance_explains():
+    # P(at least 8 | mean 2) = .0011, P(at least 9 | mean 2) = .00024
+    assert not Promise(1000, 8, 2.0).is_broken
+    assert Promise(1000, 9, 2.0).is_broken
+    assert Promise(1000, 9, 2.0).times == 4.5
+    assert not Promise(0, 0, 0.0).is_broken
 
 
 def test_the_threshold_is_between_two_neighbours_of_half_precision():
@@ -60,6 +76,7 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "recipe": "corrected",
         "digits": "100.0",
         "of these right": "75.00",
+        "promised": "99.98",
         "letters": "25.0",
         "not-MNIST": "no data",
         "clothes": "no data",
@@ -67,9 +84,11 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "uniform noise": "no data",
     }
     said = findings.sure(made)
-    assert said.startswith("On digits, not always (mlp (corrected)): ")
-    assert "of the answers with a probability of at least 99 %, at least 75.0 % are right" in said
-    assert "depending on the network, even a corrected one gives 99 % to 25 to 25 % of the letters." in said
+    # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
+    assert said.startswith("On digits, 1 of 2 can. Of the digits for which a network gives its answer at least 99 %, ")
+    assert "at least 75.0 % are right" in said
+    assert "own probabilities say: mlp corrected 1024 times as often or more" in said
+    assert "even the corrected networks are at least 99 % sure of 25 to 25 % of the letters, depending" in said
 
 
 def test_without_records_every_finding_says_so():
@@ -143,11 +162,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "For 3 of the 4 numbers that the documents report after training, chance alone can explain the difference "
-        "from our runs of the published code. For 1 of them the evidence is strong: even one more run of ours would "
-        "land within the margin, the largest difference that does not matter. For the other 2 it is weak: our runs "
-        "differ too much among themselves. 1 more have too few seeds. "
-        f"Chance does not explain {claim.printed} ({claim.source}). "
+        "Of the 4 numbers that the documents report after training, 1 reproduce: one more run of ours would land "
+        "(95 %) within the margin, a difference that we declared too small to matter. 2 are undecided: chance alone "
+        "can explain their difference from our runs of the published code, but our runs scatter too much to say more. "
+        f"1 differs beyond chance: {claim.printed} ({claim.source}). 1 more have too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
 

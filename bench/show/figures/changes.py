@@ -16,7 +16,7 @@ from bench.show.figures.style import FAINT, NARROW, REPORTED, SMALL, WIDTH, Draw
 from bench.show.material import Material
 from bench.show.tables.mistakes import mistakes
 
-MISTAKES, TITLE = "mistakes", "What is each mistake worth? Test accuracy when it alone is corrected"
+MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
 WHAT = (MNIST, "accuracy")
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
 TICKS = (-10, -3, -1, 0, 1, 3, 10)

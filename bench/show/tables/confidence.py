@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import poisson
 
 from bench.core.metric_table import SURE
 from bench.core.records import Record
@@ -23,6 +24,9 @@ from bench.show.tables.cells import Entry, Measured, Table, make_table
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
 RECIPES = ("published", "corrected")
 
+ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
+BROKEN = 0.001  # a promise is broken if so many wrong answers are less probable than this
+
 NO_SUCH_SET = Gap("no data", "this data set was not there when the record was made")
 NEVER = Gap("never", "it is that sure of no digit")
 
@@ -35,12 +39,36 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Promise:
+    """The answers on digits of which a network is sure, of all seeds whose scores are there."""
+
+    answers: int
+    wrong: int
+    promised: float  # wrong ones, at most: the sum of 1 - probability, if rounding had raised each probability
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether chance hardly explains the wrong answers.
+
+        A number of independent events with known probabilities is about Poisson distributed if they are rare.
+        """
+        return bool(poisson.sf(self.wrong - 1, self.promised) < BROKEN)
+
+    @property
+    def times(self) -> float:
+        """Return how many times as many answers are wrong as promised, at least."""
+        return self.wrong / self.promised
+
+
+@dataclass(frozen=True)
 class Sureness:
     """How often one recipe is sure, in percent of images; one value for each seed whose scores are there."""
 
     digits: Sample
     right: Sample  # in percent of the digits that it is sure of
+    promised: Sample  # in percent of the same digits, by the network's own probabilities, at least
     no_digits: Mapping[str, Sample]  # by data set
+    promise: Promise
     records: Sequence[Record]  # those that are counted
 
 
@@ -60,7 +88,19 @@ def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
         return gather(records, lambda record: read(material.scores(record)))
 
     shares = {name: sample(partial(share_sure, dataset=name)) for name in ("mnist", *SHOWN)}
-    return Sureness(shares.pop("mnist"), sample(share_right), shares, records)
+    promises = [promise(material.scores(record)) for record in records]
+    return Sureness(
+        shares.pop("mnist"),
+        sample(share_right),
+        sample(share_promised),
+        shares,
+        Promise(
+            sum(one.answers for one in promises),
+            sum(one.wrong for one in promises),
+            sum(one.promised for one in promises),
+        ),
+        records,
+    )
 
 
 def share_sure(scores: Scores, dataset: str) -> float | Gap:
@@ -72,13 +112,31 @@ def share_sure(scores: Scores, dataset: str) -> float | Gap:
     return NO_SUCH_SET if sure is None else 100 * float(sure.mean())
 
 
-def share_right(scores: Scores) -> float | Gap:
-    """Return the percentage of right answers among the digits of which a network is sure."""
+def promise(scores: Scores) -> Promise:
+    """Return how many of the sure answers on digits are wrong, and how many would be by the network's probabilities."""
     sure = _is_sure(scores, "mnist")
     if sure is None:
+        return Promise(0, 0, 0.0)
+    wrong = np.asarray(scores["mnist/predicted"] != scores["mnist/label"])[sure]
+    promised = 1 - scores["mnist/max_probability"].astype(np.float64)[sure] + ROUNDING
+    return Promise(int(sure.sum()), int(wrong.sum()), float(promised.sum()))
+
+
+def share_right(scores: Scores) -> float | Gap:
+    """Return the percentage of right answers among the digits of which a network is sure."""
+    return _percent_of_sure(scores, lambda found: found.wrong)
+
+
+def share_promised(scores: Scores) -> float | Gap:
+    """Return the percentage of right answers that the network's own probabilities promise for them, at least."""
+    return _percent_of_sure(scores, lambda found: found.promised)
+
+
+def _percent_of_sure(scores: Scores, failing: Callable[[Promise], float]) -> float | Gap:
+    if "mnist/max_probability" not in scores:
         return NO_SUCH_SET
-    right = np.asarray(scores["mnist/predicted"] == scores["mnist/label"])
-    return 100 * float(right[sure].mean()) if sure.any() else NEVER
+    found = promise(scores)
+    return 100 * (1 - failing(found) / found.answers) if found.answers else NEVER
 
 
 def _is_sure(scores: Scores, dataset: str) -> BoolArray | None:
@@ -95,6 +153,7 @@ def confidence_table(material: Material) -> Table:
             place.recipe,
             Measured(one.digits, PERCENT),
             Measured(one.right, CLOSE),
+            Measured(one.promised, CLOSE),
             *(Measured(one.no_digits[name], PERCENT) for name in SHOWN),
         ]
         for place, one in found.items()
@@ -106,9 +165,10 @@ def confidence_table(material: Material) -> Table:
         "At least 99 % sure: how often, and how often right?",
         "Percent of images of which a network is at least 99 % sure: its largest probability, mean of 100 draws (one "
         "for a deterministic network), is at least .99. Of these right: percent of the sure answers on digits that are "
-        f"right; {100 * SURE:g} or more is as promised. A picture that shows no digit has no right answer: there, to "
-        "be sure is a mistake.",
-        ["approach", "recipe", "digits", "of these right", *SHOWN.values()],
+        "right. Promised: percent of them that would be right by the network's own probabilities, at least; less right "
+        "than promised is overconfident. A picture that shows no digit has no right answer: there, to be sure is a "
+        "mistake.",
+        ["approach", "recipe", "digits", "of these right", "promised", *SHOWN.values()],
         rows,
         _precision(material, records),
         conditions=described(conditions, {record.seed for record in records}) if records else "No records.",
