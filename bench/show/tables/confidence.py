@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import poisson
+from scipy.special import gammainc
 
 from bench.core.metric_table import SURE
 from bench.core.records import Record
@@ -50,9 +50,10 @@ class Promise:
     def is_broken(self) -> bool:
         """Return whether chance hardly explains the wrong answers.
 
-        A number of independent events with known probabilities is about Poisson distributed if they are rare.
+        A number of independent events with known probabilities is about Poisson distributed if they are rare. Then
+        the probability of k or more, where m are expected, is the regularised incomplete gamma function P(k, m).
         """
-        return bool(poisson.sf(self.wrong - 1, self.promised) < BROKEN)
+        return bool(gammainc(self.wrong, self.promised) < BROKEN)
 
     @property
     def times(self) -> float:
