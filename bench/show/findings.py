@@ -97,10 +97,10 @@ def _kept(found: dict[Place, Sureness]) -> str:
     broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
     if not broken:
         return f"On digits, yes. {said} No network is wrong more often than its own probabilities say, beyond chance."
-    worst = [f"{place.approach} {place.recipe} {one.times:.0f} times" for place, one in broken.items()]
+    worst = [f"{place.approach} {place.recipe} {math.floor(one.times)} times" for place, one in broken.items()]
     return (
-        f"On digits, {len(found) - len(broken)} of {len(found)} can. {said} But some are wrong more often than their "
-        f"own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
+        f"On digits, {len(found) - len(broken)} of {len(found)} networks can. {said} But some are wrong more often than "
+        f"their own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
     )
 
 

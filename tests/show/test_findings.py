@@ -85,7 +85,9 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     }
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
-    assert said.startswith("On digits, 1 of 2 can. Of the digits for which a network gives its answer at least 99 %, ")
+    assert said.startswith(
+        "On digits, 1 of 2 networks can. Of the digits for which a network gives its answer at least 99 %, "
+    )
     assert "at least 75.0 % are right" in said
     assert "own probabilities say: mlp corrected 1024 times as often or more" in said
     assert "even the corrected networks are at least 99 % sure of 25 to 25 % of the letters, depending" in said

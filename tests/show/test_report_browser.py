@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
+from bench.show.material import Material
+from bench.show.page.build import write_report
+from bench.show.page.content import collect
 from tests.report_folder import HOSTILE, write_records
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 
-from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402 - only where selenium is there
-
-from bench.show.material import Material  # noqa: E402
-from bench.show.page.build import write_report  # noqa: E402
-from bench.show.page.content import collect  # noqa: E402
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
