@@ -99,8 +99,8 @@ def _kept(found: dict[Place, Sureness]) -> str:
         return f"On digits, yes. {said} No network is wrong more often than its own probabilities say, beyond chance."
     worst = [f"{place.approach} {place.recipe} {math.floor(one.times)} times" for place, one in broken.items()]
     return (
-        f"On digits, {len(found) - len(broken)} of {len(found)} networks can. {said} But some are wrong more often than "
-        f"their own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
+        f"On digits, {len(found) - len(broken)} of {len(found)} networks can. {said} But some are wrong more often "
+        f"than their own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
     )
 
 
