@@ -48,12 +48,19 @@ def reports(material: Material) -> str:
     few = len(outcomes) - measured
     without = f" {few} more have too few seeds." if few else ""
     said = (
-        f"Of the {measured} numbers that the documents report after training, {agreeing} reproduce: one more run of "
-        f"ours would land (95 %) within the margin, a difference that we declared too small to matter. {coarse} are "
+        f"Of the {measured} numbers that the documents report after training, {agreeing} reproduce: with 95 % "
+        f"probability, a new run of ours comes within a declared margin of them{_margins(material)}. {coarse} are "
         "undecided: chance alone can explain their difference from our runs of the published code, but our runs "
         f"scatter too much to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
+
+
+def _margins(material: Material) -> str:
+    """Return the margins of the accuracies, in words."""
+    found = {100 * verdict.claim.margin for verdict in material.judgement.ends if verdict.claim.metric == "accuracy"}
+    span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
+    return f" (for accuracies, {span} percentage points)" if span else ""
 
 
 def _differing(material: Material) -> str:
@@ -90,17 +97,20 @@ def sure(material: Material) -> str:
 
 def _kept(found: dict[Place, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
-    said = (
-        f"Of the digits for which a network gives its answer at least {100 * SURE:g} %, at least "
-        f"{math.floor(10 * least) / 10:.1f} % are right, for every network."  # rounded down: "at least" must hold
-    )
     broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
+    right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
+    said = (
+        f"On digits, {len(found) - len(broken)} of {len(found)} networks (published and corrected) can. When a network "
+        f"gives its answer a probability of at least {100 * SURE:g} %, it is right at least {right} of the time."
+    )
     if not broken:
-        return f"On digits, yes. {said} No network is wrong more often than its own probabilities say, beyond chance."
-    worst = [f"{place.approach} {place.recipe} {math.floor(one.times)} times" for place, one in broken.items()]
+        return f"{said} None is wrong more often than its probabilities say, beyond chance."
+    worst = _listed(
+        [f"{' '.join(place)} (over {math.floor(one.times)} times as often)" for place, one in broken.items()]
+    )
     return (
-        f"On digits, {len(found) - len(broken)} of {len(found)} networks can. {said} But some are wrong more often "
-        f"than their own probabilities say: {_listed(worst)} as often or more. The others are not, beyond chance."
+        f"{said} But most of these probabilities are nearly 100 %. Wrong more often than their own probabilities say: "
+        f"{worst}."
     )
 
 
@@ -116,9 +126,7 @@ def _no_digits(corrected: dict[Place, Sureness]) -> str:
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     seeds = (
-        " Each share is of one training, so it is rough."
-        if counts == [1]
-        else f" Each share is a mean of {several} trainings."
+        " Each share is of one training only." if counts == [1] else f" Each share is a mean of {several} trainings."
     )
     return (
         f"On pictures that show no digit, even the corrected networks are at least {100 * SURE:g} % sure of "

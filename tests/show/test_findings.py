@@ -85,11 +85,9 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     }
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
-    assert said.startswith(
-        "On digits, 1 of 2 networks can. Of the digits for which a network gives its answer at least 99 %, "
-    )
-    assert "at least 75.0 % are right" in said
-    assert "own probabilities say: mlp corrected 1024 times as often or more" in said
+    assert said.startswith("On digits, 1 of 2 networks (published and corrected) can. ")
+    assert "it is right at least 75.0 % of the time" in said
+    assert "Wrong more often than their own probabilities say: mlp corrected (over 1024 times as often)." in said
     assert "even the corrected networks are at least 99 % sure of 25 to 25 % of the letters, depending" in said
 
 
@@ -156,7 +154,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
 
 def test_reports_that_agree_are_counted_and_those_that_differ_named():
     made = material([])
-    claim = load_claims()[0]
+    claim = load_claims()[1]  # an accuracy up to .95, whose margin is .02
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
     small = SimpleNamespace(evidence=SimpleNamespace(distance=0.1, margin=1.0))
     vars(made)["judgement"] = SimpleNamespace(
@@ -164,10 +162,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "Of the 4 numbers that the documents report after training, 1 reproduce: one more run of ours would land "
-        "(95 %) within the margin, a difference that we declared too small to matter. 2 are undecided: chance alone "
-        "can explain their difference from our runs of the published code, but our runs scatter too much to say more. "
-        f"1 differs beyond chance: {claim.printed} ({claim.source}). 1 more have too few seeds. "
+        "Of the 4 numbers that the documents report after training, 1 reproduce: with 95 % probability, a new run of "
+        "ours comes within a declared margin of them (for accuracies, 2 percentage points). 2 are undecided: "
+        "chance alone can explain their difference from our runs of the published code, but our runs scatter too much "
+        f"to say more. 1 differs beyond chance: {claim.printed} ({claim.source}). 1 more have too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
 
@@ -177,4 +175,4 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "at least 99.0 % are right" in findings.sure(made)
+    assert "right at least 99.0 % of the time" in findings.sure(made)
