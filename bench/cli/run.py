@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
-    """Return the cells to do by identity, each with the key that its record will have and the cells fitted with it."""
+    """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
     from bench.run.runner import existing, is_final  # imports torch
 
     todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]

@@ -19,6 +19,7 @@ DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
 Number = float | None
 Real = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+TrainingRow = Annotated[int, msgspec.Meta(ge=0, lt=60_000)]  # of MNIST's training file
 Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=-ROUNDING, le=1 + ROUNDING)]
@@ -119,8 +120,10 @@ class ReliabilityBins(Fields, frozen=True, kw_only=True):
     accuracy: list[Share | None]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length."""
+        """Raise ValueError where the lists are not of one length, or the bins do not fill 0 to 1."""
         _same_length("bins", self.lower, self.upper, self.count, self.confidence, self.accuracy)
+        if [0.0, *self.upper] != [*self.lower, 1.0]:
+            raise ValueError("bins of confidence begin at 0, follow each other and end at 1")
 
 
 class RiskCurve(Fields, frozen=True, kw_only=True):
@@ -132,12 +135,13 @@ class RiskCurve(Fields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.coverage, self.risk)
+        _not_empty(self.coverage)
 
 
 class FirstUncertain(Fields, frozen=True, kw_only=True):
     """The first held-out images whose draws disagree."""
 
-    rows: list[Count]  # of the training file
+    rows: list[TrainingRow]
     votes: list[list[Count]]  # of each row, by class
     scanned: Count
 
@@ -188,12 +192,18 @@ class ToyCurve(Fields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.x, self.mean, self.lower, self.upper)
+        _not_empty(self.x)
 
 
 def _same_length(what: str, *lists: Sized) -> None:
     lengths = sorted({len(one) for one in lists})
     if len(lengths) > 1:
         raise ValueError(f"lists of {lengths[0]} and {lengths[-1]} {what} do not go together")
+
+
+def _not_empty(points: Sized) -> None:
+    if not points:
+        raise ValueError("a curve has one point or more")
 
 
 _ARRAYS = {

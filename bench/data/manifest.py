@@ -28,7 +28,7 @@ SHOWN = {
 DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
 
 
-class Learnt(NamedTuple):
+class TaskData(NamedTuple):
     """The data sets of a task: the one to learn, and those out of distribution."""
 
     training: str  # data set of the training files
@@ -38,8 +38,8 @@ class Learnt(NamedTuple):
 
 FASHION = "fashion"
 TASKS = {
-    "mnist": Learnt("mnist", "mnist", OOD_NAMES),
-    FASHION: Learnt(
+    "mnist": TaskData("mnist", "mnist", OOD_NAMES),
+    FASHION: TaskData(
         "fashion_train",
         "fashion_mnist",
         ("noise_gaussian", "noise_uniform", "mnist", "letters", "notmnist459"),

@@ -20,7 +20,7 @@ from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.blundell2015 import can_it_be_reproduced
-from bench.show.tables.confidence import Place, Sureness, sureness
+from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
 
@@ -28,7 +28,7 @@ NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the r
 
 
 @dataclass(frozen=True)
-class Finding:
+class MainFinding:
     """A question and its answer."""
 
     name: str
@@ -95,7 +95,7 @@ def sure(material: Material) -> str:
     return f"{_kept(found)} {_no_digits(corrected)}"
 
 
-def _kept(found: dict[Place, Sureness]) -> str:
+def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
     broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
     right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
@@ -114,7 +114,7 @@ def _kept(found: dict[Place, Sureness]) -> str:
     )
 
 
-def _no_digits(corrected: dict[Place, Sureness]) -> str:
+def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     spans, worst = [], set()
     for name in (name for name in SHOWN if name in confidence_figure.MARKS):
         measured = {place.approach: one.no_digits[name] for place, one in corrected.items()}
@@ -207,9 +207,9 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 FINDINGS = (
-    Finding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
-    Finding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
-    Finding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
+    MainFinding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
+    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
+    MainFinding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
 )
 
 

@@ -51,7 +51,7 @@ class Ratio(NamedTuple):
 
 
 def read_speeds(path: Path = FILE) -> LibrarySpeeds | None:
-    """Return the measurements, or None without the file (a wheel has none); raises ConfigError if it is damaged."""
+    """Return the measurements, or None without the file; raises ConfigError if it is damaged."""
     if not path.is_file():
         return None
     try:

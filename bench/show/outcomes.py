@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW
 
 
-class Look(NamedTuple):
+class VerdictLook(NamedTuple):
     """How an outcome is shown."""
 
     tone: str  # "good", "coarse", "bad" or "open"
@@ -22,8 +22,8 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    EXACT: Look("good", "#004B75", "#9CD0F5", "*", "full", "computed, not trained; the printed digits come out"),
-    AGREES: Look(
+    EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", "computed, not trained; the printed digits come out"),
+    AGREES: VerdictLook(
         "good",
         "#0072B2",
         "#56A8E0",
@@ -31,7 +31,7 @@ LOOKS = {
         "full",
         "even one more run of ours would land within the margin, the difference that would matter",
     ),
-    COARSE: Look(
+    COARSE: VerdictLook(
         "coarse",
         "#4098CC",
         "#3A86B8",
@@ -39,12 +39,14 @@ LOOKS = {
         "none",
         "it looks like one of our runs, but our runs differ so much that a shift that matters could have gone unseen",
     ),
-    DIFFERS: Look("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
-    NOT_EXACT: Look(
+    DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
+    NOT_EXACT: VerdictLook(
         "bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come out"
     ),
-    TOO_FEW: Look("open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"),
-    NOT_RUN: Look("open", "#9AA1A7", "#4F585F", ".", "none", "nothing was measured"),
+    TOO_FEW: VerdictLook(
+        "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"
+    ),
+    NOT_RUN: VerdictLook("open", "#9AA1A7", "#4F585F", ".", "none", "nothing was measured"),
 }
 
 

@@ -77,13 +77,19 @@ FORGERIES = {
     "provenance without names": {"provenance": []},
     "no device": {"device": None},
     "bins of unequal number": {"arrays": {"mnist/reliability": {**BINS, "count": [3]}}},
+    "no bins": {"arrays": {"mnist/reliability": {name: [] for name in BINS}}},
+    "bins that end before 1": {"arrays": {"mnist/reliability": {**BINS, "upper": [0.5, 0.9]}}},
     "a confidence above 1": {"arrays": {"mnist/reliability": {**BINS, "confidence": [None, 1.7]}}},
     "half a row": {"arrays": {"mnist/reliability": {**BINS, "count": [3, 0.5]}}},
     "coverage above 1": {"arrays": {"mnist/risk_coverage": {"coverage": [0.5, 1.5], "risk": [0, 0]}}},
     "risk without coverage": {"arrays": {"mnist/risk_coverage": {"coverage": [0.5], "risk": []}}},
+    "a curve without points": {"arrays": {"mnist/risk_coverage": {"coverage": [], "risk": []}}},
     "a curve with a missing end": {"arrays": {"toy/near": {**TOY, "upper": [0]}}},
     "votes without rows": {
         "arrays": {"mnist/heldout10k-of-train/first_uncertain": {"rows": [], "votes": [[1, 2]], "scanned": 5}}
+    },
+    "a row that no file has": {
+        "arrays": {"mnist/heldout10k-of-train/first_uncertain": {"rows": [60_000], "votes": [[1]], "scanned": 5}}
     },
     "a percentage above 100": {"arrays": {"mnist/test10k/printed": {"accuracy_percent": 150, "skipped": 3}}},
 }

@@ -10,7 +10,7 @@ import torch
 
 
 def main():
-    """Run one of the three forms; return the exit code: 1 where a trace is not as stored or may not be replaced."""
+    """Run one of the forms; return the exit code: 1 where a trace is not as stored or may not be replaced."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--check", action="store_true", help="compute the traces and compare them with the stored ones")
@@ -23,7 +23,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     from tests.golden.api import ROOT
-    from tests.golden.paths import paths, subjects
+    from tests.golden.paths import missing_framework, paths, subjects
 
     names = arguments.subject or subjects()
     if Path.cwd().resolve() != ROOT:
@@ -34,6 +34,9 @@ def main():
         return _deviations(arguments.deviations)
     found, bad = {}, 0
     for subject in names:
+        if without := missing_framework(subject):
+            sys.stdout.write(f"{subject}: not traced, {without}\n")
+            continue
         known = paths(subject)
         for path in arguments.path or known:
             if path not in known and arguments.trace:
@@ -57,13 +60,13 @@ def _deviations(files):
     """Print the largest deviation of each subject and kind in files of --trace, as `tolerance.LARGEST` has them."""
     from tests.golden.numbers import deviations
     from tests.golden.stored import read
-    from tests.golden.tolerance import BF16, kind
+    from tests.golden.tolerance import kind, measured_as
 
     largest = {}
     for file in files:
         for subject, found in json.loads(file.read_text()).items():
             for path, trace in found.items():
-                own = largest.setdefault(BF16 if path.endswith("/bf16") else subject, {})
+                own = largest.setdefault(measured_as(subject, path), {})
                 for name, value in deviations(read(subject)[path], trace).items():
                     own[kind(path, name)] = max(own.get(kind(path, name), 0.0), value)
     for subject, kinds in largest.items():

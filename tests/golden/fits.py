@@ -1,6 +1,8 @@
 """Short fits from fixed streams on real rows: single, several seeds together, and resumed after an epoch.
 
 Every fit takes `EPOCHS` epochs of `STEPS` steps with the recipe's own batch size, the last batch of an epoch shorter.
+Recipes whose KL throws the weights far in one step take one step an epoch: in eight steps, another order of additions
+changes what they predict by more than 1 nat.
 The task says that there are as many rows as there really are, so that every 1/N of an objective is the real one.
 """
 
@@ -27,6 +29,7 @@ SEED = 0
 MANY = (0, 1)
 EPOCHS, STEPS, SHORT = 2, 4, 64  # the last step of an epoch takes SHORT rows
 TOY_STEPS = 30
+UNSTABLE = {"mean-likelihood", "halving-kl"}  # of blundell_bbb: KL of weight 1 beside one image's loss, or 1/2
 DRAWS = 4
 
 
@@ -80,7 +83,8 @@ def rows_of(entry, recipe, approach, seeds):
         return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
     whole, rows = _whole(recipe.split, seeds)
     task = Task("classification", n_outputs=10, n_train=rows.shape[1], n_inputs=whole.x.shape[1])
-    n = (STEPS - 1) * getattr(approach, "batch_size", 128) + SHORT
+    steps = 1 if UNSTABLE & set(recipe.versions) else STEPS
+    n = (steps - 1) * getattr(approach, "batch_size", 128) + SHORT
     chosen, places = rows[:, :n].unique(return_inverse=True)
     return Split(whole.name, whole.x[chosen], whole.y[chosen], whole.rows[chosen]), places, task
 

@@ -26,6 +26,11 @@ def recipes_of(name):
     return [*recipe_names(manifest(name)), *COMBINED.get(name, ())]
 
 
+def missing_framework(subject):
+    """Return why a subject cannot be traced here, or "" if it can."""
+    return "" if subject in (MEASURES, STREAMS) else manifest(subject).missing_framework()
+
+
 def subjects():
     """Return the names of all traces: the approaches, the measures and the streams."""
     return [*manifests(), MEASURES, STREAMS]

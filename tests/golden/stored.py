@@ -8,6 +8,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+from bench.judge.ladder.readings import VERSION
 from bench.plan.versions import METRICS, PROTOCOLS
 from tests.golden import api
 from tests.golden.numbers import complaints
@@ -36,6 +37,8 @@ def read(subject):
 def versions(subject, path):
     """Return the versions that today's code states for what a path traces."""
     measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS}
+    if path.endswith("/readings"):
+        measured["readings"] = VERSION
     if subject == MEASURES:
         return measured
     if subject == STREAMS:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.judge.stats.places import Place, places
+from bench.judge.stats.places import Rank, places
 
 
 def by_seed(*values):
@@ -20,32 +20,32 @@ def test_two_methods_far_apart_are_ranked_and_two_alike_share_their_places():
     b = by_seed(1.02, 1.01, 1.01, 1.00, 1.01)
     c = by_seed(2.01, 2.00, 1.99, 2.02, 1.98)
     low = places({"a": a, "b": b, "c": c}, is_higher_better=False)
-    assert low == {"a": Place(1, 2), "b": Place(1, 2), "c": Place(3, 3)}
+    assert low == {"a": Rank(1, 2), "b": Rank(1, 2), "c": Rank(3, 3)}
     assert [str(low[name]) for name in "ac"] == ["1-2", "3"]
     high = places({"a": a, "b": b, "c": c}, is_higher_better=True)
-    assert high == {"a": Place(2, 3), "b": Place(2, 3), "c": Place(1, 1)}
+    assert high == {"a": Rank(2, 3), "b": Rank(2, 3), "c": Rank(1, 1)}
 
 
 def test_the_pairing_by_seed_tells_apart_what_means_cannot():
     """Seeds differ by 1 and methods by .1 to .12 in every seed: the paired t is .11 / (.01 / sqrt 5) = 25."""
     one = by_seed(1, 2, 3, 4, 5)
     other = by_seed(1.10, 2.12, 3.11, 4.10, 5.12)
-    assert places({"one": one, "other": other}, is_higher_better=True)["other"] == Place(1, 1)
+    assert places({"one": one, "other": other}, is_higher_better=True)["other"] == Rank(1, 1)
     shuffled = by_seed(5.12, 1.10, 4.10, 2.12, 3.11)
-    assert places({"one": one, "other": shuffled}, is_higher_better=True)["other"] == Place(1, 2)
+    assert places({"one": one, "other": shuffled}, is_higher_better=True)["other"] == Rank(1, 2)
 
 
 def test_holm_counts_all_pairs():
     """A pair with p = .02 alone is told apart; among three pairs its p counts three times, which is above .05."""
     one, other = by_seed(0, 0, 0, 0, 0), by_seed(1.0, 2.0, 0.6, 1.5, 0.1)  # mean 1.04, sd .74: t = 3.1, p = .036
-    assert places({"one": one, "other": other}, is_higher_better=True)["other"] == Place(1, 1)
+    assert places({"one": one, "other": other}, is_higher_better=True)["other"] == Rank(1, 1)
     third = by_seed(0.5, 0.9, 0.2, 0.9, 0.1)
     assert places({"one": one, "other": other, "third": third}, is_higher_better=True)["other"].worst > 1
 
 
 @pytest.mark.parametrize("other", [{}, {7: 3.0}, {0: 100.0}])
 def test_without_two_common_seeds_nothing_is_told_apart(other):
-    assert places({"one": by_seed(1.0, 1.1), "other": other}, is_higher_better=True)["one"] == Place(1, 2)
+    assert places({"one": by_seed(1.0, 1.1), "other": other}, is_higher_better=True)["one"] == Rank(1, 2)
 
 
 @given(st.lists(st.lists(st.floats(-10, 10), min_size=3, max_size=3), min_size=1, max_size=5))
@@ -54,4 +54,4 @@ def test_places_are_between_first_and_last_and_turn_round_with_the_sense(values)
     low, high = (places(numbers, is_higher_better=sense) for sense in (False, True))
     for name in numbers:
         assert 1 <= low[name].best <= low[name].worst <= len(numbers)
-        assert high[name] == Place(len(numbers) + 1 - low[name].worst, len(numbers) + 1 - low[name].best)
+        assert high[name] == Rank(len(numbers) + 1 - low[name].worst, len(numbers) + 1 - low[name].best)

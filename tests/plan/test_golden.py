@@ -14,12 +14,11 @@ from msgspec import structs
 
 from bench.core import compiled
 from bench.plan.registry import manifest, manifests
-from implementations import linear_bbb
-from implementations._kernels.sampled_mlp import Objective
+from implementations import blundell_bbb, linear_bbb, mxnet_bbb
 from tests.golden import fits, stored
 from tests.golden.__main__ import main
 from tests.golden.api import ROOT
-from tests.golden.paths import MEASURES, STREAMS, paths, subjects
+from tests.golden.paths import missing_framework, paths, subjects
 
 
 def _cases():
@@ -28,8 +27,8 @@ def _cases():
 
 @pytest.mark.parametrize(("subject", "path"), _cases())
 def test_todays_code_gives_the_stored_trace(subject, path):
-    if subject not in (MEASURES, STREAMS) and manifest(subject).missing_framework():
-        pytest.skip(manifest(subject).missing_framework())
+    if without := missing_framework(subject):
+        pytest.skip(without)
     assert stored.compare(subject, path) == []
 
 
@@ -82,16 +81,22 @@ def another_stream(monkeypatch, tmp_path):
     )
 
 
-def one_batch_more(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        linear_bbb, "Objective", lambda prior_std, n_batches, *more: Objective(prior_std, n_batches + 1, *more)
-    )
+def one_batch_more(module, name, place):
+    """Return a planted change: what the module calls by this name gets one batch more at this place."""
+
+    def plant(monkeypatch, tmp_path):
+        whole = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: whole(*given[:place], given[place] + 1, *given[place + 1 :]))
+
+    return plant
 
 
 PLANTED = {
     "Adam's beta2 is .998": (another_beta2, "linear_bbb"),
     "a stream has another name": (another_stream, "mlp"),
-    "the KL is divided by one batch more": (one_batch_more, "linear_bbb"),
+    "the KL is divided by one batch more": (one_batch_more(linear_bbb, "Objective", 1), "linear_bbb"),
+    "the KL is divided by one batch more in MXNet": (one_batch_more(mxnet_bbb, "TrainingStep", 3), "mxnet_bbb"),
+    "the KL is divided by one batch more with SGD": (one_batch_more(blundell_bbb, "kl_weight", 2), "blundell_bbb"),
     "dropout is .49": (built_with(hidden_dropout=0.49), "dropout_fcn"),
 }
 
@@ -106,6 +111,8 @@ def golden(monkeypatch, *words):
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_change_is_caught(what, tmp_path, monkeypatch, fits_anew, capsys):
     plant, subject = PLANTED[what]
+    if without := missing_framework(subject):
+        pytest.skip(without)
     plant(monkeypatch, tmp_path)
     assert golden(monkeypatch, "--check", subject, "--path", "published/single") == 1
     assert "deviates by" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.style import COLOURS, REPORTED, look, style
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
-from bench.show.figures.votes import Example
+from bench.show.figures.votes import VotedImage
 from tests.judge.claims import BY_ID
 from tests.synthetic import record
 
@@ -156,7 +156,7 @@ def test_losses_are_named_by_what_they_are_of():
 
 def test_a_class_is_chosen_by_the_median_over_networks():
     probs = np.array([[0.9, 0.05, 0.05], [0.3, 0.35, 0.35], [0.1, 0.45, 0.45]])  # medians .3, .35, .35
-    example = Example("", np.zeros((28, 28)), np.log(probs), label=1)
+    example = VotedImage("", np.zeros((28, 28)), np.log(probs), label=1)
     assert example.chosen == [0, 1, 2]
     assert example.verdict == "answers 1, right"
     turned = np.log(np.maximum(np.eye(3), 1e-9))  # each network another class: every median is 0

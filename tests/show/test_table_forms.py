@@ -27,7 +27,7 @@ from tests.synthetic import record
 from tests.tables import Tables, small, small_accuracy
 
 CLAIMS = load_claims()
-ABSENT = "-: no such number: no document reports it, or the recipe is not measured so"
+ABSENT = "-: no such number: no document reports it, or this protocol did not measure the recipe"
 
 
 # numbers

@@ -18,7 +18,7 @@ from tests.synthetic import manifests, record
 from tests.tables import Tables, line, material, shown_rows
 
 CLAIMS = load_claims()
-ABSENT = "-: no such number: no document reports it, or the recipe is not measured so"
+ABSENT = "-: no such number: no document reports it, or this protocol did not measure the recipe"
 
 
 # all tables

@@ -29,11 +29,11 @@ OVERWHELMING = 1_000.0  # a larger ratio is shown only as larger than this
 HALF = 0.5  # recipes whose distributions share more than this cannot be told apart
 _ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # their document measures with one draw for each image
 
-Finding = Literal["ratio", "far outside", "few seeds", "not measured"]
-RATIO: Finding = "ratio"
-FAR_OUTSIDE: Finding = "far outside"
-FEW_SEEDS: Finding = "few seeds"
-NOT_MEASURED: Finding = "not measured"
+WeighingResult = Literal["ratio", "far outside", "few seeds", "not measured"]
+RATIO: WeighingResult = "ratio"
+FAR_OUTSIDE: WeighingResult = "far outside"
+FEW_SEEDS: WeighingResult = "few seeds"
+NOT_MEASURED: WeighingResult = "not measured"
 Read = Callable[[str, str, str], Sample]
 """A quantity of a fit, given its approach, recipe and protocol."""
 
@@ -46,7 +46,7 @@ class Weighed:
     protocol: str
     published: Sample
     measured: Sample  # of the alternative
-    finding: Finding
+    finding: WeighingResult
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
     shared: float | None = None  # overlap of the two distributions

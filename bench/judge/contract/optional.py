@@ -49,7 +49,7 @@ def capabilities(subject: ApproachUnderTest) -> None:
 
 @contract_check("set mean and sigma to zero where keep is False, and nothing elsewhere", needs="masked")
 def pruning(subject: ApproachUnderTest) -> None:
-    """Nothing masked changes nothing; what is masked has neither mean nor noise; all masked predicts 1/K."""
+    """An empty mask changes nothing. Masked weights have no mean and no noise. With all masked, predictions are 1/K."""
     posterior = subject.fit()
     marginals = posterior.weights()
     draws = subject.draws_of(posterior)

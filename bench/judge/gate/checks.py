@@ -27,7 +27,7 @@ class GateCheck:
 
 
 @dataclass(frozen=True)
-class Shift:
+class MetricShift:
     """A fresh mean beside the reference's."""
 
     design: Design
@@ -51,7 +51,7 @@ class MetricCheck:
     margin: float
     state: State
     text: str
-    shift: Shift | None = None  # None where a number is missing
+    shift: MetricShift | None = None  # None where a number is missing
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
-from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, Shift, State, excuse
+from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, MetricShift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, GatedMetric
 from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
 from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
@@ -94,7 +94,7 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
 
 
 def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: datetime.date) -> MetricCheck:
-    def check(state: State, text: str, shift: Shift | None = None) -> MetricCheck:
+    def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
         return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
 
     if pair.problem:
@@ -114,7 +114,7 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
     assert pair.fresh.mean is not None
     design = pair.design
     p = step.adjust(design.p_value(pair.difference))
-    shift = Shift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
+    shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
     outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
     if outside and matters:
         return check(FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}", shift)

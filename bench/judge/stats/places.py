@@ -18,7 +18,7 @@ from bench.judge.stats.prediction import holm
 ALPHA = 0.05
 
 
-class Place(NamedTuple):
+class Rank(NamedTuple):
     """The places that a method may have; 1 is best."""
 
     best: int
@@ -53,7 +53,7 @@ def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     ]
 
 
-def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Place]:
+def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Rank]:
     """Return the places of each method.
 
     Args:
@@ -62,4 +62,4 @@ def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     """
     found = orders(numbers, is_higher_better=is_higher_better)
     better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
-    return {name: Place(1 + better[name], len(numbers) - worse[name]) for name in numbers}
+    return {name: Rank(1 + better[name], len(numbers) - worse[name]) for name in numbers}

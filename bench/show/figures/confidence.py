@@ -9,7 +9,7 @@ from bench.core.metric_table import SURE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
-from bench.show.tables.confidence import RECIPES, Place, Sureness, sureness
+from bench.show.tables.confidence import RECIPES, RecipePlace, Sureness, sureness
 
 NAME, TITLE = "confidence", "At least 99 % sure: of what does each network say so?"
 DIGITS = "digits"
@@ -39,7 +39,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, found, WIDTH), narrow=narrow)
 
 
-def _draw(found: Mapping[Place, Sureness], width: float) -> Drawing:
+def _draw(found: Mapping[RecipePlace, Sureness], width: float) -> Drawing:
     """Return the drawing: a row for each approach, a mark for each data set and recipe."""
     approaches = list(dict.fromkeys(place.approach for place in found))
     drawing = canvas(width, 0.9 + 0.5 * len(approaches))
@@ -47,7 +47,7 @@ def _draw(found: Mapping[Place, Sureness], width: float) -> Drawing:
     for row, approach in enumerate(approaches):
         axes.axhline(row, color=FAINT, linewidth=0.6, zorder=0)
         for recipe in RECIPES:
-            one = found.get(Place(approach, recipe))
+            one = found.get(RecipePlace(approach, recipe))
             if one is not None:
                 _row(axes, row, one, recipe)
     for label, marker, colour in MARKS.values():

@@ -12,7 +12,7 @@ from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, Drawing, canvas, look
-from bench.show.figures.training import Curve, curves
+from bench.show.figures.training import LogCurve, curves
 from bench.show.material import Material
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
@@ -41,7 +41,7 @@ def _accuracy(material: Material) -> Figure | Absent:
     return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, partial(_draw_accuracy, found))
 
 
-def _draw_accuracy(found: Sequence[Curve]) -> Drawing:
+def _draw_accuracy(found: Sequence[LogCurve]) -> Drawing:
     """Return the drawing."""
     mine = look(APPROACH)
     drawing = canvas(WIDTH * 0.75, 3.2)

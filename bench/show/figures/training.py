@@ -20,7 +20,7 @@ LARGE = 10.0  # margins from which differences are drawn on an axis that is loga
 
 
 @dataclass(frozen=True)
-class Curve:
+class LogCurve:
     """One quantity of a training log: the claims of it, and ours by epoch and seed."""
 
     claims: Sequence[Claim]  # of the document's own run, then of other runs of the same code
@@ -57,7 +57,7 @@ def epoch_of(claim: Claim) -> int:
     return int(measured_key(claim)[0].partition(":")[2])
 
 
-def curves(material: Material, approach: str) -> list[Curve]:
+def curves(material: Material, approach: str) -> list[LogCurve]:
     """Return the curves of an approach's training log that records have, in the order of the claims."""
     records = material.finished(approach, "published", "published")
     logs: dict[str, list[Claim]] = {}
@@ -70,7 +70,7 @@ def curves(material: Material, approach: str) -> list[Curve]:
         shortest = min((len(line) for line in lines), default=0)
         if shortest:
             values = np.array([[in_claim_unit(claims[0], value) for value in line[:shortest]] for line in lines])
-            found.append(Curve(claims, np.arange(1, shortest + 1, dtype=float), values))
+            found.append(LogCurve(claims, np.arange(1, shortest + 1, dtype=float), values))
     return found
 
 
@@ -105,7 +105,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             )
 
 
-def _caption(material: Material, found: Sequence[Curve], records: Sequence[Record]) -> str:
+def _caption(material: Material, found: Sequence[LogCurve], records: Sequence[Record]) -> str:
     seeds = f"mean of {len(records)} seeds, band: their range" if len(records) > 1 else "one seed"
     runs = " and ".join(dict.fromkeys(run for curve in found for run in curve.sources))
     return (
@@ -115,7 +115,7 @@ def _caption(material: Material, found: Sequence[Curve], records: Sequence[Recor
     )
 
 
-def _draw(approach: str, found: Sequence[Curve], names: tuple[str, ...]) -> Drawing:
+def _draw(approach: str, found: Sequence[LogCurve], names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a column for each quantity."""
     columns = len(found)
     drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
@@ -126,7 +126,7 @@ def _draw(approach: str, found: Sequence[Curve], names: tuple[str, ...]) -> Draw
     return drawing
 
 
-def _values(axes: Axes, curve: Curve, legend: bool, approach: str, names: tuple[str, ...]) -> None:
+def _values(axes: Axes, curve: LogCurve, legend: bool, approach: str, names: tuple[str, ...]) -> None:
     mine = look(approach, names)
     for number, run in enumerate(curve.sources):
         epochs, values, _ = curve.reported(run)
@@ -145,7 +145,7 @@ def _values(axes: Axes, curve: Curve, legend: bool, approach: str, names: tuple[
         axes.legend(loc="best")
 
 
-def _differences(axes: Axes, curve: Curve, approach: str, names: tuple[str, ...]) -> None:
+def _differences(axes: Axes, curve: LogCurve, approach: str, names: tuple[str, ...]) -> None:
     mine = look(approach, names)
     epochs, values, margins = curve.reported(curve.sources[0])
     shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]

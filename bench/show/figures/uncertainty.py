@@ -99,8 +99,9 @@ def _reliability_points(
 
 
 def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return mean confidence, accuracy and count of each bin over all seeds, and the bins' edges."""
-    tables = [bins for record in records if (bins := record.arrays.reliability)]
+    """Return mean confidence, accuracy and count of each bin over the seeds with the first one's bins, and edges."""
+    found = [bins for record in records if (bins := record.arrays.reliability)]
+    tables = [bins for bins in found if bins.upper == found[0].upper]  # another author's records may have other bins
     counts = np.array([table.count for table in tables], dtype=float)
     total = np.maximum(1, counts.sum(axis=0))
 

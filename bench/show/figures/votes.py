@@ -27,7 +27,7 @@ SHOWN = 0.98  # share of all log-probabilities that the axis spans
 CHOSEN, OTHER = "#E69F00", "#8C8C8C"
 
 
-class Example(NamedTuple):
+class VotedImage(NamedTuple):
     """An image and what the networks say of it."""
 
     kind: str
@@ -74,10 +74,10 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, found))
 
 
-def _examples(material: Material, record: Record) -> list[Example] | str:
+def _examples(material: Material, record: Record) -> list[VotedImage] | str:
     """Return two examples of each kind, or why there are none."""
     scores, seed = material.scores(record), int(record.seed)
-    found: list[Example] = []
+    found: list[VotedImage] = []
     lacking: dict[str, str] = {}
     for name, kind in KINDS.items():
         if f"{name}/draws" not in scores or any(example.kind == kind for example in found):
@@ -87,7 +87,7 @@ def _examples(material: Material, record: Record) -> list[Example] | str:
             lacking[kind] = pixels
             continue
         draws, labels = scores[f"{name}/draws"].astype(np.float64), scores[f"{name}/label"]
-        every = [Example(kind, pixels[i], draws[:, i], int(labels[i])) for i in range(draws.shape[1])]
+        every = [VotedImage(kind, pixels[i], draws[:, i], int(labels[i])) for i in range(draws.shape[1])]
         if name == "mnist":
             found += [e._replace(kind="accepted") for e in every if e.chosen][:COLUMNS]
             found += [e._replace(kind="undecided") for e in every if not e.chosen][:COLUMNS]
@@ -99,7 +99,7 @@ def _examples(material: Material, record: Record) -> list[Example] | str:
     return found or "the record keeps no raw draws"
 
 
-def _draw(examples: Sequence[Example]) -> Drawing:
+def _draw(examples: Sequence[VotedImage]) -> Drawing:
     """Return the drawing: a row for each kind, the image left of its histograms."""
     kinds = list(dict.fromkeys(example.kind for example in examples))
     every = np.concatenate([example.draws.reshape(-1) for example in examples])
@@ -123,7 +123,7 @@ def _draw(examples: Sequence[Example]) -> Drawing:
     return drawing
 
 
-def _panel(left: Axes, right: Axes, example: Example, edges: FloatArray) -> None:
+def _panel(left: Axes, right: Axes, example: VotedImage, edges: FloatArray) -> None:
     show_image(left, example.image)
     left.set_title(example.kind)
     chosen = example.chosen

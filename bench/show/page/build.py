@@ -133,5 +133,5 @@ def _text(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return what the page's policy knows its own style and script by."""
+    """Return the hash by which the page's content security policy allows its own style and script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.core.text import SIX
 from bench.judge.stats.rule import Verdict
 from bench.show.page.content import ReportContent
-from bench.show.page.links import Links, Place
+from bench.show.page.links import Links, RecordPlace
 from bench.show.tables.alternatives import explained
 
 OF_A_POINT = ("reported", "measured", "one", "curve")  # first words of the steps that a point of a curve shows
@@ -39,16 +39,16 @@ def measured_in(verdict: Verdict, links: Links) -> dict[str, str]:
     return {key: address for key in verdict.sample.sources if (address := links.to([key]))}
 
 
-def places(content: ReportContent) -> dict[Place, list[Record]]:
+def places(content: ReportContent) -> dict[RecordPlace, list[Record]]:
     """Return the page's records by seed, by place in the order of the approaches."""
-    found: dict[Place, list[Record]] = {}
+    found: dict[RecordPlace, list[Record]] = {}
     for record in sorted(content.records, key=lambda record: (record.seed, record.key)):
         found.setdefault(record.place, []).append(record)
     order = {name: number for number, name in enumerate(content.material.results.approaches)}
     return {place: found[place] for place in sorted(found, key=lambda place: (order.get(place[0], len(order)), place))}
 
 
-def title(place: Place) -> str:
+def title(place: RecordPlace) -> str:
     """Return the name of a place for people."""
     approach, recipe, protocol, *conditions = place
     return f"{approach}, {recipe} \N{MULTIPLICATION SIGN} {protocol} ({', '.join(conditions)})"

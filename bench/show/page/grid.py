@@ -153,11 +153,18 @@ def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
 
 
 def levels(values: Sequence[float | None], is_higher_better: bool, is_logarithmic: bool = False) -> list[int | None]:
-    """Return for each value a level from 0, the worst, to HOTTEST, the best; equal steps of the range between."""
-    scaled = [None if value is None else math.log(value) if is_logarithmic else value for value in values]
+    """Return for each value a level from 0, the worst, to HOTTEST, the best; equal steps of the range between.
+
+    A value without a logarithm has no level where the steps are equal factors.
+    """
+    scaled = [_logarithm(value) if is_logarithmic else value for value in values]
     known = [value for value in scaled if value is not None]
     if not known or min(known) == max(known):
         return [None] * len(values)
     low, high = min(known), max(known)
     shares = [None if value is None else (value - low) / (high - low) for value in scaled]
     return [None if one is None else round(HOTTEST * (one if is_higher_better else 1 - one)) for one in shares]
+
+
+def _logarithm(value: float | None) -> float | None:
+    return math.log(value) if value else None

@@ -1,4 +1,4 @@
-"""From where a number comes from to an address inside the page."""
+"""Turn the source of a number into an address inside the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench.core.records import Record
 from bench.show.tables.cells import of_claim, of_document
 
-Place = tuple[str, str, str, str, str, str]
+RecordPlace = tuple[str, str, str, str, str, str]
 """Approach, recipe, protocol, profile, device, precision: what the records of several seeds have in common."""
 
 
@@ -61,7 +61,7 @@ class Links:
         places = {self._places[key] for key in known if key in self._places}
         return f"#{self.place(places.pop())}" if len(places) == 1 else f"#{ALL_RECORDS}"
 
-    def place(self, place: Place) -> str:
+    def place(self, place: RecordPlace) -> str:
         """Return the id of where the records of a place are shown."""
         return self._ids[place]
 

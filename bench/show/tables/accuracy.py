@@ -12,7 +12,7 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 
-ABSENT = Gap("-", "no such number: no document reports it, or the recipe is not measured so")
+ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(
     "common only", "without `--protocol published`, changed recipes are measured by the common protocol only"
 )

@@ -123,7 +123,7 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     said = []
     for outcome, words in (
         (AGREES, "comes out under"),
-        (COARSE, "is not excluded under"),
+        (COARSE, "could be a run of ours under"),
         (DIFFERS, "does not come out under"),
     ):
         readings = [one.reading for one in mine if one.verdict.outcome == outcome]

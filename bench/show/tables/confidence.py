@@ -31,7 +31,7 @@ NO_SUCH_SET = Gap("no data", "this data set was not there when the record was ma
 NEVER = Gap("never", "it is that sure of no digit")
 
 
-class Place(NamedTuple):
+class RecipePlace(NamedTuple):
     """One recipe of an approach."""
 
     approach: str
@@ -73,14 +73,14 @@ class Sureness:
     records: Sequence[Record]  # those that are counted
 
 
-def sureness(material: Material) -> dict[Place, Sureness]:
+def sureness(material: Material) -> dict[RecipePlace, Sureness]:
     """Return the published and corrected classifiers that have scores of each image."""
     found = {}
     for approach in material.results.classifiers():
         for recipe in RECIPES:
             records = [one for one in material.finished(approach, recipe) if material.scores(one)]
             if records:
-                found[Place(approach, recipe)] = _sureness(material, records)
+                found[RecipePlace(approach, recipe)] = _sureness(material, records)
     return found
 
 

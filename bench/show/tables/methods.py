@@ -12,7 +12,7 @@ from bench.core.text import FRACTION, THREE, Digits
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, metric
 from bench.judge.stats.paired import pair
-from bench.judge.stats.places import Order, Place, orders, places
+from bench.judge.stats.places import Order, Rank, orders, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.show.material import Material
@@ -195,7 +195,7 @@ def _table(
     )
 
 
-def _entries(row: Row, place: Place) -> list[Entry]:
+def _entries(row: Row, place: Rank) -> list[Entry]:
     qualities = [_quality(row, name) for name in row.qualities]
     sources = _sources(row.records)
     costs: list[Entry] = [
@@ -224,7 +224,7 @@ def half_width(values: Mapping[int, float]) -> float | None:
     return None if paired is None else paired.half_width
 
 
-def _line(row: Row, place: Place) -> dict[str, str | float | None]:
+def _line(row: Row, place: Rank) -> dict[str, str | float | None]:
     """Return means, half-widths, places and costs, for machines."""
     line: dict[str, str | float | None] = {"method": row.name, "best place": place.best, "worst place": place.worst}
     for quality in row.qualities:

@@ -114,7 +114,7 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
     """Return by how much an epoch has more or fewer batches than N / B, if that makes the loss an ELBO; else 1.
 
-    A sum over rows + KL / len(loader) is one, though the last batch is short, or left out.
+    Summed rows plus KL / len(loader) are an ELBO even if the last batch is short or dropped.
     """
     value, error, steps = found.per_epoch.value, found.per_epoch.error, case.n_train / case.objective.batch_size
     if data is not None and abs(data.weight - 1) > TOLERANCE:
@@ -152,7 +152,7 @@ def _width(case: Case, found: KlWeight, pooled: MeanOfDraws) -> Seen:
 
 
 def _sure(tensors: Sequence[TensorWeight]) -> list[TensorWeight]:
-    """Return the groups whose weight is known well enough to compare; a missing KL is."""
+    """Return the groups whose weight is known well enough to compare. A missing KL counts as known."""
     return [t for t in tensors if t.per_epoch.sure() or (t.missing and t.per_epoch.error < ALIKE)]
 
 

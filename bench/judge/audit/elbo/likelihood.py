@@ -93,8 +93,8 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
 def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
     """Return whether the gradients' differences between batches surely hold more than those of the NLL.
 
-    What is left of them must be common to the draws, or it is noise; and no share for each batch of one further
-    gradient, or it is a KL that is re-weighted over batches. An NLL without noise is that of the mean weights.
+    What is left without the NLL must be common to the draws: otherwise it is noise. If it is one gradient times a
+    factor per batch, it is a KL that is re-weighted over batches. An NLL without noise is that of the mean weights.
     """
     n = sum(value.numel() for value in objective.parameters.values())
     looked_at = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:NUMBERS]
@@ -139,7 +139,7 @@ def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) ->
     """Return the weight `a` if losses - a nlls [draws, batches] has rank one: K(draw) times the batch's share of it.
 
     The gradients without the data's part must have the same shares: a term of the inputs alone has no gradient.
-    Alternates between `a` and the shares, from the slope over draws, which a KL in closed form leaves alone. Without
+    Alternates between `a` and the shares, from the slope over draws, which a KL in closed form does not change. Without
     noise every matrix has rank one, and tells nothing.
     """
     noise = nlls - nlls.mean(0)
