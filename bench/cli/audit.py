@@ -111,7 +111,8 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         tell_place(arguments)
     found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]
     if not found:
-        raise ConfigError("nothing was audited; leave out --rule, or name other parts")
+        hint = "name other parts" if arguments.rule is None else "leave out --rule, or name other parts"
+        raise ConfigError(f"there is nothing to audit; {hint}")
     if arguments.json:
         print(json.dumps([finding.as_json() for finding in found], indent=1))
     else:

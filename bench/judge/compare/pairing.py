@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.errors import ConfigError
+from bench.core.folder import Problem
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
@@ -51,7 +52,9 @@ class Side:
         if len(found) != 1:
             listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
             hint = (
-                "choose with --profile, --device, --precision" if found else f"{store.root} has {len(records)} in all"
+                "choose with --profile, --device, --precision"
+                if found
+                else f"{store.root} has {_counted(records, problems)}"
             )
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
@@ -163,3 +166,8 @@ def made(side: Side, name: str) -> str:
     """Return one line on what made a side's records."""
     (said,) = origin_of([record.provenance for record in side.records.values()])
     return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {said}"
+
+
+def _counted(records: Sequence[Record], problems: Sequence[Problem]) -> str:
+    damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
+    return f"{len(records)} in all{damaged}"

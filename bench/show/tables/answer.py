@@ -36,7 +36,9 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
         "interval is adjusted for the number of steps. Common protocol."
     )
     title = f"Where a reported number of {approach} comes from"
-    return results_table(results, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))
+    fits = {(step.approach, step.recipe, "common") for step in answer.question.steps}
+    shown = Results((one for one in results.records if one.place[:3] in fits), results.manifests)
+    return results_table(shown, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))
 
 
 def _printed(step: Step, claim: Claim) -> str:
