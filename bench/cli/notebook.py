@@ -106,6 +106,7 @@ def evaluate(
     if labels is None:
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")
     log_probs = _log_probabilities(torch.as_tensor(answers))
+    labels = torch.as_tensor(labels)
     hits = draw_hits(log_probs, labels)
     noise: Noise = "none" if len(log_probs) == 1 else "weights"
     return evaluate_classification(reduce_draws(log_probs), labels, hits, noise)[0]

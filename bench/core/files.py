@@ -69,19 +69,34 @@ def opened_folder(folder: Path, below: Path | None = None, make: bool = False) -
     if ".." in names:
         raise OSError(errno.EPERM, f"it lies outside {start}", str(folder))
     if make:
-        start.mkdir(parents=True, exist_ok=True)
+        _make_path(start)
     handle = os.open(start, _FOLDER)
     try:
         for name in names:
             if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=handle)
+                _make_folder(name, handle)
             inner = _open_folder_in(handle, name, folder)
             os.close(handle)
             handle = inner
         yield handle
     finally:
         os.close(handle)
+
+
+def _make_path(folder: Path) -> None:
+    """Make a folder and its missing parents, and sync the folders that got a new name."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        with opened_folder(one.parent) as parent:
+            _sync_folder(parent)
+
+
+def _make_folder(name: str, parent: int) -> None:
+    """Make a folder unless it is there; sync its parent, so that a power cut cannot take it with the files in it."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+        _sync_folder(parent)
 
 
 def _open_folder_in(handle: int, name: str, folder: Path) -> int:
@@ -237,6 +252,8 @@ def move(path: Path, target: Path, below: Path) -> None:
         opened_folder(target.parent, below, make=True) as folder,
     ):
         os.rename(path.name, target.name, src_dir_fd=source, dst_dir_fd=folder)
+        _sync_folder(folder)
+        _sync_folder(source)
 
 
 def check_writable(folder: Path, below: Path | None = None) -> None:

@@ -244,7 +244,7 @@ class Naming(Fields, frozen=True, kw_only=True):
     device: Name
     precision: Name
     fit_key: Name
-    key: Name
+    key: Annotated[Name, msgspec.Meta(min_length=1)]
 
     @property
     def conditions(self) -> tuple[str, str, str]:

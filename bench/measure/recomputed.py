@@ -26,6 +26,8 @@ SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another o
 # Rounding changes a number by at most half of its last digit: (relative, absolute near zero).
 _ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
 
+_WITH_CONFIDENCE = {"label", "predicted", "predictive_entropy"}  # what is shown beside a row's confidence
+
 Scores = Mapping[str, NDArray[np.generic]]
 
 
@@ -76,6 +78,7 @@ def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[
     A record of protocol shift has no scores, but an area must be that under the record's own curve.
     """
     try:
+        _check_form(scores)
         bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
     except (TypeError, ValueError, ConfigError) as error:
         return [f"the scores have not the form of this suite: {error}"]
@@ -87,6 +90,25 @@ def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[
         if value is not None and not low - slack <= value <= high + slack:
             found.append(f"{key} is {value:.6g}, but its {origin} it {low:.6g} to {high:.6g}")
     return found
+
+
+def _check_form(scores: Scores) -> None:
+    """Raise ValueError unless the scores of a data set have one row each, and kept draws are [draws, rows, classes]."""
+    by_set: dict[str, dict[str, NDArray[np.generic]]] = {}
+    for key, values in scores.items():
+        name, _, kind = key.rpartition("/")
+        by_set.setdefault(name, {})[kind] = values
+    n_draws = {found["draws"].shape[:1] for found in by_set.values() if "draws" in found}
+    if len(n_draws) > 1:
+        raise ValueError("data sets have unlike numbers of draws")
+    for name, found in by_set.items():
+        draws = found.pop("draws", None)
+        if draws is not None and (draws.ndim != 3 or not draws.size):
+            raise ValueError(f"{name}/draws are not [draws, rows, classes]")
+        if len({one.shape[:1] for one in found.values()}) > 1:
+            raise ValueError(f"the scores of {name} are of unlike numbers of rows")
+        if "max_probability" in found and not found.keys() >= _WITH_CONFIDENCE:
+            raise ValueError(f"{name}/max_probability is without {', '.join(sorted(_WITH_CONFIDENCE - found.keys()))}")
 
 
 def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:

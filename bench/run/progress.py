@@ -134,7 +134,10 @@ class Progress:
         fit = self._fit(group[0])
         fit.is_waiting = isinstance(event, Waiting)
         if isinstance(event, Started):
-            fit.title, fit.detail, fit.told = self._titles[event.key], "starting", ""
+            title = self._titles[event.key]
+            if (fit.title, fit.detail) != (title, "starting"):
+                fit.told = ""
+            fit.title, fit.detail = title, "starting"
             fit.epoch_started = time.monotonic()
         elif isinstance(event, Measuring):
             fit.detail = "measuring"

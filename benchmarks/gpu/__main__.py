@@ -33,6 +33,7 @@ class State(Fields, frozen=True, kw_only=True):
     exit_code: int | None = None  # None: the time was over
     seconds: float = 0.0  # of all calls together
     device: str
+    is_small: bool = False
 
 
 def main() -> int:
@@ -60,7 +61,8 @@ def _day(given: argparse.Namespace) -> int:
     check_device(given.device)
     chosen = _chosen(given)
     file = given.results / "gpu" / "pieces.json"
-    states = _read(file)
+    every = _read(file)
+    states = {name: one for name, one in every.items() if (one.device, one.is_small) == (given.device, given.small)}
     if given.list:
         for piece in chosen:
             print(f"{piece.name:32} {_word(states.get(piece.name)):12} {piece.shows}")
@@ -77,8 +79,8 @@ def _day(given: argparse.Namespace) -> int:
         started = time.monotonic()
         code = _ended(piece, given.results, left)
         seconds = round(time.monotonic() - started + (before.seconds if before is not None else 0.0), 1)
-        states[piece.name] = State(exit_code=code, seconds=seconds, device=given.device)
-        write_atomically(file, msgspec.json.format(msgspec.json.encode(states)))
+        states[piece.name] = State(exit_code=code, seconds=seconds, device=given.device, is_small=given.small)
+        write_atomically(file, msgspec.json.format(msgspec.json.encode(every | states)))
         print(f"  {_word(states[piece.name])} after {duration(seconds)}", flush=True)
     open_ones = [piece.name for piece in chosen if _word(states.get(piece.name)) != "done"]
     if open_ones:

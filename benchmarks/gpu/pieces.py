@@ -27,7 +27,8 @@ class Piece:
 def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     """Return the pieces for a device, cheapest answers first; `small` is a rehearsal that shows only that all runs."""
     made: list[Piece] = []
-    on_gpu = [name for name, entry in manifests().items() if not entry.cpu_float32_only]
+    known = manifests().items()
+    on_gpu = [name for name, entry in known if not entry.cpu_float32_only and not entry.missing_framework()]
     published = [name for name in on_gpu if manifests()[name].document]  # a baseline has no protocol of its own
 
     def add(kind: str, names: Iterable[str], shows: str, words: Callable[[str], list[str]]) -> None:

@@ -33,7 +33,8 @@ def test_the_folder_is_synced_after_the_new_name_is_in_it(tmp_path, monkeypatch)
         os, "fsync", lambda handle: seen.append((os.readlink(f"/proc/self/fd/{handle}"), path.exists()))
     )
     files.write_atomically(path, b"bytes")
-    (part, before), (folder, after) = seen
+    assert seen[0] == (str(tmp_path), False)  # the new folder's own name
+    (part, before), (folder, after) = seen[1:]
     assert files.PART.fullmatch(os.path.basename(part))
     assert (before, folder, after) == (False, str(path.parent), True)
 

@@ -85,6 +85,10 @@ def test_an_infinite_nll_is_no_number():
         ("mnist/predicted", np.zeros(3, dtype=np.int8)),
         ("letters/max_probability", np.zeros((2, 2), dtype=np.float16)),
         ("mnist/nll", np.zeros(40, dtype="M8[s]")),
+        ("mnist/draws", np.zeros((2, 3), dtype=np.float16)),
+        ("mnist/draws", np.zeros((2, 0, 10), dtype=np.float16)),
+        ("letters/draws", np.zeros((7, 3, 10), dtype=np.float16)),
+        ("clothes/max_probability", np.zeros(40, dtype=np.float16)),
     ],
 )
 def test_scores_of_another_form_are_named(name, value):

@@ -33,13 +33,13 @@ def folder(tmp_path, monkeypatch):
     place = tmp_path / "approaches"
     place.mkdir()
     for suffix in (".py", ".toml"):
-        shutil.copy(EXAMPLES / f"mc_dropout{suffix}", place / f"mine{suffix}")
+        shutil.copy(EXAMPLES / f"my_dropout{suffix}", place / f"mine{suffix}")
     monkeypatch.setenv(plugins.VARIABLE, str(place))
     return place
 
 
 def put(folder, name, code="", manifest=None):
-    text = (EXAMPLES / "mc_dropout.toml").read_text() if manifest is None else manifest
+    text = (EXAMPLES / "my_dropout.toml").read_text() if manifest is None else manifest
     (folder / f"{name}.toml").write_text(text)
     (folder / f"{name}.py").write_text(textwrap.dedent(code))
 
@@ -124,7 +124,7 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
     for file in (package.parent / "__init__.py", package / "__init__.py"):
         file.write_text("")
     for suffix in (".py", ".toml"):
-        shutil.copy(EXAMPLES / f"mc_dropout{suffix}", package / f"theirs{suffix}")
+        shutil.copy(EXAMPLES / f"my_dropout{suffix}", package / f"theirs{suffix}")
     for name, code in {"their_bad": "1 / 0", "their_end": "raise SystemExit('all ends here')"}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(code)
@@ -173,7 +173,7 @@ def test_one_that_cannot_be_imported_ends_as_a_skipped_record(folder, tmp_path, 
     assert "1 of 2 cells done" in captured.out
 
 
-@pytest.mark.parametrize("name", ["mc_dropout", "conv_net"])
+@pytest.mark.parametrize("name", ["my_dropout", "conv_net"])
 def test_the_examples_pass_every_check(name, capsys):
     assert main(["audit", str(EXAMPLES / f"{name}.py"), "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)
@@ -183,7 +183,7 @@ def test_the_examples_pass_every_check(name, capsys):
 
 
 def test_the_example_is_short():
-    assert len((EXAMPLES / "mc_dropout.py").read_text().splitlines()) < 100
+    assert len((EXAMPLES / "my_dropout.py").read_text().splitlines()) < 100
 
 
 MISTAKES = {

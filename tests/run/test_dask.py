@@ -27,7 +27,7 @@ from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, interpreter, results
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 300  # far more than anything takes here, on a machine as busy as may be
+PATIENCE_S = 600  # far more than anything takes here, on a machine as busy as may be
 LOCAL = ("--host", "127.0.0.1", "--no-dashboard")
 CHOSEN = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
 

@@ -32,7 +32,7 @@ TORN = b"torn"
 class Step(NamedTuple):
     """One operation below the results folder, or a cell that the run has told of."""
 
-    kind: str  # file synced, renamed, removed, folder synced, told
+    kind: str  # file synced, renamed, removed, folder made, folder synced, told
     folder: str
     name: str = ""
     source: str = ""  # what a renamed file was called
@@ -45,7 +45,7 @@ class Disk:
     def __init__(self, root, monkeypatch, full_from=None, full_for=1):
         self.root, self.steps, self.n_syncs = root, [], 0
         self._full = range(0) if full_from is None else range(full_from, full_from + full_for)
-        self._real = {name: getattr(os, name) for name in ("fsync", "replace", "unlink")}
+        self._real = {name: getattr(os, name) for name in ("fsync", "replace", "unlink", "mkdir")}
         for name in self._real:
             monkeypatch.setattr(os, name, getattr(self, f"_{name}"))
 
@@ -76,6 +76,10 @@ class Disk:
         self._real["replace"](source, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         self._note("renamed", self._path(name, dst_dir_fd), source=Path(source).name, content=content)
 
+    def _mkdir(self, name, mode=0o777, *, dir_fd=None):
+        self._real["mkdir"](name, mode, dir_fd=dir_fd)
+        self._note("folder made", self._path(name, dir_fd))
+
     def _unlink(self, name, *, dir_fd=None):
         self._real["unlink"](name, dir_fd=dir_fd)
         self._note("removed", self._path(name, dir_fd))
@@ -87,18 +91,28 @@ def after_a_cut(steps, keeps_unsafe_names):
     for step in steps:
         if step.kind == "file synced":
             synced[step.folder, step.name] = step.content
-        elif step.kind in ("renamed", "removed"):
+        elif step.kind in ("renamed", "removed", "folder made"):
             is_safe = synced.get((step.folder, step.source)) == step.content
             unsafe[step.folder].append((step, step.content if is_safe else TORN))
         if step.kind == "folder synced":
             _apply(names, unsafe.pop(step.folder, []))
     for waiting in unsafe.values() if keeps_unsafe_names else ():
         _apply(names, waiting)
-    return names
+    if keeps_unsafe_names:
+        return names
+    waiting = [step for steps in unsafe.values() for step, _ in steps]
+    lost = {Path(step.folder, step.name) for step in waiting if step.kind == "folder made"}
+    return {
+        (folder, name): content
+        for (folder, name), content in names.items()
+        if not lost & {Path(folder), *Path(folder).parents}
+    }
 
 
 def _apply(names, waiting):
     for step, content in waiting:
+        if step.kind == "folder made":
+            continue
         if step.kind == "renamed":
             names[step.folder, step.name] = content
         else:
@@ -163,6 +177,7 @@ def test_a_disk_that_is_full_at_any_point_leaves_whole_files(full_for, tmp_path,
     number = 0
     while number < n_syncs:
         root = tmp_path / f"full{number}"
+        (root / "fits").mkdir(parents=True)
         with monkeypatch.context() as patch:
             calm = Disk(root, patch, full_from=number + 2, full_for=full_for)  # the first two: is the folder writable?
             ended = run(CELLS, Store(root), options(root), Recorder(), "inline")

@@ -97,7 +97,8 @@ def _bars(axes: Axes, answer: PictureAnswer, is_first: bool) -> None:
     axes.grid(visible=False, axis="x")
     says = f"says {answer.digit}" if answer.digit is not None else answer.says
     axes.set_title(f"{answer.label}\n{says}", fontsize=7.5, color=colour if answer.digit is None else "black")
-    axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {answer.mutual_information:.2f}", fontsize=6)
+    mutual = f"{answer.mutual_information:.2f}" if answer.n_draws > 1 else "-"
+    axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {mutual}", fontsize=6)
 
 
 def _legend(answer: PictureAnswer) -> str:

@@ -60,9 +60,10 @@ class PictureAnswer:
     def __str__(self) -> str:
         """Return the answer in one line."""
         why = f"; rule {self.rule}: {self.refused_by}; it would have said {self.best_guess}" if self.refused_by else ""
+        mutual = f"{self.mutual_information:.3f} nats" if self.n_draws > 1 else "-"
         return (
             f"{self.label}: {self.says} (probability {self.probabilities[self.best_guess]:.3f}, entropy "
-            f"{self.predictive_entropy:.3f} nats, mutual information {self.mutual_information:.3f} nats{why})"
+            f"{self.predictive_entropy:.3f} nats, mutual information {mutual}{why})"
         )
 
 

@@ -12,6 +12,7 @@ from bench.judge.samples import Gap, Sample, gather, metrics_of
 from bench.show.tables.cells import Entry, Linked, Measured, Table, make_table
 from bench.show.tables.speed import counted_times
 
+KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison
 RISK = 0.01  # share of wrong answers that is accepted
 SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
@@ -50,7 +51,7 @@ class Candidate:
     numbers: Mapping[str, Sample]
     seeds: frozenset[int]
     busy: frozenset[str]  # columns whose times are of a busy machine
-    is_baseline: bool
+    is_baseline: bool  # it knows nothing
 
 
 def candidates(results: Results) -> list[Candidate]:
@@ -69,10 +70,8 @@ def _candidate(results: Results, approach: str) -> Candidate:
     for name, timing in ((TRAINING, "fit_s"), (ANSWER, "latency_s")):
         numbers[name], counts = counted_times(records, timing)
         busy |= set() if counts else {name}
-    manifest = results.manifests.get(approach)
-    is_baseline = manifest is not None and not manifest.document
     seeds = frozenset(record.seed for record in records if record.outcome == "done")
-    return Candidate(approach, recipe, numbers, seeds, frozenset(busy), is_baseline)
+    return Candidate(approach, recipe, numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
 
 
 def refused_for_risk(record: Record) -> float | Gap:
