@@ -27,9 +27,10 @@ def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
     planned = {(cell.approach, cell.recipe) for cell in cells(Selection(profile="full"))}
     for record in Store(TOP / "results").all_records()[0]:
         fit = (record.approach, record.recipe)
-        if record.profile == "full" and record.seed == 0 and record.precision == "float32" and fit in planned:
+        usual = ("full", "float32", "common", 0)  # other protocols' fits may be of one thread on a busy machine
+        if (record.profile, record.precision, record.protocol, record.seed) == usual and fit in planned:
             times = record.timings
-            seconds[fit] = [times.fit_s, *seconds[fit][1:], times.measure_s]  # a fit counts once
+            seconds[fit] = [times.fit_s, times.measure_s]
     assert seconds.keys() == planned
     mean = sum(map(sum, seconds.values())) / len(seconds)
     assert abs(told / mean - 1) < 0.25

@@ -6,7 +6,7 @@ from bench.plan import plugins, registry
 from bench.plan.cells import Selection, cells
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE, TOY = ROOT / "examples" / "mc_dropout", ROOT / "implementations" / "toy_mlp"
+EXAMPLE, TOY = ROOT / "examples" / "my_dropout", ROOT / "implementations" / "toy_mlp"
 WAITING = """
 _interval = Seeds.epoch
 
