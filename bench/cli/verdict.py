@@ -24,7 +24,6 @@ from bench.show.tables.alternatives import against_json, end_results_against, ex
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
-from bench.show.tables.trial import as_rows
 from bench.show.terminal import screen
 from bench.show.verdict_screen import all_text, ends_text, folded, summary_text
 
@@ -81,7 +80,7 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
     warn(material)
     table = one_table(material, PAPER)
     if arguments.json:
-        print(json.dumps(as_rows(table), indent=1))
+        print(json.dumps(table.lines, indent=1))
     else:
         print(render(table, "text"))
     return INCOMPLETE if material.problems else 0

@@ -2,67 +2,80 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from bench.core.text import Digits
-from bench.judge.papers import OBTAINED, PAPER, READINGS, PaperVerdict, load_papers, paper_claims, paper_verdicts
+from bench.judge.papers import (
+    OBTAINED,
+    PAPER,
+    READINGS,
+    PaperClaim,
+    PaperVerdict,
+    load_papers,
+    paper_claims,
+    paper_verdicts,
+)
 from bench.judge.results import Results
-from bench.judge.stats.paired import Paired
+from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
-from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
+from bench.show.tables.cells import Entry, Measured, Table, make_table
 
-PERCENT = Digits(decimals=4)
+PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
 PLACE = "mnist/test10k"
+OTHERS = {"sgd": "Plain SGD", "dropout": "Dropout", "bbb_gaussian": "A prior of one Gaussian"}
 COMMANDS = "docs/blundell2015.md has the commands"
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
 
 def blundell_table(results: Results) -> Table:
-    """Return a row for each number and reading that was measured, and one for each number that was not."""
-    rows: list[list[Entry]] = []
+    """Return a row for each number and reading that was measured, and a note that counts the numbers that were not."""
     found = paper_verdicts(paper_claims(load_papers()), results)
-    for verdicts in _by_claim(found):
-        measured = [one for one in verdicts if one.verdict.sample.n]
-        rows += [_row(one, is_run=bool(measured)) for one in measured or verdicts[:1]]
+    rows = [_row(one) for one in found if one.verdict.sample.n]
     marks = "; ".join(f"{mark.strip()}: {OBTAINED[name]}" for name, mark in MARKS.items() if mark)
     readings = "; ".join(f"{name}: {text}" for name, (_, text) in READINGS.items())
     caption = (
-        "Errors on the 10,000 test images, as fractions: the reported number and ours, mean +- standard deviation "
-        f"(number of seeds). {marks}. A reading is a way to measure; the paper does not say which it used. {readings}. "
-        "Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source under one reading. The CSV "
-        "file names the fits behind each number."
+        "Errors on the 10,000 test images in percent: the reported number and ours, mean +- standard deviation (number "
+        f"of seeds). t1, t2: the paper's tables. {marks}. A reading is a way to measure; the paper does not say which "
+        f"it used. {readings}. Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source under "
+        "one reading. The CSV file has the p-values and names the fits behind each number."
     )
-    columns = ["number", "reported", "reading", "ours", "p", "verdict"]
+    columns = ["number", "reported", "reading", "ours", "verdict"]
+    notes = [can_it_be_reproduced(results), *_not_run(found)]
     return make_table(
         PAPER,
         "Do the numbers of Blundell et al. 2015 come out?",
         caption,
         columns,
         rows,
-        [can_it_be_reproduced(results), "-: nothing was measured, or too few seeds for a p-value"],
+        notes,
         conditions=results.describe(spread=False) if results.records else "No records.",
         origin=results.origin(),
         lines=[_line(one) for one in found],
     )
 
 
-def _by_claim(verdicts: Sequence[PaperVerdict]) -> list[list[PaperVerdict]]:
-    found: dict[str, list[PaperVerdict]] = {}
-    for one in verdicts:
-        found.setdefault(one.claim.paper.id, []).append(one)
-    return list(found.values())
+def _not_run(found: Sequence[PaperVerdict]) -> Iterator[str]:
+    """Say of how many numbers of each source no fit was measured."""
+    missing: dict[str, list[bool]] = {}
+    for _, mine in groupby(found, key=lambda one: one.claim.paper.id):
+        verdicts = list(mine)
+        missing.setdefault(verdicts[0].claim.source, []).append(not any(one.verdict.sample.n for one in verdicts))
+    counts = [f"{sum(flags)} of {len(flags)} of {source}" for source, flags in missing.items() if any(flags)]
+    if counts:
+        yield f"Numbers without a finished fit: {', '.join(counts)}. The CSV file names the fits; {COMMANDS}."
 
 
-def _row(one: PaperVerdict, *, is_run: bool) -> list[Entry]:
-    paper, verdict = one.claim.paper, one.verdict
-    p: Entry = "-" if verdict.p_adjusted is None else Number(verdict.p_adjusted, Digits(significant=2))
-    gap = verdict.sample.gap
-    ours: Entry = Measured(verdict.sample, PERCENT) if is_run or gap is None else Missing(gap)
-    reported = f"{paper.value:.4f}{MARKS[paper.obtained]}"
-    reading = one.reading if is_run else "-"
-    return [paper.id, reported, reading, ours, p, verdict.outcome]
+def _row(one: PaperVerdict) -> list[Entry]:
+    paper, sample = one.claim.paper, one.verdict.sample
+    percent = replace(sample, values=tuple(100 * value for value in sample.values))
+    reported = f"{PERCENT.text(100 * paper.value)}{MARKS[paper.obtained]}"
+    name = paper.id.removeprefix(f"{PAPER}.")
+    return [name, reported, one.reading, Measured(percent, PERCENT), one.verdict.outcome]
 
 
 def _line(one: PaperVerdict) -> dict[str, str | float | None]:
@@ -92,8 +105,32 @@ def can_it_be_reproduced(results: Results) -> str:
     for claim_id, before in ((QUOTED, ""), (SMALL, "1.32 % is open: the network of 1200 units has not run yet. ")):
         mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         if mine:
-            return before + " ".join([_opening(mine), *map(_said, mine), *_gains(results)])
+            return before + " ".join([_opening(mine), *map(_said, mine), *_beside(results), *_gains(results)])
     return f"Not run yet: {COMMANDS}."
+
+
+def _beside(results: Results) -> Iterator[str]:
+    """Say of each other method of the paper by how much the scale mixture's error differs from its error, per seed."""
+    claims = {one.paper.id: one for one in paper_claims(load_papers())}
+    mixture = claims[SMALL]
+    for method, name in OTHERS.items():
+        other = claims[f"{PAPER}.t1.{method}.400"]
+        paired = pair(_errors(other, results), _errors(mixture, results))
+        if paired is None or paired.n < ENOUGH:
+            continue
+        low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
+        yield (
+            f"{name} makes {100 * statistics.fmean(paired.before):.2f} % mistakes (n = {paired.n}; the paper reports "
+            f"{100 * other.paper.value:.2f} %). The scale mixture's error minus this one: {100 * paired.mean:+.2f} "
+            f"points [{low}, {high}]; in the paper {100 * (mixture.paper.value - other.paper.value):+.2f}."
+        )
+
+
+def _errors(claim: PaperClaim, results: Results) -> dict[int, float]:
+    """Return the error of the network of the means after the last epoch, by seed."""
+    key = f"{PLACE}/{READINGS['means'][0]}"
+    records = results.cell(claim.approach, claim.recipe, "published")
+    return {one.seed: error for one in records if (error := one.metrics.get(key)) is not None}
 
 
 def _gains(results: Results) -> Iterator[str]:
