@@ -22,7 +22,7 @@ from bench.run.runner import existing, is_final
 from bench.show.tables.cells import make_table
 from bench.show.terminal import shown
 
-NAMES = ("epoch1", "full", "ladder")
+NAMES = tuple(STAGES)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

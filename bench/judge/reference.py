@@ -7,12 +7,16 @@ gate counts it among the diverged seeds, but has no number of it to compare, so 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
+from bench.judge.alternatives.named import alternatives
 from bench.judge.ladder.selection import cells_of, chosen
+from bench.judge.stats.rule import ENOUGH
 from bench.plan.cells import Cell, Selection, cells
 from bench.plan.costs import CostEstimate, seconds_of
+from bench.plan.manifests import DOCUMENTS
+from bench.plan.registry import of_group
 
 
 @dataclass(frozen=True)
@@ -23,19 +27,53 @@ class Stage:
     seeds: int
     cells: Callable[[Selection], list[Cell]]
     title: str
+    fewer: Mapping[str, int] = field(default_factory=dict)  # approaches with fewer seeds than the others
+
+
+def _reports(selection: Selection) -> list[Cell]:
+    """Return the published recipes, measured as the documents measure."""
+    return cells(dataclasses.replace(selection, recipes=("published",), protocols=("published",)))
+
+
+def _alternatives(selection: Selection) -> list[Cell]:
+    """Return the recipes that a reported number could have come from instead, measured as the documents measure."""
+    recipes: dict[str, dict[str, None]] = {}  # by approach
+    for entry in of_group(DOCUMENTS).values():
+        for one in alternatives(entry) if entry.document else ():
+            recipes.setdefault(one.approach, {})[one.recipe] = None
+    found = []
+    for name, names in recipes.items():
+        of_one = dataclasses.replace(selection, approaches=(name,), recipes=tuple(names))
+        found += cells(dataclasses.replace(of_one, protocols=("published",)))
+    return found
 
 
 STAGES: dict[str, Stage] = {
     "epoch1": Stage("epoch1", 8, cells, "one epoch of every cell, which the gate compares with"),
     "full": Stage("full", 5, cells, "the published budgets of every cell, which verdicts compare with"),
     "ladder": Stage("full", 3, lambda selection: cells_of(chosen(()), selection), "every rung of every ladder"),
+    "reports": Stage(
+        "full",
+        20,
+        _reports,
+        "more seeds of the published recipes by the published protocols, for verdicts",
+        fewer={"dropout_fcn": 10, "pyro_hidden_layer": 10},  # a seed of these trains for a quarter of an hour
+    ),
+    "alternatives": Stage(
+        "full",
+        ENOUGH,
+        _alternatives,
+        "the corrected recipes and the rungs by the published protocols, for verdicts against what",
+    ),
 }
 
 
 def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
     """Return the cells of a stage; `selection` gives device, precision and seeds (by default the stage's)."""
-    seeds = selection.seeds or tuple(range(stage.seeds))
-    return stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=seeds))
+    if selection.seeds:
+        return stage.cells(dataclasses.replace(selection, profile=stage.profile))
+    found = stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=tuple(range(stage.seeds))))
+    return [cell for cell in found if cell.seed < stage.fewer.get(cell.approach, stage.seeds)]
 
 
 @dataclass(frozen=True)

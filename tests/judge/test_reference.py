@@ -9,9 +9,12 @@ import pytest
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import main
+from bench.judge.alternatives.named import alternatives
 from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import CostEstimate
+from bench.plan.manifests import DOCUMENTS
+from bench.plan.registry import of_group
 from tests.run.test_runner import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,9 +25,11 @@ def stage(name, **changes):
 
 
 def test_stages_have_their_seeds_and_profiles():
-    for name, profile, n_seeds in (("epoch1", "epoch1", 8), ("full", "full", 5), ("ladder", "full", 3)):
+    expected = {"epoch1": 8, "full": 5, "ladder": 3, "reports": 20, "alternatives": 5}
+    assert list(expected) == list(STAGES)
+    for name, n_seeds in expected.items():
         found = stage(name)
-        assert {cell.profile for cell in found} == {profile}
+        assert {cell.profile for cell in found} == {"epoch1" if name == "epoch1" else "full"}
         assert {cell.seed for cell in found} == set(range(n_seeds))
     assert {cell.seed for cell in cells_of_stage(STAGES["full"], Selection(seeds=(7,)))} == {7}
 
@@ -39,6 +44,26 @@ def test_the_stages_are_all_cells_of_a_run_and_all_rungs():
     assert ("dropout_fcn", "published+cross-entropy+shuffle", "common") in rungs
     assert ("pyro_random_module", "published", "published") in rungs
     assert not {name for name, _, _ in rungs} & {"toy_mlp", "toy_bbb", "uniform"}
+
+
+def test_reports_have_twenty_seeds_and_ten_where_a_seed_takes_long():
+    found = stage("reports")
+    assert {(cell.recipe, cell.protocol) for cell in found} == {("published", "published")}
+    seeds = {name: sum(cell.approach == name for cell in found) for name in {cell.approach for cell in found}}
+    assert (seeds["mlp"], seeds["toy_bbb"], seeds["dropout_fcn"], seeds["pyro_hidden_layer"]) == (20, 20, 10, 10)
+    assert "uniform" not in seeds  # no document reports numbers of it
+    asked = cells_of_stage(STAGES["reports"], Selection(seeds=(12,)))
+    assert {cell.seed for cell in asked if cell.approach == "dropout_fcn"} == {12}  # who asks for a seed gets it
+
+
+def test_the_alternatives_of_every_report_are_measured_as_it_was():
+    found = {(cell.approach, cell.recipe, cell.protocol) for cell in stage("alternatives")}
+    assert {protocol for _, _, protocol in found} == {"published"}
+    for recipe in ("corrected", "published+cross-entropy", "published+shuffle", "published+cross-entropy+shuffle"):
+        assert ("dropout_fcn", recipe, "published") in found
+    for entry in of_group(DOCUMENTS).values():
+        for one in alternatives(entry) if entry.document else ():
+            assert (one.approach, one.recipe, "published") in found
 
 
 def test_a_cell_is_in_a_stage_once():
