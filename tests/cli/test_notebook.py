@@ -14,7 +14,8 @@ from bench.core.errors import ConfigError, ContractViolation
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
 
-def test_the_examples_of_the_documentation_run():
+def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an example saves a picture
     found = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 15
     assert found.failed == 0

@@ -37,7 +37,7 @@ def test_text(store, three, capsys, monkeypatch):
         "────────────────────────────────────────────────────────────────────────",
         "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    -",  # one network has no spread
         "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
-        "mlp would say 0, but no digit's median over the draws is above 0.2: the highest is 0.190",
+        "mlp does not answer: no digit's median over the draws is above 0.2; the highest is 0.190, of the digit 0",
         "other rules that refuse: mlp (strict)",
         "",
         "rule median: answers if the median over the draws of a digit's probability is above 0.2",

@@ -30,7 +30,7 @@ def test_worked_rules():
     assert [rule.name for rule in known] == ["median", "strict"]
     assert median.judge(torn, 0) == rules.RuleOutcome(1, "")
     strict = rules.rule_among_all("strict", {})[0].judge(torn, 0)
-    assert strict.refused == "no digit's 10% quantile over the draws is above 0.5: the highest is 0.000"
+    assert strict.refused == "no digit's 10% quantile over the draws is above 0.5; the highest is 0.000, of the digit 0"
     # Entropy of (0.4, 0.6): 0.673 nats, all of it disagreement.
     for name, title in (("entropy", "predictive entropy"), ("mutual-information", "mutual information")):
         # Of 21 test digits with entropies 0, 0.05, ..., 1, of which the draws account for half: 95 % have at most 0.95,

@@ -24,6 +24,7 @@ ACROSS = 4  # approaches side by side
 PANEL = 1.75  # inches
 CAPTION = 7.0  # points
 CHARACTERS = 17  # of the caption that an inch has room for
+LABEL = 20  # characters of a panel's title that a line has room for
 ANSWERED, REFUSED = COLOURS[0], COLOURS[1]
 SPREAD = (10, 90)  # percentiles of the draws that a line spans
 
@@ -96,7 +97,9 @@ def _bars(axes: Axes, answer: PictureAnswer, is_first: bool) -> None:
     axes.tick_params(labelsize=6, length=2, labelleft=is_first)
     axes.grid(visible=False, axis="x")
     says = f"says {answer.digit}" if answer.digit is not None else answer.says
-    axes.set_title(f"{answer.label}\n{says}", fontsize=7.5, color=colour if answer.digit is None else "black")
+    axes.set_title(
+        f"{textwrap.fill(answer.label, LABEL)}\n{says}", fontsize=7.5, color=colour if answer.digit is None else "black"
+    )
     mutual = f"{answer.mutual_information:.2f}" if answer.n_draws > 1 else "-"
     axes.set_xlabel(f"entropy {answer.predictive_entropy:.2f}, mutual inf. {mutual}", fontsize=6)
 

@@ -36,7 +36,7 @@ class PictureAnswer:
     seed: int  # run seed of the fit
     n_draws: int  # 1 for a deterministic network
     digit: int | None  # None: "I don't know"
-    best_guess: int  # the digit that it would have said
+    best_guess: int  # the digit, or where it does not answer, that with the highest value of the rule
     probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
     predictive_entropy: float  # nats
     mutual_information: float  # nats
@@ -59,7 +59,7 @@ class PictureAnswer:
 
     def __str__(self) -> str:
         """Return the answer in one line."""
-        why = f"; rule {self.rule}: {self.refused_by}; it would have said {self.best_guess}" if self.refused_by else ""
+        why = f"; rule {self.rule}: {self.refused_by}" if self.refused_by else ""
         mutual = f"{self.mutual_information:.3f} nats" if self.n_draws > 1 else "-"
         return (
             f"{self.label}: {self.says} (probability {self.probabilities[self.best_guess]:.3f}, entropy "

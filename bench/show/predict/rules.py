@@ -31,7 +31,7 @@ DEFAULT = "median"
 class RuleOutcome:
     """What a rule says of one picture."""
 
-    digit: int  # what it answers, or would
+    digit: int  # what it answers, or with a lower bar would answer
     refused: str  # why it does not answer, '' if it does
 
 
@@ -76,8 +76,12 @@ def _quantile_rule(name: str, quantiles: RefusalRule) -> AnswerRule:
 
     def judge(summary: DrawSummary, row: int) -> RuleOutcome:
         found = summary.quantile(quantiles.quantile)[row]
-        highest = f"no digit's {what} over the draws is above {quantiles.threshold}: the highest is {found.max():.3f}"
-        return RuleOutcome(int(found.argmax()), "" if found.max() > quantiles.threshold else highest)
+        digit, highest = int(found.argmax()), float(found.max())
+        refused = (
+            f"no digit's {what} over the draws is above {quantiles.threshold}; the highest is {highest:.3f}, of the "
+            f"digit {digit}"
+        )
+        return RuleOutcome(digit, "" if highest > quantiles.threshold else refused)
 
     words = f"answers if the {what} over the draws of a digit's probability is above {quantiles.threshold}"
     return AnswerRule(name, words, quantiles.threshold, judge)

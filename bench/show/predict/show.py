@@ -51,11 +51,7 @@ def text(image: Normalised, answers: Sequence[PictureAnswer], console: Console |
         )
         for answer in answers
     ]
-    refused = [
-        f"{answer.label} would say {answer.best_guess}, but {answer.refused_by}"
-        for answer in answers
-        if answer.refused_by
-    ]
+    refused = [f"{answer.label} does not answer: {answer.refused_by}" for answer in answers if answer.refused_by]
     others = {answer.label: [name for name in answer.refusing_rules if name != answer.rule] for answer in answers}
     refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
     return shown(
