@@ -9,6 +9,7 @@ from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show.beside import MARK, beside
 from bench.show.figures import catalogue
+from bench.show.figures.style import style
 from bench.show.material import Material
 from tests import synthetic
 
@@ -97,6 +98,10 @@ def test_figures_show_the_users_approach_under_its_name(folders):
     assert material.beside.said() == "Yours: mlp published x common."
     assert material.scored("mine: my_net") is None
     found, absent = catalogue.survey(material)
+    (accuracy,) = [figure for figure in found if figure.name == "accuracy"]
+    with style():
+        labels = [text.get_text() for text in accuracy.draw().axes[0].get_yticklabels()]
+    assert labels == ["mlp", "mine: my_net"]
     assert not any("my_net" in item.name for item in [*found, *absent])  # names of files, in which a colon harms
 
 

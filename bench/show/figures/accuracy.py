@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
 from bench.judge.samples import metrics_of
+from bench.show.beside import MINE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
@@ -36,10 +37,13 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     lines: dict[str, dict[str, Value]] = {}
     records: list[Record] = []
     found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
-    reported = {name: claim for name, claim in found.items() if claim is not None}
-    for approach, claim in reported.items():
-        places = {"published": f"mnist/{claim.split}/accuracy", "common": "mnist/accuracy"}
+    for approach, claim in found.items():
+        if claim is None and not approach.startswith(MINE):
+            continue
+        places = {"common": "mnist/accuracy"} | ({"published": f"mnist/{claim.split}/accuracy"} if claim else {})
         for name, (recipe, protocol, _) in CELLS.items():
+            if protocol not in places:
+                continue
             cell = material.finished(approach, recipe, protocol)
             values = [100 * value for value in metrics_of(cell, places[protocol]).values]
             if values:
@@ -55,7 +59,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"probability of 100 draws; triangle: the corrected recipe, measured like the square{bars}. 10,000 images "
         f"each. {material.conditions(records)}"
     )
-    known = {name: claim for name, claim in reported.items() if name in lines}
+    known = {name: claim for name, claim in found.items() if name in lines and claim is not None}
     wide, narrow = (partial(_draw, lines, known, material.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
@@ -97,9 +101,10 @@ def _row(
     names: tuple[str, ...],
 ) -> None:
     colour = look(approach, names).colour
-    interval = print_interval(reported[approach])
-    low, high = 100 * interval.low, 100 * interval.high
-    axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
+    if approach in reported:
+        interval = print_interval(reported[approach])
+        low, high = 100 * interval.low, 100 * interval.high
+        axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
     means = [value.mean for value in values.values()]
     axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
     offsets = (-0.17, 0.0, 0.17)

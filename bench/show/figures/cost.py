@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, WIDTH, Axes, Drawing, canvas, look
+from bench.show.figures.style import FAINT, NARROW, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
@@ -48,7 +48,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "alone, because the machine had other work or several seeds trained together. "
         f"{material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, points, material.approaches))
+    wide, narrow = (partial(_draw, points, material.approaches, width) for width in (WIDTH, NARROW))
+    yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
 def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:
@@ -68,15 +69,18 @@ def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> 
     )
 
 
-def _draw(points: Sequence[Point], names: tuple[str, ...]) -> Drawing:
-    """Return the drawing."""
-    drawing = canvas(WIDTH, 3.4)
-    left, right = drawing.subplots(1, 2, sharey=True)
+def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Drawing:
+    """Return the drawing: the panels beside each other, or on a narrow page one above the other."""
+    is_narrow = width < WIDTH
+    drawing = canvas(width, 6.2 if is_narrow else 3.4)
+    left, right = drawing.subplots(*((2, 1) if is_narrow else (1, 2)), sharey=True)
     _panel(left, "training", "training [s]", points, names)
     _panel(right, "answering", "answering, all draws [ms an image]", points, names)
-    left.set_ylabel("test error [% of images]")
+    for axes in (left, right) if is_narrow else (left,):
+        axes.set_ylabel("test error [% of images]")
     handles, names = right.get_legend_handles_labels()
-    drawing.legend(handles, names, loc="outside lower center", ncols=6, handletextpad=0.2, columnspacing=1.2)
+    across = 2 if is_narrow else 6
+    drawing.legend(handles, names, loc="outside lower center", ncols=across, handletextpad=0.2, columnspacing=1.2)
     return drawing
 
 

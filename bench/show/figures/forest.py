@@ -58,7 +58,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         if not trained:
             yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
-        yield Figure(name, title, _caption(material, verdicts, seen, records), document, partial(_draw, blocks(seen)))
+        wide, narrow = (partial(_draw, blocks(seen), width) for width in (WIDTH, NARROW))
+        yield Figure(name, title, _caption(material, verdicts, seen, records), document, wide, narrow=narrow)
 
 
 def _end_results(material: Material) -> Figure | Absent:

@@ -12,7 +12,7 @@ from bench.judge.samples import metrics_of
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
-from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
+from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
@@ -132,13 +132,14 @@ def _risk(material: Material) -> Figure | Absent:
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
         f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    return Figure(RISK, RISK_TITLE, caption, FIELD, partial(_draw_risk, cells, material.approaches))
+    wide, narrow = (partial(_draw_risk, cells, material.approaches, width) for width in (WIDTH, NARROW))
+    return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _draw_risk(cells: Cells, names: tuple[str, ...]) -> Drawing:
+def _draw_risk(cells: Cells, names: tuple[str, ...], width: float) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
-    drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
+    drawing = canvas(width, 0.5 + 2.5 * len(recipes))
     panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, recipe in zip(panels, recipes, strict=True):
         _risk_panel(axes, recipe, cells, names)

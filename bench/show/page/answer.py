@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.core.records import Record
+from bench.core.text import counted
 from bench.judge.results import Results, made_at
 from bench.judge.stats.rule import Verdict
 from bench.show.page.grid import Strip
@@ -56,6 +57,7 @@ def made_of(records: Sequence[Record], results: Results) -> str:
     """Return what the page was made from, with the records' own dates."""
     days = sorted({day for record in records if (day := made_at(record)[:10])})
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
-    approaches = len({record.approach for record in records})
-    made = f"Made from {len(records)} records of {approaches} approaches{span}, and nothing else."
+    n_approaches = len({record.approach for record in records})
+    approaches = f"{n_approaches} approach{'' if n_approaches == 1 else 'es'}"
+    made = f"Made from {counted(len(records), 'record')} of {approaches}{span}, and nothing else."
     return f"{made} {results.describe(spread=False)}"

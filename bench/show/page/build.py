@@ -19,7 +19,7 @@ from bench.judge.results import code_of, made_at
 from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
-from bench.show.page.grid import PageTable, breakable, page_table, shaded
+from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded
 from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
@@ -111,7 +111,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["breakable"] = breakable
+    environment.filters |= {"breakable": breakable, "coded": coded}
     environment.globals |= {
         "evidence": evidence,
         "anchor": anchor,

@@ -13,6 +13,7 @@ from bench.core.records import Record
 from bench.core.toml import TomlTable, read_toml
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
+from bench.show.page.images import Image, embed
 from bench.show.tables.cells import Table
 from bench.show.tables.records import cited_records
 from bench.show.tables.registry import all_tables
@@ -45,6 +46,12 @@ class ReportContent:
     def records(self) -> list[Record]:
         """The records that any table was made from, and all of the page's conditions."""
         return cited_records(self.material, self.tables.values())
+
+    @cached_property
+    def images(self) -> Mapping[str, Image]:
+        """The drawn figures by name."""
+        drawn = embed(self.figures)
+        return {figure.name: image for figure, image in zip(self.figures, drawn, strict=True)}
 
     @cached_property
     def document_names(self) -> list[str]:

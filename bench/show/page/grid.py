@@ -121,6 +121,11 @@ def breakable(text: str) -> Markup:
     return parted.replace(".", Markup(".<wbr>"))
 
 
+def coded(text: str) -> Markup:
+    """Return text whose parts between backticks are set as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(visible(text))))
+
+
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
     href = links.to(sources_of(entry)) or links.name(text)
     if isinstance(entry, Measured | Number) or re.match(r"[-+]?\d", text):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
-from collections.abc import Iterable
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from urllib.parse import quote
 
+from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
 from bench.show.figures.figure import Figure
@@ -33,13 +38,31 @@ class Image:
     narrow: str = ""  # the same, drawn for a narrow page; '' where the wide drawing serves
 
 
-def embed(figures: Iterable[Figure]) -> list[Image]:
-    """Draw figures; equal records give equal bytes.
+def embed(figures: Sequence[Figure]) -> list[Image]:
+    """Draw figures, on all cores that this process may use; equal records give equal bytes.
 
-    On one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 that drawings are made of.
+    Each process draws on one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 of which
+    drawings are made. The processes are forked, so that they have the figures, which cannot be sent.
     """
+    workers = min(len(figures), len(os.sched_getaffinity(0)))
     with threadpool_limits(1):
-        return [_embed(figure) for figure in figures]
+        if workers < 2:
+            return [_embed(figure) for figure in figures]
+        with ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) as pool:
+            return list(pool.map(_embed_number, range(len(figures))))
+
+
+_taken: list[Figure] = []
+"""In a process of `embed`: what is to be drawn."""
+
+
+def _take(figures: Sequence[Figure]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who interrupts the command ends these processes through it
+    _taken.extend(figures)
+
+
+def _embed_number(place: int) -> Image:
+    return _embed(_taken[place])
 
 
 def _embed(figure: Figure) -> Image:
@@ -47,28 +70,47 @@ def _embed(figure: Figure) -> Image:
         drawing = figure.draw()
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
         address = _address(drawing, figure.vector)
-        narrow = "" if figure.narrow is None else _address(figure.narrow(), figure.vector)
+        narrow = Markup() if figure.narrow is None else _address(figure.narrow(), figure.vector)
         narrow = narrow.replace(" ", "%20")  # a space would end an address of `srcset`
     return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height, narrow)
 
 
-def _address(drawing: Drawing, is_vector: bool) -> str:
+def _address(drawing: Drawing, is_vector: bool) -> Markup:
+    """Return a drawing as an address without any character that HTML would escape between quotation marks."""
     content, kind = b"", "svg+xml"
     if is_vector:
         content = printed(drawing, "svg")
     if not is_vector or len(content) > LARGEST_SVG:
         content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
     if kind == "png":
-        return f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    return f"data:image/svg+xml,{quote(small(content.decode()), safe=PLAIN)}"  # a quarter smaller than base64
+        return Markup(f"data:image/png;base64,{base64.b64encode(content).decode()}")
+    # A quarter smaller than base64. Apostrophes stay as they are, which quotation marks could not.
+    return Markup(f"data:image/svg+xml,{quote(small(content.decode()), safe=PLAIN)}")
 
 
 def small(svg: str) -> str:
-    """Return the same drawing with shorter text: without remarks and idle ids, places to 0.1 of a point."""
+    """Return the same drawing in fewer characters: no remarks, idle ids or idle groups, places to 0.1 of a point."""
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<!DOCTYPE.*?>", "", svg, flags=re.DOTALL)
     text = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", text)
     wanted = set(re.findall(r"#([\w-]+)", text))
     text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in wanted else "", text)
     text = re.sub(r'(?<= d=")[^"]+|(?<= [xy]=")[^"]+', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), text)
     text = re.sub(r'(?<= style=")[^"]+', lambda rules: re.sub(r"([:;]) ", r"\1", rules[0]), text)
-    return " ".join(text.split()).replace("> <", "><")
+    text = " ".join(text.split()).replace("> <", "><").replace("'DejaVu Sans'", "DejaVu Sans")
+    text = re.sub(r"<[^>]*>", lambda tag: tag[0] if "'" in tag[0] else tag[0].replace('"', "'"), text)
+    return _without_idle_groups(text)
+
+
+def _without_idle_groups(svg: str) -> str:
+    """Return a drawing without the groups that have no attributes, which change nothing."""
+    parts: list[str] = []
+    kept: list[bool] = []  # whether each open group stays
+    for part in re.split(r"(</?g\b[^>]*>)", svg):
+        if part.startswith("<g"):
+            kept.append(part != "<g>")
+        stays = not part.startswith(("<g", "</g")) or kept[-1]
+        if part.startswith("</g"):
+            kept.pop()
+        if stays:
+            parts.append(part)
+    return "".join(parts)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.core.text import counted
 from bench.judge.papers import PAPER
 from bench.plan.manifests import ApproachManifest
 from bench.show.findings import FINDINGS
 from bench.show.page.content import ReportContent
 from bench.show.page.grid import PageTable, page_table
-from bench.show.page.images import Image, embed
+from bench.show.page.images import Image
 from bench.show.page.links import Links, anchor, web_address
 from bench.show.tables.cells import Table
-from bench.show.tables.verdicts import kinds_text, verdicts_table
+from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 CHOICE = "choice"  # the table of the article's last part
@@ -126,10 +127,10 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         facts.insert(1, ("at", address, address))
     known = content.material.manifests
     mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
-    curves = _curves(content.tables["verdict_curves"], name)
+    curves = _curves(content, name)
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
-    mine_drawn = [figure for figure in content.figures if figure.group == name]
+    mine_drawn = [figure.name for figure in content.figures if figure.group == name]
     return DocumentPart(
         anchor("document", name),
         name,
@@ -138,7 +139,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         tuple(_approach(content, one) for one in mine),
         page_table(_verdicts(content, name), links, name=f"verdicts-{name}"),
         (
-            *embed(sorted(mine_drawn, key=lambda figure: figure.name != f"{name}-verdicts")),
+            *_embedded(content, sorted(mine_drawn, key=lambda drawn: drawn != f"{name}-verdicts")),
             *([page_table(curves, links, name=f"{curves.name}-{name}")] if curves.rows else []),
             *(block for one in wanted if one in shown for block in _with_picture(content, one, shown[one])),
         ),
@@ -178,13 +179,14 @@ def _verdicts(content: ReportContent, name: str) -> Table:
     )
 
 
-def _curves(table: Table, name: str) -> Table:
+def _curves(content: ReportContent, name: str) -> Table:
     """Return the verdicts on the curves of one document, without the column that names it."""
+    table = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
     return replace(
         table,
         title=f"The training curves of {name}",
         columns=table.columns[1:],
-        rows=tuple(row[1:] for row in table.rows if str(row[0]) == name),
+        rows=tuple(row[1:] for row in table.rows),
         origin=(),
     )
 
@@ -211,7 +213,7 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
     found = [_topic(content, shown, plan) for plan in TOPICS]
     pictured = {*(one.figure for one in FINDINGS), *(name for plan in TOPICS for name in plan.figures)}
     rest = [
-        figure
+        figure.name
         for figure in content.figures
         if figure.group not in content.document_names
         and figure.name not in pictured
@@ -219,7 +221,7 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
     ]
     tables = tuple(shown[name] for name in _unplaced(shown))
     if rest or tables:
-        found.append(Topic("further", "Further figures and tables", tuple(embed(rest)), tables))
+        found.append(Topic("further", "Further figures and tables", tuple(_embedded(content, rest)), tables))
     tables = tuple(shown[name] for name in ("unfinished", "fault_tests") if name in shown)
     found.append(Topic("faults", "Faults", tables=tables, text=tuple(_faults(content))))
     return found + [_topic(content, shown, plan) for plan in LAST_TOPICS]
@@ -238,14 +240,15 @@ def _topic(content: ReportContent, shown: Mapping[str, PageTable], plan: TopicPl
 
 
 def _embedded(content: ReportContent, names: Sequence[str]) -> list[Image]:
-    by_name = {figure.name: figure for figure in content.figures}
-    return embed(by_name[name] for name in names if name in by_name)
+    return [content.images[name] for name in names if name in content.images]
 
 
 def _faults(content: ReportContent) -> list[str]:
     lines = content.material.problems or ["Every file of the results folder has the hash that it was sealed with."]
     superseded = content.material.results.n_superseded
-    return lines + ([f"{superseded} older record(s) of the same cell and seed are left out."] if superseded else [])
+    return lines + (
+        [f"Left out: {counted(superseded, 'older record')} of the same cell and seed."] if superseded else []
+    )
 
 
 # contents

@@ -19,12 +19,13 @@
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, place) => {
+      // The name stays outside the button: browsers leave buttons out of the heads that they repeat on printed pages.
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = head.textContent;
-      head.replaceChildren(button);
+      button.setAttribute("aria-label", `Sort by ${head.textContent}`);
+      head.append(button);
       head.setAttribute("aria-sort", "none");
-      button.addEventListener("click", () => {
+      head.addEventListener("click", () => {
         const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort")];
         heads.forEach((other) => other.setAttribute("aria-sort", other === head ? next : "none"));
         const numeric = head.classList.contains("n");
