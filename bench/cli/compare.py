@@ -11,6 +11,7 @@ from bench.cli.options import add_wide
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
+from bench.core.text import counted
 from bench.judge.compare.differences import differences, row_test
 from bench.judge.compare.metrics import MAIN_METRICS, lacking
 from bench.judge.compare.pairing import Side, made, only_in, pair
@@ -63,7 +64,7 @@ def _verify(root: Path) -> int:
     refused = [remark for remark in remarks if remark.judged == "refused"]
     for remark in remarks:
         print(shown(f"{remark.judged:<12} {remark.subject}: {remark.detail}"))
-    print(f"{n_records} records: {'refused' if refused else 'nothing contradicts itself'}")
+    print(f"{counted(n_records, 'record')}: {'refused' if refused else 'nothing contradicts itself'}")
     return FAILED if refused else 0
 
 

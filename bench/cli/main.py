@@ -46,10 +46,8 @@ COMMANDS = {
     "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
     "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
     "ladder": Command("bench.cli.ladder:add", "what each correction changes, one at a time"),
-    "audit": Command(
-        "bench.cli.audit:add", "check for known mistakes: documents, approaches (yours too), records, data"
-    ),
-    "gate": Command("bench.cli.gate:add", "does the code still give the numbers of the stored reference? (for CI)"),
+    "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
+    "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the reference?"),
     "compare": Command("bench.cli.compare:add", "compare two results folders, paired by cell and seed"),
     "submit": Command("bench.cli.submit:add", "copy one approach's records into a folder that others can check"),
     "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),

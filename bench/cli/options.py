@@ -16,6 +16,7 @@ from bench.plan import plugins
 from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES, profile, profile_of_task
+from bench.plan.registry import refused_for_its_name
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
 
@@ -273,6 +274,10 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         raise ConfigError("give either --all or --group, not both; --all is the group of the documents")
     if not (arguments.all or arguments.group or arguments.approaches):
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
+    for name in arguments.approaches:
+        refused = refused_for_its_name(name)
+        if refused is not None:  # the user may mean either of the two
+            raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
     if not _is_elsewhere(arguments):
         check_device(arguments.device)
     selection = Selection(

@@ -10,6 +10,7 @@ from bench.cli.options import add_baseline, add_place, check_records, names, ref
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable
+from bench.core.text import counted
 from bench.show.page.build import FORMS, write_report
 from bench.show.page.content import collect
 
@@ -48,5 +49,5 @@ def _report(arguments: argparse.Namespace) -> int:
     warn(material)
     if "html" in arguments.format:
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
-    say(f"{len(written)} files in {page.parent}")
+    say(f"{counted(len(written), 'file')} in {page.parent}")
     return INCOMPLETE if material.problems else 0

@@ -9,6 +9,7 @@ from bench.cli import FAILED
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
+from bench.core.text import counted
 from bench.judge.compare.verified import verified
 from bench.show.terminal import shown
 
@@ -38,5 +39,7 @@ def _submit(arguments: argparse.Namespace) -> int:
     refused = [remark for remark in remarks if remark.judged == "refused"]
     for remark in refused:
         print(shown(f"refused      {remark.subject}: {remark.detail}"))
-    print(f"{n_records} records in {arguments.to}; others check them by: bench compare {arguments.to} --verify")
+    print(
+        f"{counted(n_records, 'record')} in {arguments.to}; others check them by: bench compare {arguments.to} --verify"
+    )
     return FAILED if refused else 0

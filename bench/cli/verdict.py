@@ -27,8 +27,6 @@ from bench.show.tables.render import render
 from bench.show.terminal import screen
 from bench.show.verdict_screen import all_text, ends_text, folded, summary_text
 
-LINE = 80  # columns
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -67,9 +65,11 @@ def _verdict(arguments: argparse.Namespace) -> int:
         say(folded(explained(judgement, material.results, verdicts[0]), screen().width))
     else:
         text = all_text if arguments.all else ends_text
-        say(text(judgement, load_short_names(), screen().width))
-        say(f"{material.results.describe(spread=False)}\n{summary_text(judgement)}")
-        say("\n".join(_against_what(judgement, material.results)))
+        width = screen().width
+        say(text(judgement, load_short_names(), width))
+        say(textwrap.fill(material.results.describe(spread=False), width))
+        say(summary_text(judgement, width))
+        say("\n".join(_against_what(judgement, material.results, width)))
     return INCOMPLETE if material.problems else 0
 
 
@@ -86,10 +86,10 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
     return INCOMPLETE if material.problems else 0
 
 
-def _against_what(judgement: Judgement, results: Results) -> list[str]:
+def _against_what(judgement: Judgement, results: Results, width: int) -> list[str]:
     """Return in a few lines which end results can hardly come from a corrected recipe."""
     found = end_results_against(results, [verdict.claim for verdict in judgement.verdicts])
-    return [textwrap.fill(line, LINE) for line in in_brief(found, load_short_names())]
+    return [textwrap.fill(line, width) for line in in_brief(found, load_short_names())]
 
 
 def _for_machines(judgement: Judgement, results: Results, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:

@@ -67,6 +67,11 @@ def _visible(character: str) -> str:
     return character if is_plain else repr(character)[1:-1]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: "1 curve", "16 curves"; the noun's plural ends in an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration(seconds: float | None) -> str:
     """Return a duration such as 48 s, 12 min, 1 h 05 min."""
     if seconds is None:

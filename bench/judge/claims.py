@@ -21,6 +21,7 @@ from bench.core.csv_rows import CsvRow, read_csv, refused
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
 from bench.core.records import Amount, Record
+from bench.core.text import counted
 from bench.core.toml import Text
 from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
@@ -220,7 +221,8 @@ def _read(record: Record, stage: str, key: str) -> float | Gap:
     entries = {entry.epoch: entry for entry in record.epochs}
     if epoch not in entries:
         return Gap(
-            "fewer epochs", f"profile {profile} trained {len(entries)} epoch(s), this number is of epoch {epoch}"
+            "fewer epochs",
+            f"profile {profile} trained {counted(len(entries), 'epoch')}, this number is of epoch {epoch}",
         )
     return value_of(entries[epoch].metrics, key, record)
 

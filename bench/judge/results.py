@@ -9,6 +9,7 @@ from bench.core.errors import ConfigError
 from bench.core.folder import Problem
 from bench.core.reasons import told
 from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
+from bench.core.text import counted
 from bench.plan.freshness import is_stale, note
 from bench.plan.manifests import ApproachManifest
 
@@ -133,7 +134,7 @@ class Results:
         """Return notes on the machine, versions and code that made the records, and on records left out."""
         notes = origin_of([record.provenance for record in self.records])
         if self.n_superseded:
-            notes.append(f"{self.n_superseded} older record(s) of the same cell and seed are left out.")
+            notes.append(f"Left out: {counted(self.n_superseded, 'older record')} of the same cell and seed.")
         return [*notes, *note(self.n_stale)]
 
 

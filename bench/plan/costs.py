@@ -14,6 +14,7 @@ from bench.core.project import RESULTS
 from bench.core.reasons import OTHER_LOAD
 from bench.core.records import Number, Record
 from bench.core.store import Store
+from bench.core.text import counted
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
@@ -179,7 +180,7 @@ def _best(cell: Cell, records: Sequence[Record]) -> list[Record]:
 
 
 def _basis(cell: Cell, records: Sequence[Record], rate: float | None) -> str:
-    parts = [f"{len(records)} record(s) on {records[0].provenance.cpu}", *_flaws(cell, records[0])]
+    parts = [f"{counted(len(records), 'record')} on {records[0].provenance.cpu}", *_flaws(cell, records[0])]
     factors = [_factor(record, rate) for record in records]
     if any(factor != 1 for factor in factors):
         parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")

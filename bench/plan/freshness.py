@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from bench.core.errors import ConfigError
 from bench.core.records import Reading, Record, Versions
+from bench.core.text import counted
 from bench.plan import versions
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe, resolve
@@ -90,6 +91,6 @@ def note(n_stale: int) -> Iterable[str]:
     """Yield one sentence with the number of stale records that were left out, if there are any."""
     if n_stale:
         yield (
-            f"{n_stale} record(s) made at other versions of recipe, protocol or metrics are left out; "
+            f"left out: {counted(n_stale, 'record')} made at other versions of recipe, protocol or metrics; "
             "`python -m bench run` makes them again."
         )

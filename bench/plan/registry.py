@@ -110,6 +110,14 @@ def broken() -> tuple[ApproachSource, ...]:
     return _found().broken
 
 
+def refused_for_its_name(name: str) -> ApproachSource | None:
+    """Return the approach from outside that cannot be used because an approach of this suite has its name."""
+    found = _found()
+    if name not in found.manifests or name in found.sources:
+        return None
+    return next((each for each in found.broken if each.name == name), None)
+
+
 def manifest(name: str) -> ApproachManifest:
     """Return one manifest; an unknown name is an error that suggests the nearest."""
     known = manifests()

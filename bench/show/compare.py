@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.core.text import counted
 from bench.judge.compare.differences import IDENTICAL, Difference, RowTest
 from bench.judge.compare.metrics import Lack
 from bench.show.tables.cells import Table, make_table
@@ -38,7 +39,7 @@ def text(found: Comparison) -> str:
         rows = rows_table(found)
         parts += ["", rows.explanation, "", rows]
     n_ties = sum(one.outcome == IDENTICAL for one in found.differences)
-    parts += ["", f"{len(found.differences)} metrics, {n_ties} of them identical in every seed"]
+    parts += ["", f"{counted(len(found.differences), 'metric')}, {n_ties} of them identical in every seed"]
     parts += [f"not compared: {line}" for line in _lacks(found)]
     for name, titles in (("A", found.only_a), ("B", found.only_b)):
         parts += [f"only in {name}: {title}" for title in titles]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
+from bench.core.text import counted
 from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
@@ -46,12 +47,13 @@ def reports(material: Material) -> str:
     if not measured:
         return NOT_MEASURED
     few = len(outcomes) - measured
-    without = f" {few} more have too few seeds." if few else ""
+    without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
-        f"Of the {measured} numbers that the documents report after training, {agreeing} reproduce: with 95 % "
-        f"probability, a new run of ours comes within a declared margin of them{_margins(material)}. {coarse} are "
-        "undecided: chance alone can explain their difference from our runs of the published code, but our runs "
-        f"scatter too much to say more. {_differing(material)}{without}"
+        f"Of the {counted(measured, 'number')} that the documents report after training, "
+        f'{_that(agreeing, "reproduces", "reproduce")} (verdict "{AGREES}"): with 95 % probability, a new run of ours '
+        f"comes within a declared margin of the number{_margins(material)}. {_that(coarse, 'is', 'are')} undecided "
+        f'(verdict "{COARSE}"): chance alone can explain the difference from our runs of the published code, but our '
+        f"runs scatter too much to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -68,7 +70,7 @@ def _differing(material: Material) -> str:
     if not found:
         return "None differs beyond chance."
     named = _listed([f"{one.printed} ({one.source})" for one in found])
-    return f"{len(found)} {'differs' if len(found) == 1 else 'differ'} beyond chance: {named}."
+    return f"{_that(len(found), 'differs', 'differ')} beyond chance: {named}."
 
 
 def _curves(material: Material) -> Iterator[str]:
@@ -77,8 +79,9 @@ def _curves(material: Material) -> Iterator[str]:
     if differing:
         is_small = all(one is not None and one.distance <= one.margin for one in differing)
         matters = ", by less than the margin" if is_small else ""
-        yield f"Of {len(found)} training curves, {len(found) - len(differing)} agree and {len(differing)} " + (
-            f"{'differs' if len(differing) == 1 else 'differ'}{matters}."
+        yield f"Of {counted(len(found), 'training curve')}, " + (
+            f"{_that(len(found) - len(differing), 'agrees', 'agree')} and "
+            f"{_that(len(differing), 'differs', 'differ')}{matters}."
         )
 
 
@@ -195,6 +198,11 @@ def _effect(one: Mistake) -> str:
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
     return f"{one.approach} {100 * change.mean:+.2f} [{low}, {high}]"
+
+
+def _that(count: int, one: str, more: str) -> str:
+    """Return a number with the verb that fits it: "1 differs", "2 differ"."""
+    return f"{count} {one if count == 1 else more}"
 
 
 def _mean(sample: Sample) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.core.text import FRACTION, SIX, THREE, Digits
+from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import ALPHA, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
@@ -92,7 +92,7 @@ def _measured_text(verdict: Verdict) -> str:
         return "nothing"
     spread = "" if sample.sd is None else f", standard deviation {sample.sd:.4g}"
     values = ", ".join(f"{value:.7g}" for value in sample.values)
-    return f"mean {sample.mean:.7g}{spread}, {sample.n} seed(s): {values}"
+    return f"mean {sample.mean:.7g}{spread}, {counted(sample.n, 'seed')}: {values}"
 
 
 def _printed(verdict: Verdict) -> str:

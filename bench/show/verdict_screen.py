@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from bench.core.text import counted
 from bench.judge.claims import Claim
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
@@ -18,10 +19,9 @@ NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdi
 CURVE = 43
 STEP = 15  # columns before what a step of an explanation says
 MEANING = (
-    "p: how often one more run of ours lies as far from our mean as the report.\n"
-    "Agrees: even one more run of ours would land within the margin, the difference\n"
-    "that matters. Coarsely: a shift that matters might not show. `verdict CLAIM`\n"
-    "says why; `verdict --all` lists all claims by name."
+    "p: how often one more run of ours lies as far from our mean as the report. Agrees: even one more run of ours "
+    "would land within the margin, the difference that matters. Coarsely: a shift that matters might not show. "
+    "`verdict CLAIM` says why; `verdict --all` lists all claims by name."
 )
 WIDE = 120  # columns from which on a verdict is given in words
 
@@ -44,11 +44,12 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
     return "\n".join(lines)
 
 
-def summary_text(judgement: Judgement) -> str:
-    """Return what the end results say, and what the words mean."""
+def summary_text(judgement: Judgement, width: int) -> str:
+    """Return what the end results say, and what the words mean, in lines that fit a terminal of `width` columns."""
     ends = counts([verdict.outcome for verdict in judgement.ends])
     more = " *: last point of a curve, not counted." if judgement.lasts else ""
-    return f"{len(judgement.ends)} end results: {ends}.{more}\n{MEANING}"
+    said = f"{counted(len(judgement.ends), 'end result')}: {ends}.{more}"
+    return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
 
 
 def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
@@ -56,7 +57,7 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
     parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
     if judgement.computed:
         found = counts([verdict.outcome for verdict in judgement.computed])
-        parts.append(f"{len(judgement.computed)} computed numbers, not trained: {found}")
+        parts.append(f"{counted(len(judgement.computed), 'computed number')}, not trained: {found}")
     parts.append(
         "Every number by its name (a point of a curve gets the verdict of the curve)\n"
         + "\n".join(_every(judgement, width))
@@ -68,7 +69,7 @@ def _curves_text(judgement: Judgement, width: int) -> str:
     if not judgement.curves:
         return "No curve was measured."
     found = counts([one.outcome for one in judgement.curves])
-    lines = [f"{len(judgement.curves)} curves, each one claim: {found}"]
+    lines = [f"{counted(len(judgement.curves), 'curve')}, each one claim: {found}"]
     lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
     lines += [_curve_line(one, width) for one in judgement.curves]
     lines.append("before: the earlier statistic, the smallest p of the epochs times their number")

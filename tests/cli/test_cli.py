@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bench.cli import INCOMPLETE, USAGE, data
-from bench.cli.main import COMMANDS, main
+from bench.cli.main import main
 from bench.cli.options import seeds
 from bench.core import timing
 from bench.data.inventory import DatasetCheck
@@ -215,11 +215,3 @@ def test_listings_work(arguments, capsys):
 def test_verify_checks_every_byte_of_the_repository(capsys):
     assert main(["data", "verify", "mnist", "fashion_mnist", "letters"]) == 0
     assert capsys.readouterr().out.count("ok ") == 8
-
-
-def test_every_help_page(capsys):
-    for name in ("", *COMMANDS):
-        with pytest.raises(SystemExit) as ended:
-            main([*name.split(), "--help"])
-        assert ended.value.code == 0
-        assert "usage: python -m bench" in capsys.readouterr().out

@@ -110,6 +110,18 @@ def test_asking_for_a_broken_one_says_why(folder, capsys):
         load_class("worse")
 
 
+def test_a_run_of_a_name_that_is_taken_ends_before_any_training(folder, tmp_path, capsys):
+    """The user may mean either approach; the one of the suite would train for minutes."""
+    put(folder, "linear_bbb")
+    results = tmp_path / "results"
+    assert main(["run", "linear_bbb", "--profile", "smoke", "--results", str(results)]) == USAGE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "the name is taken by an approach of this suite; rename both files" in error
+    assert not results.exists()
+    assert main(["plan", "mlp", "--profile", "smoke", "--results", str(results)]) == 0  # harms no other
+
+
 def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(tmp_path / "empty"), str(tmp_path / "nowhere")]))

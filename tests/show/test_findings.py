@@ -148,8 +148,8 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
     rows = one_table(made, "choice").texts()
     assert [row[0] for row in rows] == ["mlp", "uniform"]
     assert rows[0][1] == "0.9500"
-    assert rows[0][-2:] == ["2 min", "50.0 ms"]
-    assert rows[1][-2:] == ["2 min !", "50.0 ms !"]  # the machine was busy
+    assert rows[0][-2:] == ["2 min", "50 ms"]
+    assert rows[1][-2:] == ["2 min!", "50 ms!"]  # the machine was busy
 
 
 def test_reports_that_agree_are_counted_and_those_that_differ_named():
@@ -162,10 +162,11 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "Of the 4 numbers that the documents report after training, 1 reproduce: with 95 % probability, a new run of "
-        "ours comes within a declared margin of them (for accuracies, 2 percentage points). 2 are undecided: "
-        "chance alone can explain their difference from our runs of the published code, but our runs scatter too much "
-        f"to say more. 1 differs beyond chance: {claim.printed} ({claim.source}). 1 more have too few seeds. "
+        'Of the 4 numbers that the documents report after training, 1 reproduces (verdict "agrees"): with 95 % '
+        "probability, a new run of ours comes within a declared margin of the number (for accuracies, 2 percentage "
+        'points). 2 are undecided (verdict "agrees, coarsely"): chance alone can explain the difference from our runs '
+        "of the published code, but our runs scatter too much to say more. 1 differs beyond chance: "
+        f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
 

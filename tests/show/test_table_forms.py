@@ -94,6 +94,8 @@ def test_the_summary_as_a_reader_sees_it():
         "2 of 2 reported numbers are measured; 0 print as the document has them.",
     ]
     short = summary(small(), more="python -m bench table accuracy").splitlines()
+    assert not any(line.startswith("uniform") for line in short)  # at the end of a run, what did not run is left out
+    assert any(line.startswith("mlp") for line in short)
     assert short[-2:] == [
         "notes: python -m bench table accuracy",
         "2 of 2 reported numbers are measured; 0 print as the document has them.",

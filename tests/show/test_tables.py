@@ -99,7 +99,7 @@ def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentione
 
     table = Tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"
-    assert "2 older record(s) of the same cell and seed are left out." in table.notes
+    assert "Left out: 2 older records of the same cell and seed." in table.notes
 
 
 def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from rich.cells import cell_len
 
-from bench.cli.main import UNFOLDED, main
+from bench.cli import judged, verdict
+from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.tables.registry import all_tables
@@ -15,6 +16,8 @@ from bench.show.terminal import PIPE, Listing, shown, text
 from tests.gate_folders import folders
 
 WIDTH = 80
+CLAIM = "alsibahi2019.fcn.epoch01.train_loss"
+OWN = "--approach mlp --metric accuracy --reported .985"
 
 
 @pytest.fixture
@@ -63,6 +66,37 @@ def test_every_listing_fits(command, terminal, capsys):
     assert main(command.split()) in (0, 3)
     printed = capsys.readouterr().out
     assert printed.strip()
+    assert_fits(printed)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The records that come with the suite: their verdicts take seconds, which each width would pay again."""
+    return Material(RESULTS)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "command", ["verdict", "verdict --all", f"verdict {CLAIM}", "verdict --trial", "verdict " + OWN]
+)
+def test_every_verdict_fits(command, width, shipped, monkeypatch, capsys):
+    monkeypatch.chdir(RESULTS.parent)
+    monkeypatch.setenv("COLUMNS", str(width))
+    for module in (verdict, judged):
+        monkeypatch.setattr(module, "material_of", lambda arguments: shipped)
+    assert main(command.split()) == 0
+    printed = capsys.readouterr().out
+    assert printed.strip()
+    assert_fits(printed, width)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_help_page_fits(name, terminal, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*name.split(), "--help"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "usage: python -m bench" in printed
     assert_fits(printed)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.core.text import Digits
+from bench.core.text import Digits, counted
 from bench.judge.claims import Claim
 from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
 from bench.judge.ladder.rungs import Step
@@ -75,10 +75,6 @@ def conclusions(answer: Answer) -> list[str]:
     return [f"By {walk.estimator.name} it is {_conclusion(walk, answer.claim.unit)}" for walk in answer.walks]
 
 
-def _seeds(n: int) -> str:
-    return "1 seed" if n == 1 else f"{n} seeds"
-
-
 def _conclusion(walk: Walk, unit: str) -> str:
     """Say which steps raise the number, lower it or do neither clearly, and which is the largest."""
     groups: dict[str, list[str]] = {words: [] for words in _GROUPS.values()}
@@ -105,7 +101,7 @@ def _lead(found: LargestStep, unit: str) -> str:
         return f"; {'no seed' if found.lead is None else 'one seed'} in common with {found.following}, a first look"
     low, high = interval
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
-    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({_seeds(found.lead.n)}{chosen})"
+    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({counted(found.lead.n, 'seed')}{chosen})"
     # The largest step over all seeds of each may be the smaller one over the seeds of both.
     if low > 0:
         return f", ahead of {found.following} by {by}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
-from bench.core.text import FRACTION, THREE, Digits, duration
+from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, Sample, gather, metrics_of
 from bench.show.tables.cells import Entry, Linked, Measured, Table, make_table
@@ -16,6 +16,7 @@ KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison
 RISK = 0.01  # share of wrong answers that is accepted
 SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
+FINEST_MS = Digits(decimals=2)  # of times under a millisecond
 UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1 %")
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
@@ -36,7 +37,7 @@ METRICS = {
     "letters": Column("letters/auroc_predictive_entropy", SHORT, True),
     "clothes": Column("fashion_mnist/auroc_predictive_entropy", SHORT, True),
 }
-REFUSED, TRAINING, ANSWER = "refused", "training", "answer"
+REFUSED, TRAINING, ANSWER = "refused", "train", "answer"
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
 HIGHER = {name: METRICS[name].is_higher_better if name in METRICS else False for name in COLUMNS}
 """Of each column, whether more is better."""
@@ -91,7 +92,7 @@ def choice_table(results: Results) -> Table:
         "expected calibration error, the mean distance between confidence and accuracy. Refused: percent of the digits "
         "that the network must leave unanswered, the least certain first, to have at most "
         f"{100 * RISK:g} % wrong answers. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is "
-        "chance, 1 is best. Training: time on one or two threads. Answer: time for one image, 100 draws."
+        "chance, 1 is best. Train: time of training on one or two threads. Answer: time for one image, 100 draws."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return make_table(
@@ -112,8 +113,12 @@ def _entry(one: Candidate, column: str) -> Entry:
     if column not in (TRAINING, ANSWER) or sample.mean is None:
         digits = METRICS[column].digits if column in METRICS else PERCENT
         return Measured(sample, digits, has_spread=False)
-    short = duration(sample.mean) if column == TRAINING else f"{THREE.text(1000 * sample.mean)} ms"
-    return Linked(short + (" !" if column in one.busy else ""), sample.sources)
+    short = duration(sample.mean) if column == TRAINING else _milliseconds(sample.mean)
+    return Linked(short + ("!" if column in one.busy else ""), sample.sources)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{(WHOLE if seconds >= 0.001 else FINEST_MS).text(1000 * seconds)} ms"
 
 
 def _notes(found: Sequence[Candidate]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bench.core.reasons import in_words
 from bench.core.records import Record
-from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits
+from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits, counted
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
@@ -106,7 +106,7 @@ def _approach(
     products = sorted({record.provenance.products or "unknown means" for _, record in pairs})
     return lines, (
         f"{name}: {beyond.count('yes')} of {len(beyond) - beyond.count('unknown')} metrics with a known noise are "
-        f"beyond it; {len(pairs)} seed(s), products by {' / '.join(products)}."
+        f"beyond it; {counted(len(pairs), 'seed')}, products by {' / '.join(products)}."
     )
 
 

@@ -1,4 +1,8 @@
-"""Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it."""
+"""Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it.
+
+The tables of `benchmarks` (whole, shares, memory, many_seeds, blundell_steps) are not among them: a benchmark measures
+and writes its table in one go, and keeps nothing else from which a table could be made again.
+"""
 
 from __future__ import annotations
 

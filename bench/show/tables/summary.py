@@ -22,9 +22,18 @@ COLUMNS = (
 
 
 def summary(material: Material, more: str = "") -> str:
-    """Return the main table for the screen; `more` is the command that shows its notes, which are then left out."""
+    """Return the main table for the screen.
+
+    Args:
+        material: the records.
+        more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
+            and the rows of approaches without any record.
+    """
     table = material.beside.marked(accuracy_table(material.results, material.claims))
     notes = [f"notes: {more}"] if more else table.notes
+    if more:
+        ran = {record.approach for record in material.results.records}
+        table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
     last = measured_text(material.rows)
     return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
+from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, counted
 from bench.judge.results import Results
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.joint import Joint
@@ -70,7 +70,7 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
     columns = ["document", "curve", "epochs", "seeds", "percentile", "h", "M", "p", "smallest p x epochs"]
     columns += ["adjusted p", "verdict", "why"]
     lines = [_curve_line(one) for one in judgement.curves]
-    caption = f"{len(lines)} curves: {counts([one.outcome for one in judgement.curves])}. {CURVE_RULE}"
+    caption = f"{_kind('curve', [one.outcome for one in judgement.curves])} {CURVE_RULE}".strip()
     notes = [
         f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}"
         for one in judgement.curves
@@ -122,14 +122,14 @@ def kinds_text(judgement: Judgement) -> str:
     A curve has many points that agree or not together, and a computed number tests arithmetic: neither is an answer.
     """
     ends, curves, computed = _by_kind(judgement)
-    unmeasured = len(judgement.points) - sum(len(one.curve.rows) for one in judgement.curves)
+    n_points = sum(len(one.curve.rows) for one in judgement.curves)
     parts = [
-        _kind("end results", ends),
-        _kind(f"curves with {len(judgement.points) - unmeasured} points", curves),
-        _kind("computed numbers", computed),
+        _kind("end result", ends),
+        _kind("curve", curves, f" with {counted(n_points, 'point')}"),
+        _kind("computed number", computed),
     ]
     return " ".join(part for part in parts if part)
 
 
-def _kind(name: str, outcomes: Sequence[str]) -> str:
-    return f"{len(outcomes)} {name}: {counts(list(outcomes))}." if outcomes else ""
+def _kind(name: str, outcomes: Sequence[str], more: str = "") -> str:
+    return f"{counted(len(outcomes), name)}{more}: {counts(list(outcomes))}." if outcomes else ""
