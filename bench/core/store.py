@@ -49,12 +49,12 @@ _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 Info = dict[str, object]  # the description in a file of tensors
 Scores = Mapping[str, NDArray[np.generic]]
-CONVERT = "convert the folder with python tools/convert_records.py FOLDER"
+AGAIN = "make the record again with python -m bench run"
 
 
 def read_record(path: Path) -> Record:
     """Read and check one record, wherever it lies; raises StoreError that names the file and what is wrong with it."""
-    return read_sealed(path, Record, "record", SCHEMA, CONVERT)
+    return read_sealed(path, Record, "record", SCHEMA, AGAIN)
 
 
 class Store:
@@ -63,7 +63,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
-        self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", CONVERT)
+        self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", AGAIN)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove the parts that killed writes left."""
@@ -143,7 +143,7 @@ class Store:
             content = read_file(path, LARGEST_SCORES, below=self.root)
             if hashlib.sha256(content).hexdigest() != record.scores_sha256:
                 is_old = record.scores_sha256 is None
-                raise ValueError(f"the record has no hash of them: {CONVERT}" if is_old else "their hash does not fit")
+                raise ValueError(f"the record has no hash of them: {AGAIN}" if is_old else "their hash does not fit")
         except _BROKEN_SCORES as error:
             self._set_aside_scores(record, error)
             return None

@@ -1,16 +1,15 @@
-"""Reasons: their words, what is refused as one, and the words of older records taken apart."""
+"""Reasons: their words, and what is refused as one."""
 
 import json
 
 import pytest
 
+from bench.core.canonical import plain
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, in_words, told
-from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import read_record
 from tests.synthetic import record
-from tools.convert_records import convert, reason_of
 
 WORDS = [
     ("the fit was interrupted and resumed", Reason("resumed")),
@@ -36,7 +35,6 @@ WORDS = [
 @pytest.mark.parametrize(("words", "reason"), WORDS)
 def test_words_and_reasons(words, reason):
     assert in_words(reason) == words
-    assert reason_of(words) == reason
 
 
 def test_several_reasons_are_one_text_and_none_is_empty():
@@ -55,39 +53,9 @@ def test_a_kind_has_its_own_values(kind, values):
         Reason(kind, values)
 
 
-def test_a_record_of_schema_1_is_converted_and_nothing_else_reads_it(tmp_path):
-    """Words become data, numbers stay, and the record has the place that its name says."""
-    new = record("mlp", metrics={"mnist/accuracy": 0.98})
-    old = {
-        **{name: getattr(new, name) for name in ("approach", "recipe", "protocol", "profile", "seed", "device")},
-        **{name: getattr(new, name) for name in ("precision", "fit_key", "key", "metrics")},
-        "schema": 1,
-        "outcome": "done",
-        "reason": "",
-        "missing": {"mnist/draw_accuracy_std": "one draw: nothing varies", "letters": "python -m bench data fetch"},
-        "epochs": [{"epoch": 1, "seconds": 1.5, "mnist/train60k/train_loss": 0.25}],
-        "timings": {
-            "fit_s": 0,
-            "train_images_per_s": None,
-            "valid": False,
-            "reason": "trained together with 2 other seeds; other load on the machine",
-        },
-        "provenance": {"cpu": "made-up CPU"},
-        "versions": {"recipe": {"published": 1}, "protocol": 2, "metrics": 1},
-    }
+def test_a_record_of_another_schema_is_refused(tmp_path):
+    old = seal({**plain(record("mlp", metrics={"mnist/accuracy": 0.98})), "schema": 1})
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(seal(old)))
-    with pytest.raises(StoreError, match=r"schema 1; this version reads 2: .*tools/convert_records.py"):
+    path.write_text(json.dumps(old))
+    with pytest.raises(StoreError, match=r"schema 1; this version reads 2: .*python -m bench run"):
         read_record(path)
-    assert convert(path, Record)
-    assert not convert(path, Record)
-    found = read_record(path)
-    assert (found.metrics, found.epochs[0].metrics) == (old["metrics"], {"mnist/train60k/train_loss": 0.25})
-    assert found.missing == {
-        "mnist/draw_accuracy_std": Reason("one-draw"),
-        "letters": told("no-data", "python -m bench data fetch"),
-    }
-    assert found.timings.reasons == [Reason("seeds-together", {"n": 2}), Reason("other-load")]
-    assert (found.timings.fit_s, found.timings.valid, found.reason) == (0.0, False, None)
-    assert found.versions is not None
-    assert found.versions.recipe == {"published": 1}

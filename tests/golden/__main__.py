@@ -22,12 +22,12 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    from tests.golden.api import ROOT
+    from bench.core.project import TOP
     from tests.golden.paths import missing_framework, paths, subjects
 
     names = arguments.subject or subjects()
-    if Path.cwd().resolve() != ROOT:
-        parser.error(f"the code of {ROOT} is traced; go there, or set PYTHONPATH to this folder")
+    if Path.cwd().resolve() != TOP:
+        parser.error(f"the code of {TOP} is traced; go there, or set PYTHONPATH to this folder")
     if arguments.write:
         return _write(names)
     if arguments.deviations:

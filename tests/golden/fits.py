@@ -11,18 +11,10 @@ import functools
 
 import torch
 
-from tests.golden.api import (
-    Context,
-    Profile,
-    Split,
-    Task,
-    build,
-    load_shared,
-    load_split,
-    manifest,
-    resolve,
-    toy_split,
-)
+from bench.data.splits import load_shared, load_split, toy_split
+from bench.interface import Context, Split, Task
+from bench.plan.recipes import Profile, build, resolve
+from bench.plan.registry import manifest
 from tests.golden.numbers import ROWS, Trace, signs
 
 SEED = 0

@@ -5,13 +5,15 @@ shows what the definitions of metrics and protocols do; a fitted posterior shows
 """
 
 import functools
-import inspect
 
 import numpy as np
 import torch
 
-from tests.golden import api
-from tests.golden.api import Categorical, Common, Gaussian, Marginal, Posterior, manifest, protocol_of
+from bench.interface import Categorical, Gaussian, Marginal, Posterior
+from bench.judge.ladder.readers import read_keys
+from bench.measure.protocols import Common
+from bench.measure.published_protocols import protocol_of
+from bench.plan.registry import manifest
 from tests.golden.fits import SEED, budget, fitted
 from tests.golden.numbers import Trace, signs, uniform
 
@@ -105,15 +107,7 @@ def planned_readings_trace(name):
 
 
 def _read(found, posterior, name, stepwise):
-    module = inspect.getmodule(api.read_keys)
-    keys = []
-    for key in READINGS:
-        try:
-            module.parse(key)
-        except Exception:  # noqa: BLE001 - older commits refuse it each in their way; today its absence fails the test
-            continue
-        keys.append(key)
-    metrics, missing = api.read_keys(posterior, Common(manifest(name), SEED, budget(), None), keys)
+    metrics, missing = read_keys(posterior, Common(manifest(name), SEED, budget(), None), READINGS)
     for key, value in metrics.items():
         _add(found, f"reading/{key}", value, stepwise)
     found.exact["readings/missing"] = sorted(missing)

@@ -4,7 +4,9 @@ from functools import partial
 
 import torch
 
-from tests.golden.api import manifest, manifests, matrix_products, recipe_names
+from bench.core.products import matrix_products
+from bench.plan.recipes import recipe_names
+from bench.plan.registry import manifest, manifests
 from tests.golden.fits import MANY, SEED, fit_trace, fitted
 from tests.golden.measures import planned_readings_trace, planned_trace, protocol_trace, readings_trace
 from tests.golden.predictions import predict_trace

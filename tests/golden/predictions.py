@@ -5,7 +5,10 @@ import functools
 import numpy as np
 import torch
 
-from tests.golden.api import Categorical, Unsupported, load_split, manifest
+from bench.core.errors import Unsupported
+from bench.data.splits import load_split
+from bench.interface import Categorical
+from bench.plan.registry import manifest
 from tests.golden.fits import SEED, fitted
 from tests.golden.numbers import Trace, mixed, signs
 

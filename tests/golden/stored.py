@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from bench.judge.ladder.readings import VERSION
+from bench.plan.recipes import resolve
+from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS, PROTOCOLS
-from tests.golden import api
 from tests.golden.numbers import complaints
 from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
 from tests.golden.tolerance import tolerance
@@ -42,9 +43,9 @@ def versions(subject, path):
     if subject == MEASURES:
         return measured
     if subject == STREAMS:
-        return {name: entry.recipes["published"].version for name, entry in api.manifests().items()}
+        return {name: entry.recipes["published"].version for name, entry in manifests().items()}
     recipe, what = path.rsplit("/", 1)
-    own = api.resolve(api.manifest(subject), recipe).versions
+    own = resolve(manifest(subject), recipe).versions
     return {**own, **(measured if what in MEASURED else {})}
 
 

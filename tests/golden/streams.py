@@ -3,16 +3,9 @@
 import numpy as np
 import torch
 
-from tests.golden.api import (
-    fill_normals,
-    fill_words,
-    generator,
-    load_ood,
-    load_shared,
-    load_split,
-    stream_seed,
-    toy_split,
-)
+from bench.core.noise import fill_normals, fill_words
+from bench.core.streams import generator, stream_seed
+from bench.data.splits import load_ood, load_shared, load_split, toy_split
 from tests.golden.numbers import Trace, digest_of, signs
 
 NAMES = ("init", "shuffle", "noise", "draw", "shared-draw", "split", "ood", "test-order")

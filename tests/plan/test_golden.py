@@ -13,11 +13,11 @@ import pytest
 from msgspec import structs
 
 from bench.core import compiled
+from bench.core.project import TOP
 from bench.plan.registry import manifest, manifests
 from implementations import blundell_bbb, linear_bbb, mxnet_bbb
 from tests.golden import fits, stored
 from tests.golden.__main__ import main
-from tests.golden.api import ROOT
 from tests.golden.paths import missing_framework, paths, subjects
 
 
@@ -44,7 +44,7 @@ def test_every_path_of_every_recipe_is_stored_and_no_other(subject):
 
 @pytest.mark.parametrize("name", manifests())
 def test_our_manifests_state_their_versions(name):
-    text = (ROOT / "implementations" / f"{name}.toml").read_text()
+    text = (TOP / "implementations" / f"{name}.toml").read_text()
     assert text.count("\nversion = ") >= len(manifest(name).recipes)
 
 
@@ -108,7 +108,7 @@ PLANTED = {
 
 def golden(monkeypatch, *words):
     """Run `python -m tests.golden` in this process and return its exit code."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(TOP)
     monkeypatch.setattr("sys.argv", ["golden", *words])
     return main()
 
@@ -156,16 +156,16 @@ print(json.dumps([found, keys]))
 
 def states(folder):
     """Return what is stale of our records, and today's keys, as the code in a folder says."""
-    here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(ROOT / "datasets")}
-    command = [sys.executable, "-c", STATES, str(ROOT / "results")]
+    here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(TOP / "datasets")}
+    command = [sys.executable, "-c", STATES, str(TOP / "results")]
     return json.loads(subprocess.run(command, cwd=folder, env=here, capture_output=True, check=True).stdout)
 
 
 def test_an_edit_that_changes_no_number_leaves_every_record_fresh(tmp_path):
     """A docstring, the name of a function and the place of a module are text: no record looks at them."""
-    before = states(ROOT)
+    before = states(TOP)
     for folder in ("bench", "implementations"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+        shutil.copytree(TOP / folder, tmp_path / folder)
     approaches = tmp_path / "implementations"
     text = (approaches / "linear_bbb.py").read_text()
     assert text.count('"""Bayes by Backprop on MNIST: ') == 1

@@ -10,10 +10,11 @@ import itertools
 
 from bench.core.folder import Problem, SealedFolder
 from bench.core.records import SCHEMA, Reading, reading_name
-from bench.core.store import CONVERT, Store
+from bench.core.store import Store
 from bench.judge.ladder.rungs import Ladder
 from bench.plan.freshness import is_stale
 
+AGAIN = "make the reading again with python -m bench ladder --run --all"
 VERSION = 1  # of the definitions in `bench.judge.ladder.readers`: raise it when one changes
 SHOWN_WEIGHTS = {"mxnet_bbb": (0, 14 * 28 + 14)}
 """Weights of the first hidden unit whose density is drawn: from the first pixel, as rabanser2017 does, and from one in
@@ -22,7 +23,7 @@ the middle, where digits have ink."""
 
 def folder(store: Store) -> SealedFolder[Reading]:
     """Return a results folder's readings."""
-    return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", CONVERT)
+    return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", AGAIN)
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.judge.outsider.common import (
+from benchmarks.outsider.common import (
     ANALYTIC,
     CLASSES,
     EITHER,
@@ -25,7 +25,7 @@ from tests.judge.outsider.common import (
     gauss_kl,
     unsoftplus,
 )
-from tests.judge.outsider.network_styles import finish, kl_terms, layers
+from benchmarks.outsider.network_styles import finish, kl_terms, layers
 
 softplus = functional.softplus
 

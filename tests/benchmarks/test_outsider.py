@@ -1,11 +1,11 @@
 """The auditor on objectives of somebody who had read only its documentation: a fast part of the sixty.
 
-`python -m tests.judge.outsider` runs all.
+`python -m benchmarks.outsider` runs all.
 """
 
 import pytest
 
-from tests.judge.outsider.running import GOOD, NOTES, judged, plan
+from benchmarks.outsider.running import GOOD, NOTES, judged, plan
 
 FAST = ("counts", "tied weights", "blitz manner", "guide by hand, subsample", "latent noise")  # a few seconds
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import torch
 from torch.nn import functional
 
-from tests.judge.outsider.common import Expected, Objective, Sizes, Style, class_batches, expected, real_batches
+from benchmarks.outsider.common import Expected, Objective, Sizes, Style, class_batches, expected, real_batches
 
 PLATES = ("KL in every batch", "wrong N after a split", "both scale and plate")
 LATENTS = ("annealing stuck", "prior std given as variance")

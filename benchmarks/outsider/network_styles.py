@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import functional
 
-from tests.judge.outsider.common import (
+from benchmarks.outsider.common import (
     ANALYTIC,
     CLASSES,
     EITHER,

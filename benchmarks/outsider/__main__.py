@@ -1,4 +1,4 @@
-"""Audit the sixty objectives and print the confusion table: python -m tests.judge.outsider [--all] [STYLE ...].
+"""Audit the sixty objectives and print the confusion table: python -m benchmarks.outsider [--all] [STYLE ...].
 
 --all: every mistake of every style, 327 objectives. With names: those styles, and what the audit says of them. Exit
 code 1 if something is not as expected and has no note.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from tests.judge.outsider.running import GOOD, NOTES, judged, plan
+from benchmarks.outsider.running import GOOD, NOTES, judged, plan
 
 
 def main(arguments: list[str]) -> int:

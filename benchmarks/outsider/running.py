@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from bench.judge.audit import elbo
-from tests.judge.outsider import library_styles, network_styles, pyro_styles, torch_styles
-from tests.judge.outsider.common import SEED, Objective, Style, sizes
+from benchmarks.outsider import library_styles, network_styles, pyro_styles, torch_styles
+from benchmarks.outsider.common import SEED, Objective, Style, sizes
 
 STYLES: list[Style] = network_styles.STYLES + torch_styles.STYLES + library_styles.STYLES + pyro_styles.STYLES
 GOOD = ("passes", "caught", "withheld as expected")

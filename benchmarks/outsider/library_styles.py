@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 from bench.data.torchvision_shim import make_importable
-from tests.judge.outsider.common import (
+from benchmarks.outsider.common import (
     CLASSES,
     SCALE,
     Expected,
