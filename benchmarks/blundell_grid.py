@@ -16,26 +16,47 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from tabulate import tabulate
 
-from bench.cli.notebook import FitAlone
 from bench.core.canonical import digest
 from bench.core.files import write_atomically
 from bench.core.project import TOP
+from bench.core.toml import TomlTable, read_toml
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
 from bench.measure.blundell2015 import HELD_OUT
 from bench.measure.measuring import N_CLASSES, predict_split
 from bench.plan.registry import load_class
+from bench.run.alone import FitAlone
 
 GRID = Path(__file__).with_suffix(".toml")
 FOUND = Path(__file__).with_suffix(".json")
 PAGE = TOP / "docs" / "blundell2015.md"
 BLOCK = re.compile(r"(<!-- grid -->\n\n).*?(\n\n<!-- end of grid -->)", re.DOTALL)
 COLUMNS = ("approach", "setting", "epochs", "held-out images wrong")
-COMMON = ("epochs", "seed", "units")  # what all settings share
+Settings = dict[str, dict[str, int | float | str]]
+"""The fields of the approach that a setting changes, by its name."""
+
+
+class Grid(TomlTable, frozen=True):
+    """The file of the settings."""
+
+    epochs: int
+    seed: int
+    units: int
+    blundell_sgd: Settings
+    blundell_dropout: Settings
+    blundell_bbb: Settings
+
+    def by_approach(self) -> dict[str, Settings]:
+        """Return the settings of each approach, by its name."""
+        return {name: getattr(self, name) for name in ("blundell_sgd", "blundell_dropout", "blundell_bbb")}
+
+
+def read_grid() -> Grid:
+    """Read the settings; raises ConfigError."""
+    return read_toml(GRID, Grid, "grid")
 
 
 def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int) -> float:
@@ -46,37 +67,36 @@ def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int)
     return 1 - int(found.hits[0]) / len(held_out)
 
 
-def block(grid: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> str:
+def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of docs/blundell2015.md: each setting with its epochs and its error, the least first."""
     rows = []
-    for name in [name for name in grid if name not in COMMON]:
-        for setting, fields in grid[name].items():
+    for name, settings in grid.by_approach().items():
+        for setting, fields in settings.items():
             error = found.get(f"{name} {setting}", {}).get("held_out_error", 1.0)
             shown = "not run" if error == 1.0 else f"{100 * error:.2f} %"
-            rows.append((-fields.get("epochs", grid["epochs"]), error, name, setting, shown))
+            rows.append((-fields.get("epochs", grid.epochs), error, name, setting, shown))
     lines = [(name, setting, str(-epochs), shown) for epochs, _, name, setting, shown in sorted(rows)]
     return tabulate(lines, headers=COLUMNS, tablefmt="github", disable_numparse=True)
 
 
 def write_page() -> None:
     """Write the table of what was found into docs/blundell2015.md."""
-    table = block(msgspec.toml.decode(GRID.read_bytes()), json.loads(FOUND.read_text(encoding="utf-8")))
+    table = block(read_grid(), json.loads(FOUND.read_text(encoding="utf-8")))
     page = PAGE.read_text(encoding="utf-8")
     write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + table + place[2], page).encode())
 
 
 def main() -> None:
     """Train what is missing; print and write the errors."""
-    grid = msgspec.toml.decode(GRID.read_bytes())
-    epochs, seed, units = grid.pop("epochs"), grid.pop("seed"), grid.pop("units")
+    grid = read_grid()
     found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
-    train, held_out = load_split("train50k", seed), load_split(HELD_OUT, seed)
-    for name, settings in grid.items():
+    train, held_out = load_split("train50k", grid.seed), load_split(HELD_OUT, grid.seed)
+    for name, settings in grid.by_approach().items():
         for setting, fields in settings.items():
-            approach = load_class(name)(**{"epochs": epochs, "hidden_units": units, **fields})
-            key = digest({"approach": name, "values": dataclasses.asdict(approach), "seed": seed})
+            approach = load_class(name)(**{"epochs": grid.epochs, "hidden_units": grid.units, **fields})
+            key = digest({"approach": name, "values": dataclasses.asdict(approach), "seed": grid.seed})
             if found.get(f"{name} {setting}", {}).get("key") != key:
-                error = held_out_error(approach, train, held_out, seed)
+                error = held_out_error(approach, train, held_out, grid.seed)
                 found[f"{name} {setting}"] = {"held_out_error": round(error, 4), "key": key}
                 FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{name} {setting}: {found[f'{name} {setting}']['held_out_error']:.4f}", flush=True)

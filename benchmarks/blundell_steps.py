@@ -26,12 +26,12 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import cross_entropy, linear, softplus
 
-from bench.cli.notebook import FitAlone
 from bench.core.load import OtherLoad
 from bench.core.streams import StepNoise
 from bench.core.text import THREE
 from bench.interface import Split, Task
-from bench.show.tables.cells import Number, Table, make_table
+from bench.run.alone import FitAlone
+from bench.show.cells import Number, Table, make_table
 from benchmarks.command import notes, run
 from implementations._blundell import PlainSeed
 from implementations._kernels.layout import Layout

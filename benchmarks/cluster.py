@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.plan.cells import Selection, cells
+from bench.run.jobs import WorkJob, work_job
 from bench.run.options import Options
 from bench.run.remote.dask_pool import DaskPool, start_local
-from bench.run.remote.jobs import WorkJob, work_job
 from bench.run.remote.task import FitTask
 
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores

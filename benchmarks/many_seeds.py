@@ -20,7 +20,7 @@ from bench.core.reasons import Reason
 from bench.core.text import THREE
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
-from bench.show.tables.cells import Number, Table, make_table
+from bench.show.cells import Number, Table, make_table
 from benchmarks.command import add_device, notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.measure import Request, make_subject

@@ -26,7 +26,7 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.trial import RUNS, PlantedRun, read_runs
+from bench.judge.alternatives.trial import RUNS, PlantedRun, read_runs
 from bench.plan.cells import Selection, cells
 from bench.run.options import Options
 from bench.run.progress import Progress

@@ -40,7 +40,7 @@ from bench.judge.gate.judge import judge
 from bench.judge.gate.power import EFFECTS, FAULTS, FaultEffect, read_effects
 from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
-from bench.show import gate as render
+from bench.show.screens import gate as render
 from implementations.dropout_fcn import DropoutPosterior
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 import torch
 
 from bench.cli.main import Parser, guarded
-from bench.cli.notebook import FitAlone
 from bench.core.errors import ConfigError, Diverged
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
@@ -29,6 +28,7 @@ from bench.measure.metrics.classification import accuracy, nll
 from bench.plan.manifests import ApproachManifest, Value
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
+from bench.run.alone import FitAlone
 
 FOLDER = Path(__file__).parent / "searched"
 DRAWS = 30

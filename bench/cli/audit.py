@@ -25,7 +25,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
-from bench.show.audit import check_lines, finding_lines
+from bench.show.screens.audit import check_lines, finding_lines
 from bench.show.terminal import shown
 
 PARTS = ("documents", "approaches", "records", "data")
@@ -48,9 +48,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_wide(parser)
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--contract", action="store_true", help="for one approach: only the contract")
-    only.add_argument("--audit-only", action="store_true", help="for one approach: only the rules")
     parser.add_argument("--library", metavar="NAME", help="audit what the example of another library trains, or of all")
     parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
@@ -89,7 +86,7 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
     counts: Counter[str] = Counter()
     everything = []
     for name in approaches_of(given):
-        for line in check_approach(name, contract=not arguments.audit_only, audit=not arguments.contract):
+        for line in check_approach(name):
             counts[line.outcome] += 1
             everything.append({"approach": name, **line.as_json()})
             if not arguments.json:
@@ -102,8 +99,6 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
 
 
 def _audit_parts(arguments: argparse.Namespace) -> int:
-    if arguments.contract or arguments.audit_only:
-        raise ConfigError("--contract and --audit-only are for one approach; name it")
     for given, kind, known in ((arguments.document, "document", DOCUMENTS), (arguments.rule, "rule", RULES)):
         if given is not None and given not in known:
             raise unknown_name(kind, given, known)

@@ -17,8 +17,8 @@ from bench.judge.compare.metrics import MAIN_METRICS, lacking
 from bench.judge.compare.pairing import Side, made, only_in, pair
 from bench.judge.compare.pairing import differences as conditions
 from bench.judge.compare.verified import verified
-from bench.show import compare as render
-from bench.show.compare import Comparison
+from bench.show.screens import compare as render
+from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
 
 PLACES = ("profile", "device", "precision")

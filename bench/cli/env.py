@@ -10,7 +10,7 @@ import torch
 
 from bench.core import environment
 from bench.core.canonical import plain
-from bench.show.tables.cells import make_table
+from bench.show.cells import make_table
 from bench.show.terminal import shown
 
 

@@ -12,9 +12,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide, count, threads, usual_results
+from bench.cli.options import add_wide, count, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
+from bench.core.project import usual_results
 from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
@@ -22,7 +23,7 @@ from bench.judge.gate.judge import judge
 from bench.judge.gate.power import EFFECTS, power_table, read_effects
 from bench.judge.gate.samples import Folder
 from bench.run.progress import Progress
-from bench.show import gate as render
+from bench.show.screens import gate as render
 from bench.show.terminal import shown
 
 

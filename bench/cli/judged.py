@@ -11,7 +11,7 @@ from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.show.material import Material
-from bench.show.own_number import own_json, own_text
+from bench.show.screens.own_number import own_json, own_text
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 from bench.show.tables.trial import as_rows

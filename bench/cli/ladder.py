@@ -73,9 +73,7 @@ def _ladder(arguments: argparse.Namespace) -> int:
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.judge.ladder.taking import (
-        read_missing,  # imports PyTorch, which a ladder that is only shown does not need
-    )
+    from bench.judge.ladder.taking import read_missing  # imports PyTorch, which showing a ladder does not need
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}

@@ -6,7 +6,7 @@ from bench.core.errors import MissingFramework
 from bench.judge.audit.libraries.auditing import audit_example
 from bench.judge.audit.libraries.examples import Example, examples_of
 from bench.judge.audit.libraries.reading import LibraryReading, keep
-from bench.show.audit import library_lines
+from bench.show.screens.audit import library_lines
 from bench.show.terminal import shown
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import PRECISIONS
-from bench.core.project import RESULTS
+from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import one_line, visible
 from bench.data.manifest import TASKS
 from bench.plan import plugins
@@ -124,10 +124,6 @@ def add_approach_path(parser: argparse.ArgumentParser) -> None:
     )
 
 
-OWN = Path("results")
-"""The user's results folder, unless an option names another."""
-
-
 def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     """Add the option that says which results folder is meant.
 
@@ -139,15 +135,6 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     default = usual_results() if reads else OWN
     text = f"default: ./{OWN}" + (", or if it has no records, the shipped records" if reads else "")
     parser.add_argument("--results", type=Path, default=default, metavar="DIR", help=text)
-
-
-def usual_results(*kinds: str) -> Path:
-    """Return the results folder to read where none is named: the user's, or the one that comes with the suite.
-
-    Args:
-        kinds: folders of which the user's results folder must have one; by default that of the records.
-    """
-    return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
 
 
 def is_shipped(arguments: argparse.Namespace) -> bool:

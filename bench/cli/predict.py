@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, tell_place, usual_results, warn
+from bench.cli.options import add_approach_path, tell_place, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
+from bench.core.project import usual_results
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.show.predict import fits, show

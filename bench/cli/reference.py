@@ -14,12 +14,12 @@ from bench.core.errors import unknown_name
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
-from bench.judge.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
+from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.run.runner import existing, is_final
-from bench.show.tables.cells import make_table
+from bench.show.cells import make_table
 from bench.show.terminal import shown
 
 NAMES = tuple(STAGES)

@@ -28,7 +28,7 @@ from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.progress import console_of
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.show.tables.cells import Table, make_table
+from bench.show.cells import Table, make_table
 from bench.show.terminal import shown
 
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds

@@ -21,9 +21,9 @@ from bench.cli.options import (
     take_task,
 )
 from bench.core.errors import ConfigError
-from bench.show.findings import sentences
+from bench.show.cells import Table
 from bench.show.material import Material
-from bench.show.tables.cells import Table
+from bench.show.page.findings import sentences
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render

@@ -14,18 +14,18 @@ from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.alternatives.weighing import against
-from bench.judge.papers import PAPER
 from bench.judge.results import Results
+from bench.judge.stats.papers import PAPER
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
 from bench.show.reasoning import as_json
+from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 from bench.show.terminal import screen
-from bench.show.verdict_screen import all_text, ends_text, folded, summary_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,17 @@ REFERENCE = RESULTS / "reference"
 DATASETS = TOP / "datasets"
 COMMIT = TOP / "commit.txt"
 """In a wheel, the commit that it was built from."""
+OWN = Path("results")
+"""The user's results folder, unless an option names another."""
+
+
+def usual_results(*kinds: str) -> Path:
+    """Return the results folder to read where none is named: the user's, or the one that comes with the suite.
+
+    Args:
+        kinds: folders of which the user's results folder must have one; by default that of the records.
+    """
+    return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
 
 
 def refuse_shipped(path: Path) -> None:

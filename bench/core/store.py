@@ -208,7 +208,7 @@ class Store:
 
     def write_tensors(self, path: Path, tensors: Mapping[str, torch.Tensor], info: object) -> None:
         """Write tensors, a JSON description, and the hash over both."""
-        from safetensors.torch import save
+        from safetensors.torch import save  # here: it imports torch, and most commands read records alone
 
         ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         text = canonical(info)

@@ -7,10 +7,17 @@ to separate the streams of one run.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 
 from bench.core.noise import fill_normals, fill_words
 from bench.core.seeds import stream_seed as stream_seed
+
+
+def own_noise() -> AbstractContextManager[None]:
+    """Return a context that restores torch's generators at its end, also on GPUs."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
 def generator(seed: int, name: str, *index: int) -> torch.Generator:

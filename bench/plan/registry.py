@@ -22,7 +22,7 @@ from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachManifest, read_manif
 from bench.plan.plugins import ApproachSource
 
 if TYPE_CHECKING:
-    from bench.interface import Approach
+    from bench.interface import Approach  # here: it imports torch, and most commands read manifests alone
 
 ORDER = (
     "dropout_fcn",
@@ -137,7 +137,7 @@ def load_class(name: str) -> type[Approach]:
         BrokenApproach: an approach from outside cannot be imported or lacks its class.
         ConfigError: an approach of this suite lacks the class that its manifest names.
     """
-    from bench.interface import Approach
+    from bench.interface import Approach  # here: it imports torch, and most commands read manifests alone
 
     entry = manifest(name)
     reason = entry.missing_framework()

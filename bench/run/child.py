@@ -26,9 +26,9 @@ from bench.plan.cells import cells
 from bench.plan.registry import manifests
 from bench.run import output
 from bench.run.events import Ended, EpochEnded, Event, Measuring, Planned, Refused, Send, encode
+from bench.run.jobs import Job, PlanJob, WorkJob, check, data_folder, here
 from bench.run.options import Options
 from bench.run.orphans import GONE, end_with
-from bench.run.remote.jobs import Job, PlanJob, WorkJob, check, data_folder, here
 
 
 def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:

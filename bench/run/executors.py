@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from bench.core.errors import FitCrashed, unknown_name
 from bench.plan.cells import Cell
 from bench.run.events import AtWork, Event
+from bench.run.jobs import WorkJob, work_job
 from bench.run.options import Options
-from bench.run.remote.jobs import WorkJob, work_job
-from bench.run.remote.pool import Pool, Room, run_on
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
@@ -26,6 +25,29 @@ MOST = 1000  # fits at a time, even on a larger pool: each needs a waiting threa
 
 Group = list[Cell]
 Found = TypeVar("Found")
+
+
+class Room(Protocol):
+    """A place that can do several fits at a time."""
+
+    def width(self) -> int:
+        """Return how many fits may be given to it now: at least 1, so that a fit can wait for the first worker."""
+
+    def close(self) -> None:
+        """End the running fits and release the workers."""
+
+
+class Pool(Room, Protocol):
+    """Workers elsewhere."""
+
+    def run_group(
+        self, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
+    ) -> Iterator[Event]:
+        """Fit and measure cells of one fit on a worker, by another interpreter unless `python` is ''.
+
+        It is called from many threads. If a worker dies, another one takes the fit, a few times; then FitCrashed is
+        raised. After `close`, it raises KeyboardInterrupt.
+        """
 
 
 class Processes:
@@ -70,7 +92,7 @@ def run_group(
         return
     python = options.interpreters.get(cells[0].approach, "")
     if not isinstance(executor, str):
-        yield from run_on(executor, cells, options, python, time_limit_s)
+        yield from executor.run_group(cells, options, python, time_limit_s)
     elif python:
         yield from supervise(work_job(cells, options), python, time_limit_s)
     elif executor == "inline":

@@ -19,10 +19,9 @@ from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
 from bench.run.events import Event, Recorded, Waiting, recorded
-from bench.run.executors import Processes, run_group, run_queue
+from bench.run.executors import Pool, Processes, run_group, run_queue
 from bench.run.options import Options
 from bench.run.recording import empty_record, write_or_say_why
-from bench.run.remote.pool import Pool
 
 BUSY_WAIT_S = 1.0
 FINAL = ("done", "diverged")  # outcomes that a second run does not try again

@@ -31,8 +31,8 @@ from bench.core.environment import thread_variables
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.run.child import forked
 from bench.run.events import Ended, Event, Refused, Tick, decode
+from bench.run.jobs import Job, WorkJob
 from bench.run.output import tail
-from bench.run.remote.jobs import Job, WorkJob
 
 POLL_S = 0.5
 GRACE_S = 10.0

@@ -15,7 +15,7 @@ from bench.core.records import Record
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.tables.cells import Entry, Measured, Table, sources_of
+from bench.show.cells import Entry, Measured, Table, sources_of
 
 MINE = "mine: "
 MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")

@@ -26,10 +26,14 @@ from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.tables import determinism, faults, throughput
-from bench.show.tables.determinism import Repeatability
-from bench.show.tables.faults import FaultFile
-from bench.show.tables.throughput import Speeds
+from bench.show.measured import (
+    FaultFile,
+    Repeatability,
+    Speeds,
+    fault_folder,
+    repeatability_folder,
+    speeds_folder,
+)
 
 T = TypeVar("T", bound=Fields)
 Scores = Mapping[str, NDArray[np.generic]]
@@ -167,17 +171,17 @@ class Material:
     @cached_property
     def speeds(self) -> Sequence[Speeds]:
         """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._beside_records(throughput.folder)
+        return self._beside_records(speeds_folder)
 
     @cached_property
     def repeatable(self) -> Sequence[Repeatability]:
         """What was found repeatable, one record an approach."""
-        return self._beside_records(determinism.folder)
+        return self._beside_records(repeatability_folder)
 
     @cached_property
     def faults(self) -> Sequence[FaultFile]:
         """What the fault tests came to, by kind."""
-        return self._beside_records(faults.folder)
+        return self._beside_records(fault_folder)
 
     def _beside_records(self, folder: Callable[[Path], SealedFolder[T]]) -> list[T]:
         """Return what a folder holds besides its records, or if it has none, what the baseline holds."""

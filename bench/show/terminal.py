@@ -15,8 +15,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from bench.core.text import visible
+from bench.show.cells import Table
 from bench.show.outcomes import tone
-from bench.show.tables.cells import Table
 
 GAP = 2  # columns between two columns of a table
 PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise

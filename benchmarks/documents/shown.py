@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from bench.judge.audit import elbo
 from bench.judge.audit.documents import ShownMistake
-from bench.judge.audit.elbo.predictions import averages, repeats
+from bench.judge.audit.predictions import averages, repeats
 from bench.measure.metrics import published as estimators
 from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 

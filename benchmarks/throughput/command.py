@@ -14,7 +14,7 @@ from bench.cli.options import check_device, counts, names, positive
 from bench.core.canonical import plain
 from bench.core.store import Store
 from bench.plan.registry import manifests
-from bench.show.tables import throughput as files
+from bench.show.measured import speeds_folder
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 from bench.show.tables.throughput import throughput_table
@@ -64,7 +64,7 @@ def _throughput(arguments: argparse.Namespace) -> int:
     )
     Store(arguments.results).check_writable()
     found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
-    everything, problems = files.folder(arguments.results).read_all()
+    everything, problems = speeds_folder(arguments.results).read_all()
     for problem in problems:
         print(f"warning: {problem.reason}", file=sys.stderr)
     table = throughput_table(everything, manifests())

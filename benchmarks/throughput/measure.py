@@ -29,8 +29,7 @@ from bench.measure.measuring import draws_of
 from bench.plan.freshness import recipe_versions
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.show.tables import throughput as files
-from bench.show.tables.throughput import SpeedRow, Speeds, SpeedTimings
+from bench.show.measured import SPEEDS_SCHEMA, SpeedRow, Speeds, SpeedTimings, speeds_folder
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
@@ -90,7 +89,7 @@ def run(asked: Sequence[Request], results: Path, tell: Callable[[str], object], 
     for request in asked:
         tell(f"{request.approach} {request.what}, {request.device}, {request.precision}")
         record = _in_process(request) if isolate else measure(request)
-        files.folder(results).write(record)
+        speeds_folder(results).write(record)
         found.append(record)
         if record.outcome != "done" or not record.timings.valid:
             tell(f"  {record.reason or record.timings.reason}")
@@ -144,7 +143,7 @@ def measure(request: Request) -> Speeds:
 def _record(request: Request, outcome: Outcome, reason: str) -> Speeds:
     made = environment.describe(torch.get_num_threads())
     return Speeds(
-        schema=files.SCHEMA,
+        schema=SPEEDS_SCHEMA,
         approach=request.approach,
         versions=recipe_versions(request.approach, "published"),
         what=request.what,

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from bench.judge.trial import PlantedRun, read_runs
+from bench.judge.alternatives.trial import PlantedRun, read_runs
 from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifest
 from bench.run import fitting, process

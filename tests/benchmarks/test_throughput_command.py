@@ -11,7 +11,7 @@ from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
-from bench.show.tables import throughput as files
+from bench.show.measured import speeds_folder
 from benchmarks.throughput import blocks, measure, training, yardsticks
 from benchmarks.throughput.command import main as measure_speeds
 from benchmarks.throughput.measure import Request
@@ -35,7 +35,7 @@ def test_the_command_writes_records_and_the_table_that_table_makes_again(small, 
     shown = capsys.readouterr()
     assert "linear_bbb" in shown.out
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
-    records, problems = files.folder(tmp_path).read_all()
+    records, problems = speeds_folder(tmp_path).read_all()
     assert not problems
     assert [(r.approach, r.what, r.draws, len(r.rows)) for r in records if r.approach == "mlp"] == [
         ("mlp", "predict", 3, 1),
@@ -57,7 +57,7 @@ def test_json_is_what_the_files_hold(small, tmp_path, capsys):
     arguments = ["mlp", "--what", "train", "--rounds", "1", "--block", "0.001", "--json"]
     assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
-    (kept,) = files.folder(tmp_path).read_all()[0]
+    (kept,) = speeds_folder(tmp_path).read_all()[0]
     assert shown["rows"] == plain(kept.rows)
 
 
@@ -83,7 +83,7 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
         "mlp train, cpu, float32",
         "  RuntimeError: no such luck",
     ]
-    assert [(r.approach, r.outcome) for r in files.folder(tmp_path).read_all()[0]] == [
+    assert [(r.approach, r.outcome) for r in speeds_folder(tmp_path).read_all()[0]] == [
         ("linear_bbb", "done"),
         ("mlp", "failed"),
     ]

@@ -10,9 +10,9 @@ import pytest
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError, StoreError
+from bench.show.cells import Missing, Number
 from bench.show.material import Material
-from bench.show.tables import throughput as files
-from bench.show.tables.cells import Missing, Number
+from bench.show.measured import SPEEDS_SCHEMA, Speeds, speeds_folder
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown
 from bench.show.tables.throughput import load_targets, throughput_table
@@ -34,7 +34,7 @@ def speeds(row=None, **changes):
         "overhead_s": 0.02,
     }
     made = {
-        "schema": files.SCHEMA,
+        "schema": SPEEDS_SCHEMA,
         "approach": "mlp",
         "what": "train",
         "device": "cpu",
@@ -49,7 +49,7 @@ def speeds(row=None, **changes):
         "provenance": {"cpu": "made-up CPU", "threads": 2, "commit": "0123456789abcdef", "dirty": False},
         **changes,
     }
-    return msgspec.convert(made, files.Speeds)
+    return msgspec.convert(made, Speeds)
 
 
 def test_medians_ranges_ratios_and_shares_of_a_row():
@@ -142,15 +142,15 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
 def test_the_table_is_there_where_there_are_speeds(tmp_path):
     with pytest.raises(ConfigError, match=r"python -m benchmarks\.throughput measures speeds"):
         one_table(Material(tmp_path), "throughput")
-    files.folder(tmp_path).write(speeds())
+    speeds_folder(tmp_path).write(speeds())
     assert len(one_table(Material(tmp_path), "throughput").rows) == 1
 
 
 def test_files_are_sealed_and_replaced(tmp_path):
-    folder = files.folder(tmp_path)
+    folder = speeds_folder(tmp_path)
     path = folder.write(speeds())
     folder.write(speeds(rounds=4))
-    records, problems = files.folder(tmp_path).read_all()
+    records, problems = speeds_folder(tmp_path).read_all()
     assert [record.rounds for record in records] == [4]
     assert problems == []
     path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
@@ -161,7 +161,7 @@ def test_files_are_sealed_and_replaced(tmp_path):
     with pytest.raises(StoreError, match="its hash does not fit"):
         folder.read(other)
     other.write_text("{")
-    assert len(files.folder(tmp_path).read_all()[1]) == 2
+    assert len(speeds_folder(tmp_path).read_all()[1]) == 2
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):

@@ -68,7 +68,6 @@ def lines(capsys):
         (["audit", "recrods"], "did you mean 'records'"),
         (["audit", "mlp", "data"], "'mlp' is not a part"),
         (["audit", "mlp", "--rule", "kl-sign"], "leave them out"),
-        (["audit", "records", "--contract"], "name it"),
         (["table", "accurcy"], "did you mean 'accuracy'"),
         (["data", "verify", "mnst"], "mnist"),
         (["data", "verfy"], "did you mean 'verify'"),

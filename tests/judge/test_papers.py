@@ -7,8 +7,8 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.store import Store
-from bench.judge.papers import READINGS, load_papers, paper_claims, paper_verdicts
 from bench.judge.results import Results
+from bench.judge.stats.papers import READINGS, load_papers, paper_claims, paper_verdicts
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
 from bench.show.figures import learning

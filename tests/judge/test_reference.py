@@ -10,7 +10,7 @@ import pytest
 from bench.cli import INCOMPLETE
 from bench.cli.main import main
 from bench.judge.alternatives.named import alternatives
-from bench.judge.reference import STAGES, cells_of_stage, in_cost_order
+from bench.judge.gate.reference import STAGES, cells_of_stage, in_cost_order
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import CostEstimate
 from bench.plan.manifests import DOCUMENTS

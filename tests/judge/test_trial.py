@@ -5,10 +5,10 @@ import pytest
 from msgspec import structs
 
 from bench.judge.alternatives.named import CORRECTED
+from bench.judge.alternatives.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.judge.claims import print_interval
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
-from bench.judge.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.plan.registry import manifests
 from bench.show.tables.trial import trial_table
 from tests.judge.claims import BY_ID, Z

@@ -27,8 +27,8 @@ from bench.judge.stats.rule import (
 )
 from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain
+from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
-from bench.show.verdict_screen import WIDE, all_text, ends_text, folded
 from tests.judge.claims import BY_ID, FINAL, FIVE
 from tests.synthetic import record
 

@@ -7,8 +7,6 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import msgspec
-
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from benchmarks import blundell_grid, remarks
@@ -40,6 +38,6 @@ def test_the_rates_of_remarks_and_the_grid_are_those_that_were_measured():
     """Made by python -m benchmarks.remarks and python -m benchmarks.blundell_grid --page."""
     for name, module in (("predict", remarks), ("blundell2015", blundell_grid)):
         found = json.loads(module.FOUND.read_text(encoding="utf-8"))
-        grid = () if name == "predict" else (msgspec.toml.decode(blundell_grid.GRID.read_bytes()),)
+        grid = () if name == "predict" else (blundell_grid.read_grid(),)
         page = (TOP / "docs" / f"{name}.md").read_text(encoding="utf-8")
         assert f"\n\n{module.block(*grid, found)}\n\n<!-- end of" in page

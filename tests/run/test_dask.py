@@ -18,9 +18,9 @@ from bench.core.errors import BenchError, ConfigError, FitCrashed
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run.events import AtWork, Measuring, Placed, Recorded, Replaced, Started
+from bench.run.jobs import work_job
 from bench.run.options import Options
 from bench.run.remote import dask_pool
-from bench.run.remote.jobs import work_job
 from bench.run.remote.opening import open_executor
 from bench.run.remote.task import FitAnswer, FitTask, do_task
 from bench.run.runner import run

@@ -14,8 +14,8 @@ from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
+from bench.run.jobs import plan_job
 from bench.run.remote.interpreters import VARIABLE, interpreters, with_their_cells
-from bench.run.remote.jobs import plan_job
 from bench.run.supervisor import supervise
 
 PUBLISHED = ("--profile", "smoke", "--recipe", "published", "--quiet")

@@ -6,8 +6,8 @@ import pytest
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.run import jobs
 from bench.run.options import Options
-from bench.run.remote import jobs
 from bench.run.remote.parcels import deliver, outgoing
 from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results

@@ -13,9 +13,9 @@ from bench.plan import plugins, registry
 from bench.plan.cells import Selection, cells
 from bench.run import child, process
 from bench.run.events import Recorded, Tick, Waiting
+from bench.run.jobs import WorkJob, plan_job, work_job
 from bench.run.options import Options
 from bench.run.output import KEPT_BYTES
-from bench.run.remote.jobs import WorkJob, plan_job, work_job
 from bench.run.runner import run
 from bench.run.supervisor import supervise
 from tests.run.outside import ROOT, chosen, put

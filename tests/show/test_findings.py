@@ -13,8 +13,8 @@ from bench.judge.ladder.effects import Effect
 from bench.judge.samples import Gap
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
-from bench.show import findings
-from bench.show.findings import NOT_MEASURED, sentences
+from bench.show.page import findings
+from bench.show.page.findings import NOT_MEASURED, sentences
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, promise, share_promised, share_right, share_sure
 from bench.show.tables.mistakes import change_text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.samples import Gap, Sample
-from bench.show.tables.cells import Measured, Missing, Number, Table, make_table
+from bench.show.cells import Measured, Missing, Number, Table, make_table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render
 

@@ -23,9 +23,8 @@ from bench.core.canonical import plain
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.tables.determinism import determinism_table, folder
-from bench.show.tables.faults import SCHEMA, FaultFile
-from bench.show.tables.faults import folder as fault_folder
+from bench.show import measured
+from bench.show.tables.determinism import determinism_table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 from tests.stress import determinism
@@ -110,8 +109,10 @@ def _told(name: str, figures: Figures, lines: list[str], given: argparse.Namespa
     lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
     if given.write is not None:
         made = replace(environment.describe(torch.get_num_threads()), made=environment.now())
-        found = FaultFile(schema=SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made)
-        fault_folder(given.write).write(found)
+        found = measured.FaultFile(
+            schema=measured.FAULTS_SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made
+        )
+        measured.fault_folder(given.write).write(found)
     print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(f"{name}: {line}" for line in lines))
     return faults
 
@@ -172,8 +173,8 @@ def _determinism(given: argparse.Namespace) -> list[str]:
         found.append(determinism.measure(name, given.data_dir))
     if given.write is not None:
         for record in found:
-            folder(given.write).write(record)
-        kept, problems = folder(given.write).read_all()
+            measured.repeatability_folder(given.write).write(record)
+        kept, problems = measured.repeatability_folder(given.write).read_all()
         for problem in problems:
             say(f"warning: {problem.reason}")
         table = determinism_table(kept, manifests())

@@ -31,7 +31,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, source_files
 from bench.run.supervisor import process_context
-from bench.show.tables.determinism import SCHEMA, Condition, Repeatability
+from bench.show.measured import REPEATABILITY_SCHEMA, Condition, Repeatability
 
 SEED = 0
 DRAWS = 4
@@ -73,7 +73,7 @@ def measure(name: str, data_dir: Path | None = None) -> Repeatability:
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
         outcome, reason = "failed", f"{type(error).__name__}: {error}".splitlines()[0]
     return Repeatability(
-        schema=SCHEMA,
+        schema=REPEATABILITY_SCHEMA,
         approach=name,
         outcome=outcome,
         reason=reason,

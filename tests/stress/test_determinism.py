@@ -13,7 +13,7 @@ from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import BenchError
 from bench.plan.registry import manifest
-from bench.show.tables import determinism as files
+from bench.show.measured import Repeatability, repeatability_folder
 from bench.show.tables.determinism import TITLES, determinism_table
 from bench.show.tables.render import text
 from tests.stress import __main__ as command
@@ -83,7 +83,7 @@ def made(name, **changes):
     conditions["cuda"] = {"missing": "no CUDA device here"}
     conditions["threads-2"] = {"weights": None, "predictions": {"exact": False, "largest": 1.25e-7}}
     record = {"schema": 1, "approach": name, "outcome": "done", "reason": "", "conditions": conditions}
-    return msgspec.convert({**record, "provenance": {}, **changes}, files.Repeatability)
+    return msgspec.convert({**record, "provenance": {}, **changes}, Repeatability)
 
 
 def test_the_table_has_the_order_of_the_approaches_and_every_reason():
@@ -102,7 +102,7 @@ def test_a_report_is_kept_and_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: made(name))
     assert command.main(["determinism", "--approaches", "uniform,mlp", "--write", str(tmp_path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    kept, problems = files.folder(tmp_path).read_all()
+    kept, problems = repeatability_folder(tmp_path).read_all()
     assert ([one.approach for one in kept], problems) == (["mlp", "uniform"], [])
     assert [plain(one.conditions) for one in kept] == [one["conditions"] for one in shown]
     assert (tmp_path / "tables" / "determinism.md").exists()
@@ -113,11 +113,11 @@ def test_a_report_is_kept_and_shown(tmp_path, monkeypatch, capsys):
 
 
 def test_reports_that_cannot_be_trusted_are_named(tmp_path):
-    path = files.folder(tmp_path).write(made("mlp"))
+    path = repeatability_folder(tmp_path).write(made("mlp"))
     path.write_text(path.read_text().replace("true", "false", 1))
     (tmp_path / "determinism" / "other.json").write_text("[]")
     (tmp_path / "determinism" / "nested.json").write_text("[" * 100_000)
-    records, problems = files.folder(tmp_path).read_all()
+    records, problems = repeatability_folder(tmp_path).read_all()
     assert records == []
     assert len(problems) == 3
     assert "mlp.json was changed after it was written" in problems[0].reason

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bench.cli import FAILED, USAGE
 from bench.core.errors import ConfigError, StoreError
 from bench.core.store import Store
-from bench.show.tables import faults
+from bench.show.measured import fault_folder
 from tests.stress import __main__ as command
 from tests.stress import comparing
 from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value
@@ -113,7 +113,7 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
         monkeypatch.setattr(command, name, lambda folder: [])
     assert command.main(["fuzz", "--inputs", "2", "--write", str(tmp_path)]) == FAILED
     assert "fuzz: FAULT made up: KeyError: 'x'" in capsys.readouterr().out
-    (kept,), problems = faults.folder(tmp_path).read_all()
+    (kept,), problems = fault_folder(tmp_path).read_all()
     assert (kept.name, problems, len(kept.figures["faults"])) == ("fuzz", [], 1)
     assert kept.lines[-1].startswith("FAULT made up: KeyError: 'x'")
 

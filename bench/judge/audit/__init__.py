@@ -1,7 +1,8 @@
 """The audit: a rule for each known mistake of measuring or training, and the code that checks the rule.
 
 rules       the list of mistakes
-elbo/       rules for an objective and its predictions; for your own code: `from bench.judge.audit import elbo`
+predictions rules for predictions
+elbo/       rules for an objective; for your own code: `from bench.judge.audit import elbo`
 approach    rules for an approach as a black box
 records     rules for stored records, raw predictions and kept posteriors
 data        rules for the data sets

@@ -62,8 +62,8 @@ def _is_registered(source: plugins.ApproachSource, known: Mapping[str, ApproachM
     return (source.folder / f"{source.name}.py").resolve() in files
 
 
-def check_approach(name: str, contract: bool = True, audit: bool = True) -> Iterator[CheckLine]:
-    """Check every recipe of an approach, line by line.
+def check_approach(name: str) -> Iterator[CheckLine]:
+    """Check every recipe of an approach, line by line; without a fit, there is nothing else to check of a recipe.
 
     Raises:
         ConfigError, BrokenApproach, MissingFramework: it cannot be loaded, so that nothing can be checked.
@@ -71,17 +71,15 @@ def check_approach(name: str, contract: bool = True, audit: bool = True) -> Iter
     entry = manifest(name)
     load_class(name)
     for recipe in entry.recipes:
-        if contract:
-            subject = ApproachUnderTest(name, recipe)
-            first = _contract(training.fit, subject, recipe)
-            if first.outcome == "failed":
-                yield first
-                continue
-            for check in CHECKS:
-                yield _contract(check, subject, recipe)
-        if audit:
-            for finding in audit_approach(name, recipe):
-                yield _audit(finding, recipe)
+        subject = ApproachUnderTest(name, recipe)
+        first = _contract(training.fit, subject, recipe)
+        if first.outcome == "failed":
+            yield first
+            continue
+        for check in CHECKS:
+            yield _contract(check, subject, recipe)
+        for finding in audit_approach(name, recipe):
+            yield _audit(finding, recipe)
 
 
 def _contract(check: ContractCheck, subject: ApproachUnderTest, recipe: str) -> CheckLine:

@@ -13,8 +13,8 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
-from bench.judge.audit.elbo.predictions import MEAN, averages, entropies
 from bench.judge.audit.findings import Finding, Outcome, Seen
+from bench.judge.audit.predictions import MEAN, averages, entropies
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
 from bench.measure.recomputed import contradictions

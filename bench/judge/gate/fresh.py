@@ -8,10 +8,9 @@ from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.gate.config import Gate
 from bench.plan.cells import Cell, Selection, cells
-from bench.run.executors import Processes
+from bench.run.executors import Pool, Processes
 from bench.run.options import Options
 from bench.run.remote.opening import open_executor, threads_of_a_fit
-from bench.run.remote.pool import Pool
 from bench.run.runner import Watcher, run
 
 AGAIN = "again"  # folder, inside that of the fresh run, with the second run of the repeated cells

@@ -12,8 +12,8 @@ import sys
 from bench.run import output
 from bench.run.child import serve
 from bench.run.events import Placed, encode
+from bench.run.jobs import decode_job
 from bench.run.orphans import end_with
-from bench.run.remote.jobs import decode_job
 
 
 def main() -> None:

@@ -11,13 +11,15 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 
 from bench.core.environment import harness_hash
 from bench.core.errors import BenchError, ConfigError, FitCrashed
+from bench.plan.cells import Cell
 from bench.run.events import EpochEnded, Event, Tick, decode, encode
-from bench.run.remote.pool import AnsweringEvents
+from bench.run.options import Options
+from bench.run.remote.pool import AnsweringEvents, run_on
 from bench.run.remote.task import FitAnswer, FitTask, do_task
 from bench.run.supervisor import POLL_S
 
@@ -44,7 +46,7 @@ class _Connecting(Client):  # type: ignore[misc]  # untyped
 
 
 class DaskPool:
-    """A `bench.run.remote.pool.Pool` on a scheduler."""
+    """A `bench.run.executors.Pool` on a scheduler."""
 
     def __init__(
         self,
@@ -91,8 +93,14 @@ class DaskPool:
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
 
+    def run_group(
+        self, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
+    ) -> Iterator[Event]:
+        """See `Pool.run_group`."""
+        return run_on(self.do, cells, options, python, time_limit_s)
+
     def do(self, task: FitTask) -> AnsweringEvents:
-        """See `Pool.do`."""
+        """Let a worker call `do_task`; yield events and ticks, and return the answer."""
         ticket = f"fit-{uuid.uuid4().hex}"
         inbox = self._inboxes[ticket] = queue.SimpleQueue()
         future = self.client.submit(

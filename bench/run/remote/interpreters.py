@@ -12,7 +12,7 @@ from bench.core.errors import BenchError, ConfigError
 from bench.plan.cells import Cell, Selection
 from bench.plan.registry import manifest
 from bench.run.events import Planned
-from bench.run.remote.jobs import plan_job
+from bench.run.jobs import plan_job
 from bench.run.supervisor import supervise
 
 VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of PATH between them

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.run.executors import EXECUTORS, Processes
-from bench.run.remote.pool import QUEUES, THREADS, Pool
+from bench.run.executors import EXECUTORS, Pool, Processes
+from bench.run.remote.pool import QUEUES, THREADS
 
 NAMES = (*EXECUTORS, "dask", "dask://HOST:PORT", "tls://HOST:PORT", *QUEUES)
 _ADDRESS = re.compile(r"(?P<scheme>dask|tls)://(?P<place>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan.cells import Cell
 from bench.run.events import Event, Placed, Recorded, Replaced, recorded
+from bench.run.jobs import work_job
 from bench.run.options import Options
-from bench.run.remote.jobs import work_job
 from bench.run.remote.parcels import deliver, outgoing
 from bench.run.remote.task import FitAnswer, FitTask
 
@@ -28,40 +28,19 @@ QUEUES = {
 """The queues that can run jobs, and their classes in dask-jobqueue."""
 
 AnsweringEvents: TypeAlias = Generator[Event, None, FitAnswer]
+Do: TypeAlias = Callable[[FitTask], AnsweringEvents]
+"""Lets a worker call `do_task`; yields events and ticks, and returns the answer."""
 
 
-class Room(Protocol):
-    """A place that can do several fits at a time."""
-
-    def width(self) -> int:
-        """Return how many fits may be given to it now: at least 1, so that a fit can wait for the first worker."""
-
-    def close(self) -> None:
-        """End the running fits and release the workers."""
-
-
-class Pool(Room, Protocol):
-    """Workers elsewhere."""
-
-    def do(self, task: FitTask) -> AnsweringEvents:
-        """Let a worker call `do_task`. Yield events and ticks; return the answer.
-
-        It is called from many threads. If a worker dies, another one takes the task, a few times; then FitCrashed is
-        raised. After `close`, it raises KeyboardInterrupt.
-        """
-
-
-def run_on(
-    pool: Pool, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
-) -> Iterator[Event]:
-    """Fit and measure cells of one fit on a pool; yield events as `bench.run.executors.run_group` does.
+def run_on(do: Do, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None) -> Iterator[Event]:
+    """Fit and measure cells of one fit on a worker; yield events as `bench.run.executors.run_group` does.
 
     The event of a record comes once the record is in the caller's store.
     """
     store = Store(Path(options.root))
     there = [replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # a worker sees one GPU
     job = work_job(there, replace(options, threads=options.threads or THREADS))
-    answer = yield from _while_it_works(pool.do(FitTask(job, outgoing(store, cells), python, time_limit_s)))
+    answer = yield from _while_it_works(do(FitTask(job, outgoing(store, cells), python, time_limit_s)))
     records = deliver(store, cells, answer.files)
     for cell in cells:
         if cell.key in records:

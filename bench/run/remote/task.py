@@ -17,7 +17,7 @@ import msgspec
 from bench.core.errors import BenchError, FitCrashed, FitEnded, OutOfTime
 from bench.core.files import write_atomically
 from bench.run.events import Send
-from bench.run.remote.jobs import WorkJob
+from bench.run.jobs import WorkJob
 from bench.run.supervisor import supervise
 
 FOLDERS = ("records", "fits")

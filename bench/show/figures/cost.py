@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from matplotlib.ticker import LogLocator
+
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
@@ -85,8 +87,6 @@ def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Draw
 
 
 def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: tuple[str, ...]) -> None:
-    from matplotlib.ticker import LogLocator
-
     for approach in dict.fromkeys(point.approach for point in points):
         mine = look(approach, names)
         found = [point for point in points if point.approach == approach and getattr(point, field) is not None]

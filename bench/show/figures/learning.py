@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from bench.core.records import Record
-from bench.judge.papers import PAPER, PaperClaim, load_papers, paper_claims
 from bench.judge.results import Results
+from bench.judge.stats.papers import PAPER, PaperClaim, load_papers, paper_claims
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, REPORTED, WIDTH, Drawing, canvas

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from matplotlib.ticker import LogLocator
+
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
@@ -57,8 +59,6 @@ class _Draw:
         return drawing
 
     def _panel(self, axes: Axes, cost: str) -> None:
-        from matplotlib.ticker import LogLocator
-
         points = [(row.costs[cost], row.mean(RANKED)) for row in self.rows]
         best = front(points)
         axes.plot(*zip(*(points[place] for place in best), strict=True), color=FAINT, linewidth=0.8, zorder=1)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Drawing: TypeAlias = "matplotlib.figure.Figure"
-"""Names for annotations. Importing matplotlib takes a second, which commands without figures save."""
+"""Names for annotations. Only functions that draw import matplotlib: it takes half a second, which the
+commands `table` and `predict` save when they draw nothing."""
 
 LineStyle = str | tuple[int, tuple[int, ...]]
 """As matplotlib takes it: a name, or an offset and the lengths of strokes and gaps."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from bench.core.text import visible
+from bench.show.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
-from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.tables.choice import ANSWER, COLUMNS, HIGHER, TRAINING, Candidate
 
 HOTTEST = 4
@@ -103,7 +103,7 @@ def _narrowed(table: Table) -> Table:
 
 
 def typeset(text: str) -> str:
-    """Return a number's text with the signs of print: a minus as long as a plus, and a sign for the spread.
+    """Return text whose numbers have the signs of print: a minus as long as a plus, and a sign for the spread.
 
     A line may break before the spread, the number of seeds or an interval, and nowhere inside them.
     """
@@ -128,11 +128,7 @@ def coded(text: str) -> Markup:
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
     href = links.to(sources_of(entry)) or links.name(text)
-    if isinstance(entry, Measured | Number) or re.match(r"[-+]?\d", text):
-        text = typeset(text)
-    elif text == "-":
-        text = GAP
-    return PageEntry(text, href, tone(text) if is_verdict else "")
+    return PageEntry(GAP if text == "-" else typeset(text), href, tone(text) if is_verdict else "")
 
 
 def _sorts_by_number(entries: Sequence[Entry]) -> bool:

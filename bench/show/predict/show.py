@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from bench.show.cells import make_table
 from bench.show.predict.normalise import Normalised
 from bench.show.predict.predictor import PictureAnswer
 from bench.show.predict.rules import QUANTILE_RULES
-from bench.show.tables.cells import make_table
 from bench.show.terminal import shown
 
 MOST_SHOWN = 3  # digits whose probabilities a line has room for

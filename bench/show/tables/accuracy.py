@@ -10,7 +10,7 @@ from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
+from bench.show.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(

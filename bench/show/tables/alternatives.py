@@ -23,8 +23,8 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
+from bench.show.cells import Entry, Linked, Measured, Missing, Table, of_claim, results_table
 from bench.show.reasoning import explain
-from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, of_claim, results_table
 from bench.show.tables.headline import load_quoted
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")

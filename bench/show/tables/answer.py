@@ -7,8 +7,8 @@ from bench.judge.claims import Claim
 from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
+from bench.show.cells import Entry, Measured, Missing, Table, results_table
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Entry, Measured, Missing, Table, results_table
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)

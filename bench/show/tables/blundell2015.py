@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from bench.core.text import Digits
-from bench.judge.papers import (
+from bench.judge.results import Results
+from bench.judge.stats.paired import Paired, pair
+from bench.judge.stats.papers import (
     OBTAINED,
     PAPER,
     READINGS,
@@ -18,10 +20,8 @@ from bench.judge.papers import (
     paper_claims,
     paper_verdicts,
 )
-from bench.judge.results import Results
-from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
-from bench.show.tables.cells import Entry, Measured, Table, make_table
+from bench.show.cells import Entry, Measured, Table, make_table
 
 PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes

@@ -18,8 +18,8 @@ from bench.data.manifest import SHOWN
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
 from bench.measure.metrics.arrays import BoolArray
+from bench.show.cells import Entry, Measured, Table, make_table
 from bench.show.material import Material, Scores
-from bench.show.tables.cells import Entry, Measured, Table, make_table
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
 RECIPES = ("published", "corrected")

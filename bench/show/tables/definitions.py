@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.core.metric_table import METRICS
-from bench.show.tables.cells import Table, make_table
+from bench.show.cells import Table, make_table
 
 NONE = "none"
 OTHERS = (

@@ -1,57 +1,14 @@
-"""Which computations repeat bit for bit: one sealed JSON file for each approach, and the table of them.
-
-`python -m tests.stress determinism --write RESULTS` makes the files.
-"""
+"""The table of what repeats bit for bit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from bench.core.folder import SealedFolder
-from bench.core.records import Fields, Outcome, Provenance
 from bench.core.text import Digits
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
-from bench.show.tables.cells import Entry, Missing, Number, Table, make_table
-
-SCHEMA = 1
-AGAIN = "make it again with python -m tests.stress determinism --write"
-
-
-class Likeness(Fields, frozen=True, kw_only=True):
-    """Whether two computations gave the same bits, and how far apart they are."""
-
-    exact: bool
-    largest: float
-
-
-class Condition(Fields, frozen=True, kw_only=True):
-    """What a second computation under another condition gave; None where there is nothing to compare."""
-
-    weights: Likeness | None = None
-    predictions: Likeness | None = None
-    missing: str | None = None  # why it was not computed
-
-
-class Repeatability(Fields, frozen=True, kw_only=True):
-    """The content of one file."""
-
-    schema: int
-    sha256: str = ""
-    approach: str
-    outcome: Outcome
-    reason: str
-    conditions: dict[str, Condition]
-    provenance: Provenance
-
-
-def folder(results: Path) -> SealedFolder[Repeatability]:
-    """Return what a results folder says of repeatability."""
-    return SealedFolder(
-        results, "determinism", Repeatability, "report", SCHEMA, lambda one: f"{one.approach}.json", "*.json", AGAIN
-    )
-
+from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.measured import Condition, Likeness, Repeatability
 
 TITLES = {
     "again": "the same process",

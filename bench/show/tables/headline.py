@@ -13,10 +13,10 @@ from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
+from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
 from bench.show.outcomes import counts, meanings
 from bench.show.reasoning import digits_of, ours_text
 from bench.show.tables.accuracy import headline, truncations
-from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
 from bench.show.tables.verdicts import joint_text
 
 HEADLINE = PUBLISHED.parent / "headline.toml"

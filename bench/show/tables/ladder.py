@@ -9,8 +9,8 @@ from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
 from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
 from bench.judge.results import conditions_text
 from bench.judge.samples import Sample
+from bench.show.cells import Entry, Measured, Missing, Table, make_table
 from bench.show.tables.accuracy import ABSENT
-from bench.show.tables.cells import Entry, Measured, Missing, Table, make_table
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
 TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}

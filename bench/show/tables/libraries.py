@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.samples import Gap
-from bench.show.tables.cells import Entry, Missing, Table, make_table
+from bench.show.cells import Entry, Missing, Table, make_table
 
 COLUMNS = (
     "example",

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from bench.core.text import THREE
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
+from bench.show.cells import Entry, Missing, Table, make_table
 from bench.show.library_speeds import AGAIN, Compared, LibrarySpeeds, Ratio, ratio
-from bench.show.tables.cells import Entry, Missing, Table, make_table
 
 FASTER = 2.0  # times as fast as the fastest library, our kernels: a target
 SIZES = (784, 400, 400, 10)  # of the layers

@@ -15,8 +15,8 @@ from bench.judge.stats.paired import pair
 from bench.judge.stats.places import Order, Rank, orders, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, area_key
 from bench.plan.manifests import ApproachManifest
+from bench.show.cells import Entry, Linked, Missing, Table, make_table
 from bench.show.material import Material
-from bench.show.tables.cells import Entry, Linked, Missing, Table, make_table
 from bench.show.tables.choice import RISK, refused_for_risk
 
 PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method, whose costs are the units

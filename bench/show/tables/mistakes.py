@@ -11,8 +11,8 @@ from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Ladder, Rung
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
 from bench.judge.stats.paired import Paired
+from bench.show.cells import Entry, Missing, Table, make_table
 from bench.show.material import Material
-from bench.show.tables.cells import Entry, Missing, Table, make_table
 
 LETTERS = "letters"
 COLUMNS = {

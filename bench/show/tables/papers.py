@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.judge.papers import OBTAINED, Paper
-from bench.show.tables.cells import Table, make_table
+from bench.judge.stats.papers import OBTAINED, Paper
+from bench.show.cells import Table, make_table
 
 
 def papers_table(papers: list[Paper]) -> Table:

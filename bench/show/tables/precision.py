@@ -18,7 +18,7 @@ from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits, counted
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
-from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Measured, Missing, Number, Table, make_table
 
 Pairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""

@@ -10,8 +10,8 @@ from bench.core.text import FRACTION, WHOLE
 from bench.judge.claims import Claim, measured_key
 from bench.judge.results import Results
 from bench.judge.samples import Gap, gather
+from bench.show.cells import Entry, Linked, Measured, Missing, Table, results_table
 from bench.show.tables.accuracy import ABSENT, beside_report
-from bench.show.tables.cells import Entry, Linked, Measured, Missing, Table, results_table
 
 MEAN = "mean"
 MEASURED = {

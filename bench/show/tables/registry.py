@@ -11,13 +11,14 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.judge.alternatives.trial import FIRST_EPOCH, FULL, planted_trials, read_runs, trials
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.libraries.reading import readings
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
-from bench.judge.papers import load_papers
-from bench.judge.trial import FIRST_EPOCH, FULL, planted_trials, read_runs, trials
+from bench.judge.stats.papers import load_papers
+from bench.show.cells import Table
 from bench.show.library_speeds import read_speeds
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
@@ -25,7 +26,6 @@ from bench.show.tables.alternatives import alternatives_table, end_results, end_
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.blundell2015 import blundell_table
-from bench.show.tables.cells import Table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from bench.core.errors import unknown_name
 from bench.core.text import one_line, visible
-from bench.show.tables.cells import NOTHING, Entry, Linked, Measured, Missing, Number, Table
+from bench.show.cells import NOTHING, Entry, Linked, Measured, Missing, Number, Table
 from bench.show.tables.latex import latex
 from bench.show.terminal import text
 

@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather
-from bench.show.tables.cells import Entry, Measured, Table, results_table
+from bench.show.cells import Entry, Measured, Table, results_table
 
 TIMINGS = {
     "fit_s": "training, s",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.judge.claims import ClaimRow, print_interval
+from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.cells import Table
 from bench.show.terminal import shown
 
 COLUMNS = (

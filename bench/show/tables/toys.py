@@ -8,8 +8,8 @@ from bench.core.text import THREE, THREE_DIFFERENCE
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
+from bench.show.cells import Entry, Measured, Table, results_table
 from bench.show.tables.accuracy import beside_report, headline
-from bench.show.tables.cells import Entry, Measured, Table, results_table
 
 MEASURED = {
     "toy/rmse": "RMSE at the points",

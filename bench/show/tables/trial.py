@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from bench.judge.alternatives.trial import TRUE, Trial
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
-from bench.judge.trial import TRUE, Trial
-from bench.show.tables.cells import Entry, Table, make_table
+from bench.show.cells import Entry, Table, make_table
 
 COLUMNS = ("approach", "what made the reports", "kind", "protocol", "profile", "reports", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)

@@ -12,8 +12,8 @@ from bench.judge.claims import NATS_PER_BIT, Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
+from bench.show.cells import Entry, Measured, Missing, Number, Table, results_table
 from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
-from bench.show.tables.cells import Entry, Measured, Missing, Number, Table, results_table
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
 N_TEST = 10_000  # images of the MNIST test set

@@ -10,9 +10,9 @@ from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.joint import Joint
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 from bench.show.outcomes import counts
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, p_text
-from bench.show.tables.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "

@@ -8,7 +8,7 @@ from torch import nn
 
 from bench.core.errors import ConfigError
 from bench.judge.audit import elbo
-from bench.judge.audit.elbo.predictions import repeats
+from bench.judge.audit.predictions import repeats
 from tests.judge.elbo.models import N_TRAIN, batches, outcomes
 
 

@@ -29,7 +29,7 @@ from bench.core.store import Store, tensor_hash
 from bench.measure.recomputed import contradictions
 from bench.run.runner import is_final, is_stale
 from bench.show.material import Material
-from bench.show.tables import throughput
+from bench.show.measured import SPEEDS_SCHEMA, Speeds, SpeedTimings, speeds_folder
 from bench.show.tables.registry import all_tables
 from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
@@ -190,9 +190,9 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
     return read
 
 
-def _speeds() -> throughput.Speeds:
-    return throughput.Speeds(
-        schema=throughput.SCHEMA,
+def _speeds() -> Speeds:
+    return Speeds(
+        schema=SPEEDS_SCHEMA,
         approach="mlp",
         what="train",
         device="cpu",
@@ -202,14 +202,14 @@ def _speeds() -> throughput.Speeds:
         reason="",
         rounds=7,
         rows=[],
-        timings=throughput.SpeedTimings(valid=True, reason=""),
+        timings=SpeedTimings(valid=True, reason=""),
         provenance=_record().provenance,
     )
 
 
 def _speeds_reader(folder: Path) -> Callable[[Written], None]:
     good = _speeds()
-    files = throughput.folder(folder)
+    files = speeds_folder(folder)
     path = files.path(good)
     path.parent.mkdir(parents=True, exist_ok=True)
 

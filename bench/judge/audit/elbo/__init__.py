@@ -12,7 +12,8 @@ file answers one question:
     prior        how wide is the prior?
     gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
-    predictions  which mean of the draws is a reported prediction, and do two calls agree?
+
+`bench.judge.audit.predictions` says which mean of the draws a reported prediction is, and whether two calls agree.
 
 The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
 makes visible, and which mistakes the audit cannot see.
@@ -28,12 +29,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import MissingFramework, unknown_name
 from bench.judge.audit.elbo import gradients, kl, likelihood, sigma
 from bench.judge.audit.elbo.names import factors_by_name, means_without_scale
 from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Loss, Program
-from bench.judge.audit.elbo.predictions import audit_prediction, entropy_of, repeats
 from bench.judge.audit.findings import Finding, Seen
+from bench.judge.audit.predictions import audit_prediction, entropy_of, repeats
 
 __all__ = ["ElboReport", "Factor", "audit_prediction", "audit_pyro", "audit_torch", "entropy_of"]
 
@@ -164,7 +165,10 @@ def audit_pyro(
         ConfigError: arguments that do not fit together, or a loss that is not finite.
         MissingFramework: Pyro is not installed.
     """
-    from bench.judge.audit.elbo.pyro_sites import PyroObjective  # imports Pyro
+    try:
+        from bench.judge.audit.elbo.pyro_sites import PyroObjective  # here: Pyro is an optional package
+    except ModuleNotFoundError as error:
+        raise MissingFramework("audit_pyro needs Pyro: pip install 'bnn-uncertainty-bench[pyro]'") from error
 
     sites = PyroObjective(model, guide, batches, loss)
     objective = AuditedObjective(sites.loss, sites.parameters(), batches, sites.nll)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError
-from bench.core.streams import stream_seed
+from bench.core.streams import own_noise, stream_seed
 
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
 Loss = Callable[..., Tensor]  # called with a batch
@@ -54,11 +53,6 @@ class Factor:
             raise ConfigError(
                 f"mean and std of '{self.name}' have shapes {shapes}; give a std for each mean"
             ) from error
-
-
-def own_noise() -> AbstractContextManager[None]:
-    """Return a context that restores torch's generators at its end, also on GPUs."""
-    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
 def start_noise(seed: int) -> None:

@@ -7,12 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypedDict, TypeGuard
 
+import pyro
 import torch
+from pyro import poutine
+from pyro.infer import Trace_ELBO
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
-from bench.core.errors import ConfigError, MissingFramework
-from bench.judge.audit.elbo.objective import Batch, Program, arguments, own_noise
+from bench.core.errors import ConfigError
+from bench.core.streams import own_noise
+from bench.judge.audit.elbo.objective import Batch, Program, arguments
 
 
 class _Distribution(Protocol):
@@ -51,13 +55,6 @@ class PyroObjective:
 
     def __init__(self, model: Program, guide: Program, batches: Sequence[Batch], loss: object) -> None:
         """Run guide and model once, for the parameters that they use; raises ConfigError for what cannot be audited."""
-        try:
-            import pyro
-            from pyro import poutine
-            from pyro.infer import Trace_ELBO
-        except ImportError as error:
-            raise MissingFramework("audit_pyro needs Pyro: pip install 'bnn-uncertainty-bench[pyro]'") from error
-        self._pyro, self._poutine = pyro, poutine
         self.model, self.guide = model, guide
         self.estimator = _checked_estimator(Trace_ELBO() if loss is None else loss)
         self.n_particles = int(getattr(self.estimator, "num_particles", 1))
@@ -70,11 +67,11 @@ class PyroObjective:
 
     def parameters(self) -> list[tuple[str, Tensor]]:
         """Return the unconstrained leaf tensors of Pyro's store that model and guide use; other models share it."""
-        return [pair for pair in self._pyro.get_param_store().named_parameters() if pair[0] in self._used]
+        return [pair for pair in pyro.get_param_store().named_parameters() if pair[0] in self._used]
 
     def values(self) -> Mapping[str, Tensor]:
         """Return the constrained values by name, with their graph to the leaf tensors."""
-        store = self._pyro.get_param_store()
+        store = pyro.get_param_store()
         return {name: store[name] for name in store if name in self._used}
 
     def loss(self, *batch: object) -> Tensor:
@@ -108,9 +105,9 @@ class PyroObjective:
         return [name for name, q in found if q is not None and q.loc.requires_grad and not q.scale.requires_grad]
 
     def _traces(self, *batch: object) -> _Traces:
-        guide_trace = self._poutine.trace(self.guide).get_trace(*batch)
-        model = self._poutine.replay(self.model, guide_trace)
-        return _Traces(guide_trace, self._poutine.trace(model).get_trace(*batch))
+        guide_trace = poutine.trace(self.guide).get_trace(*batch)
+        model = poutine.replay(self.model, guide_trace)
+        return _Traces(guide_trace, poutine.trace(model).get_trace(*batch))
 
 
 def _checked_estimator(given: object) -> _Estimator:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError
-from bench.core.streams import stream_seed
+from bench.core.streams import own_noise, stream_seed
 from bench.judge.audit.elbo.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn
 from bench.judge.audit.elbo.likelihood import DataWeight
 from bench.judge.audit.elbo.objective import (
@@ -34,7 +34,6 @@ from bench.judge.audit.elbo.objective import (
     Factor,
     Gradient,
     NotFinite,
-    own_noise,
     start_noise,
 )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError
-from bench.judge.audit.elbo.objective import own_noise
+from bench.core.streams import own_noise
 from bench.judge.audit.findings import Finding, Seen
 
 CLOSE = 1e-3  # probability; reported numbers may be half precision

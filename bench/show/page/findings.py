@@ -11,8 +11,8 @@ from bench.core.text import counted
 from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
-from bench.judge.papers import PAPER
 from bench.judge.samples import Sample
+from bench.judge.stats.papers import PAPER
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifest
 from bench.show.figures import confidence as confidence_figure

@@ -9,7 +9,7 @@ from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, Caught, GateReport, MetricCheck
 from bench.judge.gate.power import EXACTLY_CAUGHT, FAULTS
 from bench.judge.stats.prediction import POWER
-from bench.show.tables.cells import Table, make_table
+from bench.show.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 

@@ -6,8 +6,6 @@ Nothing here writes a file. `python -m bench run` makes records; `fit` is for lo
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,27 +14,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.cli.options import usual_results
-from bench.core.errors import ConfigError, Diverged, unknown_name
+from bench.core.errors import ConfigError, unknown_name
+from bench.core.project import usual_results
 from bench.data.splits import load_split, toy_split
-from bench.interface import Context, Noise, Posterior, Split, Task
-from bench.measure.measuring import draws_of, predict_split
+from bench.interface import Noise, Posterior, Split, Task
+from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics.arrays import Labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
+from bench.run.alone import FitAlone, Tell
 from bench.show.frame import records_frame
 from bench.show.predict import fits, rules
 from bench.show.predict.predictor import PictureAnswer, Predictor
 
-N_CLASSES = 10
 NORMALISED = 1e-3  # the most by which the probabilities of a row may miss a sum of 1
 
 Answers = Tensor | NDArray[np.generic]
 """Probabilities [N, K], or log-probabilities of S draws [S, N, K], nats."""
-Tell = Callable[[int, Mapping[str, float]], object]
-"""(epoch from 1, what the document prints after it) -> ignored."""
 
 
 def fit(
@@ -142,32 +138,6 @@ def predict(
     place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
     predictor = Predictor(place, approach, recipe, n_draws=draws, rule=rule)
     return [predictor(image) for image in images]
-
-
-class FitAlone(Context):
-    """The context of a fit that is neither resumed nor measured."""
-
-    def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
-        """Take the run seed, the device, the most steps of an epoch (None: all) and what to call after each epoch."""
-        self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
-
-    def epoch_end(
-        self,
-        epoch: int,
-        trace: Mapping[str, float],
-        posterior: Callable[[], Posterior],
-        state: Callable[[], Mapping[str, Tensor]],
-    ) -> None:
-        """See `Context.epoch_end`."""
-        del posterior, state
-        for name, value in trace.items():
-            if not math.isfinite(value):
-                raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
-        if self._tell is not None:
-            self._tell(epoch, trace)
-
-    def restore(self) -> None:
-        """See `Context.restore`."""
 
 
 def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: str) -> tuple[Split, Task]:
