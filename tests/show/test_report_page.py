@@ -28,7 +28,7 @@ from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect
 from bench.show.page.grid import Strip, breakable, levels, typeset
-from bench.show.page.images import embed
+from bench.show.page.images import embed, small
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES
 from tests.report_folder import HOSTILE, write_records
@@ -264,6 +264,15 @@ def test_drawings_are_data_without_ids_of_the_page():
     assert not any(re.search(r"\.\d{2}", path) for path in paths)  # 0.1 of a point is enough
     ids = {node.get("id") for node in root.iter()}
     assert set(re.findall(r"(?:url\(|href=')#([\w-]+)", svg)) <= ids  # what is referred to is kept
+
+
+def test_a_drawing_is_made_smaller_without_a_change_of_what_is_drawn():
+    given = """<svg><!-- x --><g id="a"><g id="b"><path d="M 0.123 4 z"/></g></g><g/><g id="c"><g clip-path="url(#d)">
+    <g id="e"/><text style="font-family: 'DejaVu Sans'">it's <tspan>so</tspan></text></g></g><glyph/></svg>"""
+    assert small(given) == (
+        "<svg><path d='M 0.1 4 z'/><g clip-path='url(#d)'>"
+        "<text style='font-family:DejaVu Sans'>it's <tspan>so</tspan></text></g><glyph/></svg>"
+    )
 
 
 def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():

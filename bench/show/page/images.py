@@ -102,15 +102,16 @@ def small(svg: str) -> str:
 
 
 def _without_idle_groups(svg: str) -> str:
-    """Return a drawing without the groups that have no attributes, which change nothing."""
+    """Return a drawing without empty groups, and without the marks of groups that have no attributes."""
     parts: list[str] = []
-    kept: list[bool] = []  # whether each open group stays
-    for part in re.split(r"(</?g\b[^>]*>)", svg):
-        if part.startswith("<g"):
-            kept.append(part != "<g>")
-        stays = not part.startswith(("<g", "</g")) or kept[-1]
-        if part.startswith("</g"):
-            kept.pop()
+    kept: list[bool] = []  # whether the marks of each open group stay
+    for part in re.split(r"(<g\b[^>]*>|</g>)", svg.replace("<g/>", "")):
+        if part == "</g>":
+            stays = kept.pop()
+        else:
+            stays = part != "<g>"
+            if part.startswith("<g") and part[2:3] in " >":
+                kept.append(stays)
         if stays:
             parts.append(part)
     return "".join(parts)
