@@ -67,6 +67,7 @@ class Material:
         self._baseline = Store(baseline) if baseline is not None and has_baseline else None
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self.group = group
+        self._trusted: dict[Path, tuple[Sequence[Record], Sequence[Problem]]] = {}  # by folder, of all groups
         self._scores: dict[str, Scores] = {}
         self._untrusted: dict[str, Sequence[Problem]] = {}  # of each folder that was read
 
@@ -80,9 +81,12 @@ class Material:
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
         """Return the group's records of a folder that can be trusted, and the problems of all groups."""
-        found, problems = store.all_records()
-        kept, contradicting = sound(found, store)
-        return self._of_group(kept), [*problems, *contradicting]
+        if store.root not in self._trusted:
+            found, problems = store.all_records()
+            kept, contradicting = sound(found, store)
+            self._trusted[store.root] = kept, [*problems, *contradicting]
+        records, all_problems = self._trusted[store.root]
+        return self._of_group(records), all_problems
 
     @cached_property
     def beside(self) -> Beside:
@@ -95,7 +99,9 @@ class Material:
     def of_other_group(self, group: Group) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
         baseline = None if self._baseline is None else self._baseline.root
-        return Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
+        other = Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
+        other._trusted = self._trusted  # no file is read twice
+        return other
 
     def _of_group(self, records: Sequence[Record]) -> Sequence[Record]:
         return [record for record in records if group_of(record.approach) == self.group]
@@ -120,8 +126,7 @@ class Material:
     @cached_property
     def paper(self) -> Results:
         """The records of the approaches of the paper, under the same conditions."""
-        place = (self.store.root, self.profile, self.device, self.precision)
-        return Material(*place, self._baseline.root if self._baseline else None, group="paper").results
+        return self.of_other_group("paper").results
 
     @property
     def manifests(self) -> Mapping[str, ApproachManifest]:
