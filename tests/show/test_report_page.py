@@ -27,7 +27,7 @@ from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect
-from bench.show.page.grid import Strip, breakable, levels, typeset
+from bench.show.page.grid import Strip, breakable, coded, levels, typeset
 from bench.show.page.images import embed, small
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES
@@ -219,6 +219,11 @@ def verdict(difference: float, margin: float, sd: float = 0.0) -> Verdict:
     claim = structs.replace(CLAIM, printed="0.5", precision_kind="exact", margin=margin)
     places = (-2, -1, 0, 1, 2) if sd else (0,)  # squares of .632456 (-2, -1, 0, 1, 2) add up to 4
     return judge_one(claim, Sample(tuple(0.5 + difference + sd * math.sqrt(0.4) * z for z in places)))
+
+
+def test_what_stands_between_backticks_is_code_and_never_markup():
+    assert coded("give `--all` or `a < b`, <b>") == "give <code>--all</code> or <code>a &lt; b</code>, &lt;b&gt;"
+    assert coded("one ` alone") == "one ` alone"
 
 
 def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():

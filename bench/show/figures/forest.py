@@ -154,8 +154,10 @@ def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
     axes.axvline(0, color=REPORTED, linewidth=0.8, zorder=1)
     axes.set_xscale("symlog", linthresh=1, linscale=1.2)
     axes.set_xlim(-reach, reach)
-    wanted = (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if is_wide else (1, 10, 100, 1000, 100_000)
+    wanted = (1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000) if is_wide else (1, 10, 100, 1000, 10_000, 100_000)
     shown = [tick for tick in wanted if tick <= reach]
+    if not is_wide:
+        shown = sorted({shown[0], shown[-1]})  # there is no room for more
     at = sorted([0, *shown, *(-tick for tick in shown)])
     axes.set_xticks(at, [f"{tick:g}" for tick in at])
     axes.minorticks_off()

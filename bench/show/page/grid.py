@@ -123,7 +123,7 @@ def breakable(text: str) -> Markup:
 
 def coded(text: str) -> Markup:
     """Return text whose parts between backticks are set as code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(visible(text))))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
