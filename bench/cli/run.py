@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 import psutil
@@ -19,7 +19,7 @@ from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.core.text import duration, one_line
+from bench.core.text import duration, one_line, visible
 from bench.data.places import check_task_data
 from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
@@ -31,6 +31,9 @@ from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table, make_table
 from bench.show.terminal import shown
 
+MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
+LONGEST_LINE = 300  # characters
+CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
 
 
@@ -179,8 +182,11 @@ def _status(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     to_do = _as_fitted(chosen, store)
     rows = []
+    details: dict[str, str] = {}  # what a failed cell printed, by its title
     for cell in chosen:
         record = existing(cell, store)
+        if record is not None and record.detail:
+            details[cell.title()] = _bounded(record.detail)
         state: str = "missing" if record is None else record.outcome
         if record is not None and is_stale(record):
             state += ", made at other versions"
@@ -200,12 +206,31 @@ def _status(arguments: argparse.Namespace) -> int:
                 "reason": one_line(in_words(record.reason if record else cell.skip)),
             }
         )
-    print(json.dumps(rows, indent=1) if arguments.json else shown(_status_table(rows, arguments.wide)))
+    if arguments.json:
+        print(json.dumps([{**row, "detail": details.get(row["cell"], "")} for row in rows], indent=1))
+    else:
+        print(shown(_status_table(rows, arguments.wide), *_last_words(details, arguments.wide)))
     untrusted = quarantine.count(store.root)
     if untrusted:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
     return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
+
+
+def _bounded(detail: str) -> str:
+    lines = visible(detail).rstrip().splitlines()
+    return "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
+
+
+def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
+    """Yield the traceback of each failed cell and what its fit printed; without `wide`, the end of a few."""
+    for title, detail in list(details.items())[: len(details) if wide else CELLS_PRINTED]:
+        lines = detail.splitlines()
+        kept = lines if wide else lines[-LINES_PRINTED:]
+        more = f", last {len(kept)} of {len(lines)} lines (--wide shows more)" if len(kept) < len(lines) else ""
+        yield "\n".join(["", f"{title}: traceback and output{more}:", *(f"  {line}" for line in kept)])
+    if len(details) > CELLS_PRINTED and not wide:
+        yield f"\n{len(details) - CELLS_PRINTED} more cells failed; --wide shows their tracebacks"
 
 
 def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:

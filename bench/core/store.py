@@ -11,6 +11,7 @@ import glob
 import hashlib
 import io
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
 from bench.core.folder import Problem, SealedFolder, read_sealed
 from bench.core.records import SCHEMA, Naming, Record, record_name
+from bench.core.row_scores import Scores, check_scores
 from bench.core.sealed import seal
 
 __all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
@@ -43,12 +45,11 @@ LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run ha
 
 # The errors of NumPy, the standard library and safetensors on damaged or hostile archives and tensors.
 _BROKEN = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError)
-_BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error)
+_BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)
 _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 
 Info = dict[str, object]  # the description in a file of tensors
-Scores = Mapping[str, NDArray[np.generic]]
 AGAIN = "make the record again with python -m bench run"
 
 
@@ -108,13 +109,15 @@ class Store:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores of a record; {} if there are none.
 
-        Scores that cannot be read, or whose hash is not the record's, are set aside.
+        Scores that cannot be read, whose hash is not the record's or whose form is another one are set aside.
         """
         content = self._scores_content(record)
         if content is None:
             return {}
         try:
-            return _unpacked(content)
+            found = _unpacked(content)
+            check_scores(found)
+            return found
         except _BROKEN_SCORES as error:
             self._set_aside_scores(record, error)
             return {}
@@ -235,7 +238,9 @@ class Store:
             text = metadata.get("info", "")
             if metadata.get("sha256") != tensor_hash(tensors, text):
                 raise ValueError("its hash does not fit")
-            info: Info = json.loads(text)
+            info: Info | object = json.loads(text)
+            if not isinstance(info, dict):
+                raise ValueError("its description has no fields")
             if belongs is not None and not belongs(info):
                 raise ValueError("it belongs to another fit or another version")
         except _BROKEN_TENSORS as error:
@@ -251,7 +256,11 @@ def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
     if size > LARGEST_SCORES:
         raise ValueError(f"they have {size:,} bytes unpacked; at most {LARGEST_SCORES:,} are read")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return dict(file)
+        found = dict(file)
+    for name, values in found.items():
+        if not isinstance(values, np.ndarray):  # NumPy returns the bytes of a member that is no array
+            raise ValueError(f"'{name}' is no array")
+    return found
 
 
 def _line(error: BaseException) -> str:

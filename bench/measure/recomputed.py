@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.core.errors import ConfigError
 from bench.core.folder import Problem
 from bench.core.metric_table import SCORES
 from bench.core.records import Record
+from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.disagreement import disagreement_rate
@@ -25,10 +24,6 @@ INSIDE = "mnist"  # the in-distribution data set where no set has labels
 SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another order
 # Rounding changes a number by at most half of its last digit: (relative, absolute near zero).
 _ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
-
-_WITH_CONFIDENCE = {"label", "predicted", "predictive_entropy"}  # what is shown beside a row's confidence
-
-Scores = Mapping[str, NDArray[np.generic]]
 
 
 class _Within(NamedTuple):
@@ -73,15 +68,11 @@ def _found_in(record: Record, store: Store) -> list[str]:
 
 
 def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
-    """Return a text for every metric that a record's scores contradict, and for every invalid score.
+    """Return a text for every metric that a record's scores, as `Store.scores` gives them, contradict.
 
     A record of protocol shift has no scores, but an area must be that under the record's own curve.
     """
-    try:
-        _check_form(scores)
-        bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
-    except (TypeError, ValueError, ConfigError) as error:
-        return [f"the scores have not the form of this suite: {error}"]
+    bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
     bounds += [("curve makes", key, value, value) for key, value in areas(metrics)]
     found = []
     for origin, key, low, high in bounds:
@@ -92,28 +83,9 @@ def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[
     return found
 
 
-def _check_form(scores: Scores) -> None:
-    """Raise ValueError unless the scores of a data set have one row each, and kept draws are [draws, rows, classes]."""
-    by_set: dict[str, dict[str, NDArray[np.generic]]] = {}
-    for key, values in scores.items():
-        name, _, kind = key.rpartition("/")
-        by_set.setdefault(name, {})[kind] = values
-    n_draws = {found["draws"].shape[:1] for found in by_set.values() if "draws" in found}
-    if len(n_draws) > 1:
-        raise ValueError("data sets have unlike numbers of draws")
-    for name, found in by_set.items():
-        draws = found.pop("draws", None)
-        if draws is not None and (draws.ndim != 3 or not draws.size):
-            raise ValueError(f"{name}/draws are not [draws, rows, classes]")
-        if len({one.shape[:1] for one in found.values()}) > 1:
-            raise ValueError(f"the scores of {name} are of unlike numbers of rows")
-        if "max_probability" in found and not found.keys() >= _WITH_CONFIDENCE:
-            raise ValueError(f"{name}/max_probability is without {', '.join(sorted(_WITH_CONFIDENCE - found.keys()))}")
-
-
 def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the metrics that the scores make, with the least and the largest value that each can have."""
-    names = {key.rpartition("/")[0] for key, values in scores.items() if values.size}
+    names = {key.rpartition("/")[0] for key in scores}
     spreads = {name: _spreads(name, scores) for name in names}
     within = next((name for name in names if f"{name}/nll" in scores), INSIDE)  # the set whose labels are classes
     for name in names:
@@ -122,7 +94,7 @@ def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
             if score in spreads[name]:
                 yield f"{name}/{score}", spreads[name][score].mean()
         if f"{name}/votes" in scores:
-            share = disagreement_rate(_whole(scores, f"{name}/votes", 2))
+            share = disagreement_rate(scores[f"{name}/votes"].astype(np.int64))
             yield f"{name}/disagreement_rate", (share, share)
         for score in SCORES:
             inside, outside = (spreads.get(one, {}).get(score) for one in (within, name))
@@ -143,7 +115,7 @@ def _auroc(inside: FloatArray, outside: FloatArray) -> float:
 def _of_labels(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
     label, answer, brier, nll = (f"{name}/{kind}" for kind in ("label", "predicted", "brier", "nll"))
     if {label, answer, nll} <= scores.keys():  # without labels there is no NLL
-        share = float((_whole(scores, answer, 1) == _whole(scores, label, 1)).mean())
+        share = float((scores[answer] == scores[label]).mean())
         yield f"{name}/accuracy", (share, share)
     if brier in scores:
         yield brier, _rounded(scores, brier).mean()
@@ -167,16 +139,7 @@ def _spreads(name: str, scores: Scores) -> dict[str, _Within]:
 
 def _rounded(scores: Scores, key: str) -> _Within:
     values = scores[key]
-    if values.dtype not in _ROUNDED or values.ndim != 1 or not values.size or not np.isfinite(values).all():
-        raise ValueError(f"{key} are no finite numbers, one a row")
     relative, least = _ROUNDED[values.dtype]
     exact = values.astype(np.float64)
     half = np.abs(exact) * relative + least
     return _Within(exact - half, exact + half)
-
-
-def _whole(scores: Scores, key: str, dimensions: int) -> NDArray[np.int64]:
-    values = scores[key]
-    if values.dtype.kind not in "iu" or values.ndim != dimensions or not values.size:
-        raise ValueError(f"{key} are no whole numbers in {dimensions} dimensions")
-    return values.astype(np.int64)

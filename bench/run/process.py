@@ -16,7 +16,8 @@ from bench.core.load import OtherLoad
 from bench.core.products import matrix_products
 from bench.core.reasons import Reason, told
 from bench.core.records import Record
-from bench.core.store import Scores, Store
+from bench.core.row_scores import Scores
+from bench.core.store import Store
 from bench.interface import Approach
 from bench.measure.published_protocols import protocol_of
 from bench.plan.batches import fit_keys

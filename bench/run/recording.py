@@ -12,7 +12,8 @@ from bench.core import environment
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, told
 from bench.core.records import SCHEMA, Arrays, Outcome, Record, Timings
-from bench.core.store import Scores, Store
+from bench.core.row_scores import Scores
+from bench.core.store import Store
 from bench.measure.measuring import Measurement
 from bench.plan.cells import Cell
 from bench.run.events import Recorded, recorded

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bench.core.errors import BenchError
 from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Reading, Record
+from bench.core.row_scores import Scores
 from bench.core.store import Problem, Store
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
@@ -36,8 +37,6 @@ from bench.show.measured import (
 )
 
 T = TypeVar("T", bound=Fields)
-Scores = Mapping[str, NDArray[np.generic]]
-"""Per-row numbers of one record by "DATASET/NAME"."""
 
 
 class Material:

@@ -12,9 +12,14 @@ import pytest
 from bench.cli import INCOMPLETE, USAGE, data
 from bench.cli.main import main
 from bench.cli.options import seeds
+from bench.cli.run import LONGEST_LINE, MOST_PRINTED
 from bench.core import timing
+from bench.core.reasons import told
+from bench.core.store import Store
 from bench.data.inventory import DatasetCheck
 from bench.plan import costs
+from bench.plan.cells import Selection, cells
+from bench.run.recording import empty_record
 from tests.report_folder import write_records
 
 
@@ -105,7 +110,7 @@ def test_reading_needs_no_framework(tmp_path):
     report = f"report --no-figures --baseline none --results {tmp_path}"
     words = [*READING, report, "--help"]  # the help ends the program, which is why it comes last
     command = [sys.executable, "-c", WITHOUT_FRAMEWORKS, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert [line for line in done.stdout.splitlines() if line.startswith("$")] == [f"$ {one} 0" for one in words[:-1]]
 
@@ -148,6 +153,37 @@ def test_status_says_what_is_missing(tmp_path, capsys):
     capsys.readouterr()
     assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == 0
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done"]
+
+
+def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, capsys):
+    """100 lines, of which the last say most; one would clear the screen, and one has no end."""
+    place = ["status", "uniform", "--profile", "smoke", "--results", str(tmp_path)]
+    (cell,) = cells(Selection(approaches=("uniform",), profile="smoke"))
+    printed = [f"line {number}: {'y' * 2 * LONGEST_LINE}" for number in range(98)]
+    detail = "\n".join([*printed, "\x1b[2J\u202etxt", "x" * 50_000])
+    Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), detail))
+    assert main(place) == INCOMPLETE
+    shown = capsys.readouterr().out
+    assert "traceback and output, last 8 of " in shown
+    assert r"  \x1b[2J\u202etxt" in shown
+    assert "line 97" in shown
+    assert "line 80" not in shown
+    assert shown.count("x") < LONGEST_LINE + 100  # the others are letters of words and of the folder's name
+    assert main([*place, "--json"]) == INCOMPLETE
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["detail"][-3:], len(row["detail"])) == ("xxx", MOST_PRINTED)
+
+
+@pytest.mark.parametrize(("wide", "named"), [((), 3), (("--wide",), 5)])
+def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path, capsys, monkeypatch, wide, named):
+    monkeypatch.setenv("COLUMNS", "120")  # which --wide changes
+    chosen = cells(Selection(approaches=("uniform",), profile="smoke", seeds=tuple(range(5))))
+    for cell in chosen:
+        Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), f"the words of seed {cell.seed}"))
+    main(["status", "uniform", "--seeds", "5", "--profile", "smoke", "--results", str(tmp_path), *wide])
+    shown = capsys.readouterr().out
+    assert shown.count("the words of seed") == named
+    assert ("2 more cells failed; --wide shows" in shown) == (named == 3)
 
 
 def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(tmp_path, capsys):

@@ -66,6 +66,20 @@ def test_text_of_a_record_reaches_no_terminal_and_no_file_as_it_is(hostile, caps
     assert [path.name for path in made if unseen(path.read_text(encoding="utf-8"))] == []
 
 
+def test_a_record_without_a_key_is_refused_in_one_line(tmp_path, capsys):
+    """It lies where its content puts it, and its seal fits: only the key is empty."""
+    made = record("mlp", protocol="common", metrics={"mnist/accuracy": 0.98})
+    path = Store(tmp_path).write(made)
+    body = json.loads(path.read_text())
+    path.unlink()
+    path = path.with_name(path.name.replace(f"__{made.key[:8]}.json", "__.json"))
+    path.write_text(json.dumps(seal({**body, "key": ""})))
+    assert main(["table", "accuracy", *ALONE, "--results", str(tmp_path)]) == INCOMPLETE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: record {path} does not have the fields of a record: ")
+    assert "`$.key`" in line
+
+
 @pytest.mark.parametrize(
     "field", ["approach", "recipe", "protocol", "profile", "device", "precision", "fit_key", "key"]
 )

@@ -92,7 +92,7 @@ def test_scores_that_were_exchanged_are_refused_and_missing_ones_not_checked(ent
     store, (first, second), _ = entry
     paths = [store.record_path(record).with_suffix(".npz") for record in (first, second)]
     shutil.copy(paths[1], paths[0])
-    assert refusals(store) == ["its scores are not intact: their hash is not the record's"]
+    assert refusals(store) == ["its scores cannot be trusted: quarantine/reasons.txt says why"]
     paths[1].unlink()
     assert refusals(store) == []
     assert sum("no scores of its rows" in remark.detail for remark in verified(store.root)[1]) == 2

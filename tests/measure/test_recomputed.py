@@ -75,29 +75,6 @@ def test_an_infinite_nll_is_no_number():
     assert len(contradictions(metrics, changed)) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("mnist/votes", np.zeros(40, dtype=np.uint8)),
-        ("mnist/label", np.zeros((2, 2), dtype=np.int8)),
-        ("mnist/brier", np.full(40, np.nan, dtype=np.float16)),
-        ("mnist/predictive_entropy", np.array(["x"] * 40)),
-        ("mnist/predicted", np.zeros(3, dtype=np.int8)),
-        ("letters/max_probability", np.zeros((2, 2), dtype=np.float16)),
-        ("mnist/nll", np.zeros(40, dtype="M8[s]")),
-        ("mnist/draws", np.zeros((2, 3), dtype=np.float16)),
-        ("mnist/draws", np.zeros((2, 0, 10), dtype=np.float16)),
-        ("letters/draws", np.zeros((7, 3, 10), dtype=np.float16)),
-        ("clothes/max_probability", np.zeros(40, dtype=np.float16)),
-    ],
-)
-def test_scores_of_another_form_are_named(name, value):
-    metrics, scores = measured()
-    scores = {key: scores[key] for key in scores if key != name} | {name: value}
-    (why,) = contradictions(metrics, scores)
-    assert why.startswith("the scores have not the form of this suite")
-
-
 def test_the_commands_tell_a_contradiction(tmp_path, capsys):
     """With seals and hashes that fit, as somebody else may have made them."""
     metrics, scores = measured()
@@ -117,13 +94,6 @@ def test_counts_of_pairs_give_the_area_of_ranks(inside, outside):
     """With many ties: five values."""
     inside, outside = np.array(inside, dtype=float), np.array(outside, dtype=float)
     assert _auroc(inside, outside) == pytest.approx(auroc(inside, outside), abs=1e-12)
-
-
-@pytest.mark.parametrize("name", ["letters/predictive_entropy", "mnist/nll", "mnist/label", "letters/votes"])
-def test_no_rows_are_no_numbers(name):
-    metrics, scores = measured()
-    (why,) = contradictions(metrics, {**scores, name: scores[name][:0]})
-    assert why.startswith("the scores have not the form of this suite")
 
 
 def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_path):

@@ -16,6 +16,7 @@ from bench.run.options import Options
 from bench.run.remote.opening import open_executor
 from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results
+from tests.stress.processes import PATIENCE_S
 
 pytest.importorskip("dask_jobqueue")  # before a test sets its configuration, which its import would else undo
 CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), profile="smoke"))
@@ -65,7 +66,7 @@ def test_jobs_give_the_numbers_of_one_process_and_end_with_the_run(slurm, tmp_pa
     for line in ("-p short", "-A bayes", "-t 00:10:00", "--cpus-per-task=1", "--mem=4G"):
         assert f"#SBATCH {line}\n" in script
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(int((folder / "job").read_text())).wait(20)
+        psutil.Process(int((folder / "job").read_text())).wait(PATIENCE_S)
 
 
 def test_a_job_with_a_gpu_asks_for_it_and_offers_it(slurm):

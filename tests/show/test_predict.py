@@ -64,7 +64,13 @@ def test_rules_that_need_scores_say_so(store, three):
     put(store, "mlp", mlp())
     with pytest.raises(ConfigError, match="--rule median"):
         Predictor(store.root, "mlp", rule="entropy")
-    put(store, "mlp", mlp(), {"mnist/predictive_entropy": np.zeros(9), "mnist/expected_entropy": np.zeros(9)}, seed=1)
+    put(
+        store,
+        "mlp",
+        mlp(),
+        {f"mnist/{name}_entropy": np.zeros(9, np.float16) for name in ("predictive", "expected")},
+        seed=1,
+    )
     answer = Predictor(store.root, "mlp", rule="entropy", seed=1)(three)
     assert answer.refused_by == "predictive entropy 0.541 nats is above 0.000"
     # 0.9 is above 0.2 and 0.5, and one network's mutual information, 0, is not above that of the test digits.

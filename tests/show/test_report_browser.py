@@ -162,7 +162,7 @@ def test_at_tablet_width_no_table_is_cut(opened):
     opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
     script = """return [...document.querySelectorAll('.scroll')]
         .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute('aria-label'))"""
-    WebDriverWait(opened, 20).until(
+    WebDriverWait(opened, 600).until(
         lambda _: opened.execute_script(script) == []
     )  # a fold tells the page a moment later
 

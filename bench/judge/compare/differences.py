@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from bench.core.records import Record
+from bench.core.row_scores import Scores
 from bench.judge.compare.metrics import MAIN_METRICS, comparable
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import read
 from bench.judge.samples import Gap
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
-
-Scores = Mapping[str, NDArray[np.generic]]  # per-row scores of a record, by name
 
 ALPHA = 0.05
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"

@@ -95,7 +95,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
         return
     scores = store.scores(record)
     if not scores:
-        yield "refused", "its scores are not intact: their hash is not the record's"
+        yield "refused", "its scores cannot be trusted: quarantine/reasons.txt says why"
         return
     inside = TASKS[_task(record)].inside
     if f"{inside}/label" not in scores:

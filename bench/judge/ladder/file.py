@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -74,6 +75,7 @@ class Entry(TomlTable, frozen=True):
     answer: _Answer | None = None
 
 
+@lru_cache(maxsize=4)  # a page of all reported numbers asks for it hundreds of times
 def read_entries(path: Path = LADDERS) -> dict[str, Entry]:
     """Return the file of ladders by approach; raises ConfigError."""
     return read_toml(path, dict[str, Entry], "ladders")

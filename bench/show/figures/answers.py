@@ -54,7 +54,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         pixels = images(name, int(kept[0].seed))
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
-        for row in range(count):
+        for row in range(min(count, *(score[f"{name}/draws"].shape[1] for score in scores), len(pixels))):
             draws = tuple(np.exp(score[f"{name}/draws"][:, row].astype(np.float64)) for score in scores)
             found.append(DrawnImage(title, pixels[row], draws))
     if not found:

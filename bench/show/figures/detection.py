@@ -31,7 +31,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     records: dict[str, Record] = {}
     for name in material.classifiers():
         record = material.scored(name)
-        if record is not None:
+        if record is not None and f"mnist/{SCORE}" in material.scores(record):
             records[name] = record
     if not records:
         reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")

@@ -79,6 +79,8 @@ def _examples(material: Material, record: Record) -> list[VotedImage] | str:
     scores, seed = material.scores(record), int(record.seed)
     found: list[VotedImage] = []
     lacking: dict[str, str] = {}
+    if "mnist/draws" not in scores:
+        return "the record keeps no raw draws of digits"
     for name, kind in KINDS.items():
         if f"{name}/draws" not in scores or any(example.kind == kind for example in found):
             continue
@@ -87,7 +89,8 @@ def _examples(material: Material, record: Record) -> list[VotedImage] | str:
             lacking[kind] = pixels
             continue
         draws, labels = scores[f"{name}/draws"].astype(np.float64), scores[f"{name}/label"]
-        every = [VotedImage(kind, pixels[i], draws[:, i], int(labels[i])) for i in range(draws.shape[1])]
+        rows = range(min(draws.shape[1], len(pixels)))
+        every = [VotedImage(kind, pixels[i], draws[:, i], int(labels[i])) for i in rows]
         if name == "mnist":
             found += [e._replace(kind="accepted") for e in every if e.chosen][:COLUMNS]
             found += [e._replace(kind="undecided") for e in every if not e.chosen][:COLUMNS]
@@ -96,7 +99,7 @@ def _examples(material: Material, record: Record) -> list[VotedImage] | str:
     for kind, reason in lacking.items():
         if not any(example.kind == kind for example in found):
             return reason
-    return found or "the record keeps no raw draws"
+    return found
 
 
 def _draw(examples: Sequence[VotedImage]) -> Drawing:

@@ -6,18 +6,17 @@ weights are rounded to float16. The same file holds the scores from which the ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
 from bench.core.project import RESULTS
 from bench.core.records import Record
+from bench.core.row_scores import Scores, check_scores
 from bench.core.store import Store
-from bench.core.text import duration
+from bench.core.text import duration, one_line
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical
 from bench.plan.cells import Selection, cells
@@ -30,6 +29,7 @@ from bench.plan.registry import manifest, manifests
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
 SCORES = "scores/"  # start of the names of a shipped fit's scores; all other names are of its weights
+LONGEST_REASON = 300  # characters; PyTorch lists every tensor that does not fit
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
@@ -183,14 +183,19 @@ def _how_long(choice: Selection, stored: Sequence[Record]) -> str:
     return f", in about {duration(seconds)}" if seconds else ""
 
 
-def scores(store: Store, fit: Record) -> Mapping[str, NDArray[np.generic]]:
-    """Return the per-row scores of a fit's test digits; empty where there are none."""
+def scores(store: Store, fit: Record) -> Scores:
+    """Return the per-row scores of a fit's test digits, empty where there are none; raises StoreError."""
     path = posterior_path(store, fit.fit_key)
     if path == store.fit_path(fit.fit_key, "posterior"):
         return store.scores(fit)
     kept = store.read_tensors(path)
     found = kept[0] if kept is not None else {}
-    return {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
+    try:
+        arrays = {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
+        check_scores(arrays)
+    except (TypeError, ValueError) as error:  # NumPy lacks some types of PyTorch
+        raise StoreError(f"the scores in {path} cannot be trusted: {one_line(str(error))}") from error
+    return arrays
 
 
 def rebuilt(store: Store, fit: Record) -> Posterior:
@@ -218,8 +223,8 @@ def load(store: Store, fit: Record) -> Posterior:
         posterior = rebuilt(store, fit).per_row()
         categorical(posterior, torch.zeros(1, TASK.n_inputs), range(1), torch.zeros(1, dtype=torch.int64))
         return posterior
-    except (KeyError, IndexError, RuntimeError, ValueError, ContractViolation) as error:
-        reason = " ".join(str(error).split())
+    except (LookupError, RuntimeError, ValueError, TypeError, AttributeError, MemoryError, ContractViolation) as error:
+        reason = one_line(str(error), LONGEST_REASON)
         raise StoreError(
             f"posterior {posterior_path(store, fit.fit_key)} does not fit today's {fit.approach} ({reason}); "
             f"`python -m bench run {fit.approach} --results my-results` trains it anew"

@@ -58,7 +58,7 @@ def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tupl
     if name not in RULES:
         raise unknown_name("rule", name, RULES)
     found = {known: _quantile_rule(known, quantiles) for known, quantiles in QUANTILE_RULES.items()}
-    if "mnist/predictive_entropy" in scores:
+    if {"mnist/predictive_entropy", "mnist/expected_entropy"} <= scores.keys():
         predictive = scores["mnist/predictive_entropy"].astype(np.float64)
         expected = scores["mnist/expected_entropy"].astype(np.float64)
         for known, values in (("entropy", predictive), ("mutual-information", predictive - expected)):

@@ -13,13 +13,14 @@ from scipy.special import gammainc
 
 from bench.core.metric_table import SURE
 from bench.core.records import Record
+from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
 from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table, make_table
-from bench.show.material import Material, Scores
+from bench.show.material import Material
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
 RECIPES = ("published", "corrected")

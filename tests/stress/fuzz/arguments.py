@@ -41,8 +41,8 @@ def argument_targets(folder: Path) -> list[Target]:
     select(parse(["plan", "--all"]))  # and the frameworks
     lines = damaged([END.join(line.encode().split()) for line in LINES], _words()).map(_arguments)
     return [
-        Target("command lines", st.tuples(lines, st.integers(0, 4)), _parse, share=2.0),
-        Target("reading commands", lines, _reader(folder / "empty"), share=0.05),
+        Target("command lines", st.tuples(lines, st.integers(0, 4)), _parse, share=5),
+        Target("reading commands", lines, _reader(folder / "empty"), share=0.2),
     ]
 
 

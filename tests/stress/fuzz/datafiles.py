@@ -28,10 +28,10 @@ IDX_WORDS = (b"\x1f\x8b\x08", struct.pack(">HBB", 0, 8, 3))
 def data_targets(folder: Path) -> list[Target]:
     """Return the targets that read data sets."""
     return [
-        Target("IDX files", st.tuples(damaged(_idx_files(), IDX_WORDS), st.integers(0, 2)), _read_idx, share=4.0),
-        Target("archives", damaged(_archives(), (b"PK\x03\x04", b"PK\x01\x02", b"../A/x.png")), _read_archive, 1.5),
-        Target("images", damaged(_pngs(), (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"IEND")), _read_png, 4.0),
-        Target("manifests of data", damaged(_manifests(), (b"[files.x]\n", b'kind = "idx"\n')), _reader(folder)),
+        Target("IDX files", st.tuples(damaged(_idx_files(), IDX_WORDS), st.integers(0, 2)), _read_idx, share=12),
+        Target("archives", damaged(_archives(), (b"PK\x03\x04", b"PK\x01\x02", b"../A/x.png")), _read_archive, 5),
+        Target("images", damaged(_pngs(), (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"IEND")), _read_png, 12),
+        Target("manifests of data", damaged(_manifests(), (b"[files.x]\n", b'kind = "idx"\n')), _reader(folder), 4),
     ]
 
 

@@ -1,156 +1,227 @@
-"""Targets among whole results folders: what somebody else may have put in the place of a file, and forged records.
+"""Targets among whole results folders: what somebody else may have put in the place of a file, and forged files.
 
-Outside the folder lies a canary. No command may read it into its output, change it, or put a file beside it.
+Each command is a target of its own, so that the figures of a campaign say how often it was tried.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
+import functools
+import hashlib
 import json
-import os
-import shutil
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import torch
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from safetensors.torch import save as safetensors_bytes
 
-from bench.cli.main import main
 from bench.core import locks, quarantine
+from bench.core.canonical import canonical
 from bench.core.errors import BenchError
+from bench.core.files import write_atomically
+from bench.core.records import Record
 from bench.core.sealed import seal
-from bench.core.store import Store
-from tests.stress.fuzz.damage import Json, damaged_value
+from bench.core.store import Store, tensor_hash
+from tests.stress.fuzz.damage import VALUES, Json, damaged_value
 from tests.stress.fuzz.engine import Target
-from tests.synthetic import record
+from tests.stress.fuzz.guarded import KEY, NETWORK, SCORED, Guarded, forgeable, scored
+from tests.stress.fuzz.scores import forged_scores
 
-KEY = "b" * 64
-CANARY = b"a file of the user: 7c1f"
 KINDS = ("link to a file", "link to a folder", "hard link", "pipe", "folder", "loop", "nothing")
 PLACES = (
     *("records", "records/mlp", "RECORD", "SCORES", "fits", "fits/KEY", "fits/KEY/posterior.safetensors"),
     *("fits/KEY/checkpoint.safetensors", "locks", "locks/KEY.lock", "locks/KEY.json", "quarantine"),
     *("quarantine/reasons.txt", "readings", "faults", "faults/fuzz.json", "tables", "tables/accuracy.md", "report"),
+    *("figures", "figures/confidence.svg", "shipped-fits", "shipped-fits/KEY", "determinism", "throughput"),
 )
-ALONE = ("--baseline", "none")  # the shipped records are not what is tried, and take seconds to judge
+TENSOR_TYPES = (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.complex64)
+FIGURES = (
+    *("confidence", "roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "reliability", "risk-coverage"),
+    *("feldman2018-toys", "feldman2018-training-mlp", "alsibahi2019-uncertain-pyro_hidden_layer", "accuracy"),
+    *("pruning", "cost", "chopra2018-verdicts"),
+)
+HERE = ("--results", "RESULTS")
+ALONE = ("--baseline", "none", *HERE)  # the shipped records are not what is tried, and take seconds to judge
+
+Command = tuple[str, ...]
+Plant = tuple[str, str]  # where, and what kind of thing
+
+
+class Forged(NamedTuple):
+    """What a folder gets besides its sound files."""
+
+    plants: Sequence[Plant] = ()
+    record: tuple[int, Json] | None = None  # the number of a sound record, and the fields that are put in its place
+    approach: str = "mlp"  # of the scores
+    scores: bytes | None = None
+    posterior: bytes | None = None
+    is_shipped: bool = False  # whether the posterior lies where those that come with the suite lie
+
+
+class Tried(NamedTuple):
+    """A command that is tried on forged folders."""
+
+    name: str
+    share: float
+    words: tuple[Command, ...]  # its ways
+
+
 COMMANDS = (
-    ("table", *ALONE),
-    ("table", "unfinished", "--format", "md", *ALONE),
-    ("table", "provenance", "--format", "csv", *ALONE),
-    ("status", "mlp"),
-    ("plan", "mlp"),
-    ("verdict",),
-    ("figures", "--list", *ALONE),
-    ("audit", "records", "--rule", "stale-result"),
-    ("table", "--write", *ALONE),
-    ("report", "--no-figures", *ALONE),
+    Tried(
+        "table",
+        1.5,
+        (
+            ("table", *ALONE),
+            ("table", "unfinished", "--format", "md", *ALONE),
+            ("table", "provenance", "--format", "csv", *ALONE),
+            *[("table", name, *ALONE) for name in ("accuracy", "ood", "refusal", "pruning", "calibration", "choice")],
+            ("table", "--write", *ALONE),
+        ),
+    ),
+    Tried("table confidence", 3, (("table", "confidence", *ALONE),)),
+    Tried(
+        "status",
+        1.5,
+        (("status", "mlp", *HERE), ("status", "--all", "--wide", *HERE), ("status", "mlp", "--json", *HERE)),
+    ),
+    Tried("plan", 1, (("plan", "mlp", *HERE),)),
+    Tried("verdict", 1.5, (("verdict", *HERE), ("verdict", "--all", "--json", *HERE))),
+    Tried("ladder", 1.5, (("ladder", "mlp", *HERE),)),
+    Tried("audit records", 2, (("audit", "records", *HERE),)),
+    Tried("compare", 2, (("compare", "RESULTS", "SOUND"), ("compare", "SOUND", "RESULTS", "--json"))),
+    Tried("compare --verify", 3, (("compare", "RESULTS", "--verify"),)),
+    Tried(
+        "predict",
+        2.5,
+        (
+            *[("predict", "PICTURE", "--draws", "3", "--rule", rule, *HERE) for rule in ("median", "entropy")],
+            ("predict", "PICTURE", "--approach", "mlp", "--json", *HERE),
+        ),
+    ),
+    Tried(
+        "figures",
+        3,
+        (
+            ("figures", "--list", *ALONE),
+            *[("figures", name, *ALONE) for name in FIGURES],
+        ),
+    ),
+    Tried("report", 1.5, (("report", "--no-figures", *ALONE),)),
 )
 
 
 def folder_targets(folder: Path) -> list[Target]:
     """Return the targets that are given whole folders."""
-    place = st.tuples(st.sampled_from(PLACES), st.sampled_from(KINDS), st.booleans())
-    forged = damaged_value(_forgeable()).map(lambda value: value if isinstance(value, dict) else {})
-    command = st.sampled_from(range(len(COMMANDS)))
-    return [
-        Target("links and pipes", place, _files_reader(folder / "files"), share=0.5),
-        Target(
-            "forged records in commands", st.tuples(forged, command), _commands_reader(folder / "forged"), share=0.05
-        ),
-        Target("links in commands", st.tuples(place, command), _linked_commands(folder / "linked"), share=0.05),
-    ]
-
-
-def _forgeable() -> dict[str, Json]:
-    made = record(
-        "mlp",
-        protocol="common",
-        fit_key=KEY,
-        metrics={"mnist/accuracy": 0.98, "mnist/nll": 0.1, "letters/auroc_max_probability": 0.9},
-        missing={"notmnist459": "it is not there"},
-        arrays={
-            "noise": {"mnist": "weights"},
-            "mnist/reliability": {
-                **{"lower": [0, 0.5], "upper": [0.5, 1], "count": [3, 4]},
-                **{"confidence": [None, 0.7], "accuracy": [None, 0.5]},
-            },
-            "mnist/risk_coverage": {"coverage": [0.5, 1], "risk": [0, 0.1]},
-        },
-        epochs=[{"epoch": 1, "mnist/train60k/train_loss": 0.25, "seconds": 1.5}],
-        timings={"valid": True, "fit_s": 1.5, "epoch_s_median": 1.5},
+    plants = st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(KINDS)), min_size=1, max_size=3)
+    record = st.sampled_from(range(len(_records()))).flatmap(_changed)
+    scores = st.tuples(st.sampled_from(SCORED), forged_scores())
+    forged = st.one_of(
+        plants.map(lambda found: Forged(plants=found)),
+        *[record.map(lambda found: Forged(record=found))] * 2,
+        *[scores.map(lambda found: Forged(approach=found[0], scores=found[1]))] * 3,
     )
-    value = seal(made)
+    posteriors = st.tuples(_posteriors(), st.booleans()).map(
+        lambda found: Forged(posterior=found[0], is_shipped=found[1])
+    )
+    place = Guarded(folder / "guarded")
+    targets = [Target("links and pipes", st.tuples(plants, st.booleans()), _files_reader(place), share=2)]
+    for tried in COMMANDS:
+        given = st.one_of(forged, posteriors, posteriors) if tried.name == "predict" else forged
+        inputs = st.tuples(given, st.sampled_from(tried.words))
+        targets.append(Target(f"folders, {tried.name}", inputs, _commands_reader(place), share=tried.share))
+    return targets
+
+
+@functools.cache
+def _records() -> list[Record]:
+    return forgeable()
+
+
+def _changed(number: int) -> st.SearchStrategy[tuple[int, Json]]:
+    """Return the number of a record, and its fields with one part changed."""
+    value = seal(_records()[number])
     del value["sha256"]
-    return value  # type: ignore[return-value]  # JSON values
+    return damaged_value(value).map(lambda changed: (number, changed))  # type: ignore[arg-type]  # JSON values
 
 
-class _Guarded:
-    """A results folder beside a folder of the user, whose one file is the canary."""
-
-    def __init__(self, place: Path) -> None:
-        self.results, self.outside = place / "results", place / "outside"
-        self.outside.mkdir(parents=True)
-        self.canary = self.outside / "canary"
-        self.canary.write_bytes(CANARY)
-        self.good = record("mlp", protocol="common", fit_key=KEY, metrics={"mnist/accuracy": 0.98})
-
-    def fresh(self) -> Store:
-        """Return a new results folder with one sound record."""
-        shutil.rmtree(self.results, ignore_errors=True)
-        store = Store(self.results)
-        store.write(self.good)
-        return store
-
-    def plant(self, where: str, kind: str) -> None:
-        """Put something in the place of a file or folder."""
-        path = Store(self.results).record_path(self.good)
-        names = {"RECORD": str(path), "SCORES": str(path.with_suffix(".npz"))}
-        target = self.results / names.get(where, where.replace("KEY", KEY[:16]))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-        if kind == "link to a file":
-            target.symlink_to(self.canary)
-        elif kind == "link to a folder":
-            target.symlink_to(self.outside)
-        elif kind == "hard link":
-            os.link(self.canary, target)
-        elif kind == "pipe":
-            os.mkfifo(target)
-        elif kind == "folder":
-            target.mkdir()
-        elif kind == "loop":
-            target.symlink_to(target.name)
-
-    def check(self) -> None:
-        """Raise AssertionError if anything outside the results folder was touched."""
-        if [path.name for path in self.outside.iterdir()] != ["canary"] or self.canary.read_bytes() != CANARY:
-            raise AssertionError("a file outside --results was touched")
-
-    def run(self, command: tuple[str, ...]) -> None:
-        """Run a command on the folder and look at what it says; raises BenchError where it ends in an error."""
-        output, errors = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            code = main([*command, "--results", str(self.results)])
-        self.check()
-        said, complained = output.getvalue(), errors.getvalue()
-        if CANARY.decode() in said + complained:
-            raise AssertionError("a file outside --results was read")
-        if any(unicodedata.category(c) in ("Cc", "Cf") and c not in "\n\t" for c in said + complained):
-            raise AssertionError("a control character reached the terminal")
-        if code not in (0, 1, 2, 3):
-            raise AssertionError(f"exit code {code}")
-        if code == 2:
-            raise BenchError(complained.strip())
+def _posteriors() -> st.SearchStrategy[bytes]:
+    changes = st.lists(
+        st.tuples(
+            st.sampled_from((*NETWORK, "scores/mnist/predictive_entropy", "scores/mnist/expected_entropy", "mu")),
+            st.sampled_from(("gone", "type", "flat", "empty", "scalar", "number", "none")),
+            st.sampled_from(TENSOR_TYPES),
+            st.sampled_from((float("nan"), float("inf"), 1e38, -1.0, 0.0)),
+        ),
+        max_size=2,
+    )
+    info = st.one_of(st.just({"fit_key": KEY}), damaged_value({"fit_key": KEY}), st.sampled_from(VALUES))
+    return st.tuples(changes, info).map(_posterior)
 
 
-def _files_reader(place: Path) -> Callable[[tuple[str, str, bool]], None]:
-    folder = _Guarded(place)
+def _posterior(given: tuple[Sequence[tuple[str, str, torch.dtype, float]], Json]) -> bytes:
+    changes, info = given
+    tensors = {name: value.clone() for name, value in NETWORK.items()}
+    for name, how, kind, number in changes:
+        old = tensors.pop(name, torch.zeros(12))
+        changed = {
+            "type": lambda old, kind, _: old.to(kind),
+            "flat": lambda old, *_: old.reshape(-1)[: len(old)].clone(),
+            "empty": lambda old, *_: old[:0].clone(),
+            "scalar": lambda *_: torch.tensor(1.0),
+            "number": lambda old, _, number: torch.full_like(old, number),
+            "none": lambda old, *_: old,
+        }.get(how)
+        if changed is not None:
+            tensors[name] = changed(old, kind, number)
+    try:
+        text = canonical(info)
+        content: bytes = safetensors_bytes(tensors, metadata={"info": text, "sha256": tensor_hash(tensors, text)})
+    except (RecursionError, UnicodeEncodeError):  # more than a forger could write
+        return b""
+    return content
 
-    def read(given: tuple[str, str, bool]) -> None:
-        where, kind, later = given
-        store = folder.fresh()
+
+def _forge(folder: Guarded, forged: Forged) -> None:
+    """Make a new results folder with the forged files."""
+    store = folder.fresh()
+    if forged.record is not None:
+        number, value = forged.record
+        fields = value if isinstance(value, dict) else {}
+        path = store.record_path(_records()[number])
+        path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(RecursionError):  # nested more deeply than a forger could write
+            path.write_text(json.dumps(seal(fields)))
+    if forged.scores is not None:
+        made = replace(scored(forged.approach), scores_sha256=hashlib.sha256(forged.scores).hexdigest())
+        store.write(made)
+        store.record_path(made).with_suffix(".npz").write_bytes(forged.scores)
+    if forged.posterior is not None:
+        path = store.fit_path(KEY, "posterior")
+        path.unlink()
+        path = store.root / "shipped-fits" / path.relative_to(store.root / "fits") if forged.is_shipped else path
+        write_atomically(path, forged.posterior)
+    for where, kind in forged.plants:
         folder.plant(where, kind)
+
+
+def _commands_reader(folder: Guarded) -> Callable[[tuple[Forged, Command]], None]:
+    def read(given: tuple[Forged, Command]) -> None:
+        forged, command = given
+        _forge(folder, forged)
+        folder.run(command)
+
+    return read
+
+
+def _files_reader(folder: Guarded) -> Callable[[tuple[Sequence[Plant], bool]], None]:
+    def read(given: tuple[Sequence[Plant], bool]) -> None:
+        plants, later = given
+        store = folder.fresh()
+        for where, kind in plants:
+            folder.plant(where, kind)
         try:
             _use(store, folder, later)
         finally:
@@ -159,7 +230,7 @@ def _files_reader(place: Path) -> Callable[[tuple[str, str, bool]], None]:
     return read
 
 
-def _use(store: Store, folder: _Guarded, later: bool) -> None:
+def _use(store: Store, folder: Guarded, later: bool) -> None:
     """Do with a folder what a run does."""
     store.all_records()
     if later:
@@ -175,30 +246,3 @@ def _use(store: Store, folder: _Guarded, later: bool) -> None:
     quarantine.set_aside(store.root, store.record_path(folder.good), "it is fuzzed")
     if found is None:
         raise BenchError("set aside")
-
-
-def _commands_reader(place: Path) -> Callable[[tuple[dict[str, Json], int]], None]:
-    folder = _Guarded(place)
-
-    def read(given: tuple[dict[str, Json], int]) -> None:
-        value, number = given
-        path = folder.fresh().record_path(folder.good)
-        try:
-            path.write_text(json.dumps(seal(value)))
-        except RecursionError:
-            return
-        folder.run(COMMANDS[number])
-
-    return read
-
-
-def _linked_commands(place: Path) -> Callable[[tuple[tuple[str, str, bool], int]], None]:
-    folder = _Guarded(place)
-
-    def read(given: tuple[tuple[str, str, bool], int]) -> None:
-        (where, kind, _), number = given
-        folder.fresh()
-        folder.plant(where, kind)
-        folder.run(COMMANDS[number])
-
-    return read

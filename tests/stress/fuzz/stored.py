@@ -34,6 +34,7 @@ from bench.show.tables.registry import all_tables
 from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
 from tests.stress.fuzz.engine import Target
+from tests.stress.fuzz.scores import forged_scores, sound_scores
 from tests.synthetic import record
 
 KEY = "a" * 64
@@ -57,12 +58,14 @@ def stored_targets(folder: Path) -> list[Target]:
     store = Store(folder / "results")
     good = _record()
     note = b'{"pid": 1, "host": "here", "since": "now"}'
+    resealed = forged_scores().map(lambda data: (data, True))
     return [
-        Target("records", _sealed(good, RECORD_WORDS), _record_reader(store, good), share=3.0),
-        Target("scores", st.tuples(damaged([_scores()], SCORE_WORDS), st.booleans()), _scores_reader(store, good)),
-        Target("checkpoints", _checkpoints(), _checkpoint_reader(store)),
-        Target("speeds", _sealed(_speeds(), (b'"rounds": ',)), _speeds_reader(folder), share=0.5),
-        Target("lock notes", damaged([note]), _note_reader(folder), share=0.5),
+        Target("records", _sealed(good, RECORD_WORDS), _record_reader(store, good), share=10),
+        Target("scores", st.tuples(damaged([_scores()], SCORE_WORDS), st.booleans()), _scores_reader(store, good), 4),
+        Target("forged scores", resealed, _scores_reader(store, good), share=6),
+        Target("checkpoints", _checkpoints(), _checkpoint_reader(store), share=4),
+        Target("speeds", _sealed(_speeds(), (b'"rounds": ',)), _speeds_reader(folder), share=2),
+        Target("lock notes", damaged([note]), _note_reader(folder), share=2),
     ]
 
 
@@ -127,7 +130,7 @@ def _record_reader(store: Store, good: Record) -> Callable[[Written], None]:
 
 def _scores() -> bytes:
     file = io.BytesIO()
-    np.savez_compressed(file, **{"mnist/label": np.arange(20), "mnist/confidence": np.linspace(0, 1, 20)})
+    np.savez_compressed(file, **sound_scores())
     return file.getvalue()
 
 

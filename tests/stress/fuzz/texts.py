@@ -27,9 +27,9 @@ def text_targets(folder: Path) -> list[Target]:
     """Return the targets that read texts."""
     manifests = [path.read_bytes() for path in sorted(manifest_folder().glob("*.toml"))]
     return [
-        Target("published.csv", damaged(_claims(), CLAIM_WORDS), _claims_reader(folder / "published.csv"), share=3.0),
+        Target("published.csv", damaged(_claims(), CLAIM_WORDS), _claims_reader(folder / "published.csv"), share=10),
         Target(
-            "manifests of approaches", damaged(manifests, MANIFEST_WORDS), _manifest_reader(folder / "approach.toml")
+            "manifests of approaches", damaged(manifests, MANIFEST_WORDS), _manifest_reader(folder / "approach.toml"), 4
         ),
     ]
 

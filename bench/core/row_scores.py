@@ -1,0 +1,95 @@
+"""The form of per-row scores, the arrays beside a record: names, types, shapes, bounds, and what fits together.
+
+`Store.scores` checks it, so that code can rely on it. That the hash of a file fits is not enough: a folder may come
+from somebody else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scores = Mapping[str, NDArray[np.generic]]
+"""Numbers of each row of a data set, by "DATASET/KIND"."""
+
+CLASSES = 10
+WHOLE = np.typecodes["AllInteger"]
+FRACTIONS = "ef"  # float16 and float32
+SLACK = 0.01  # rounding to float16 changes a number below 4 by less than 0.002
+MOST = {"rows": 60_000, "kept rows": 1_000, "draws": 10_000, "classes": CLASSES}
+"""Longest axes. The largest data set has 10,000 rows, of which 24 are kept. Longer axes would only cost time."""
+
+
+class _Kind(NamedTuple):
+    """What the arrays of one kind look like."""
+
+    types: str  # codes of NumPy
+    axes: tuple[str, ...]
+    low: float
+    high: float
+
+
+_ENTROPY = _Kind(FRACTIONS, ("rows",), -SLACK, math.log(CLASSES) + SLACK)  # nats
+_KINDS = {
+    "label": _Kind(WHOLE, ("rows",), -1, CLASSES - 1),  # -1: no digit
+    "predicted": _Kind(WHOLE, ("rows",), 0, CLASSES - 1),
+    "max_probability": _Kind(FRACTIONS, ("rows",), 0, 1 + SLACK),
+    "predictive_entropy": _ENTROPY,
+    "expected_entropy": _ENTROPY,
+    "brier": _Kind(FRACTIONS, ("rows",), -SLACK, 2 + SLACK),
+    "nll": _Kind(FRACTIONS, ("rows",), -SLACK, math.inf),
+    "votes": _Kind(WHOLE, ("rows", "classes"), 0, MOST["draws"]),
+    "draws": _Kind(FRACTIONS, ("draws", "kept rows", "classes"), -math.inf, SLACK),  # log-probabilities
+}
+_BESIDE = {  # tables and figures show the first with the others
+    "max_probability": ("label", "predicted", "predictive_entropy"),
+    "draws": ("label", "max_probability"),
+}
+
+
+def check_scores(scores: Scores) -> None:
+    """Raise ValueError, which says what is wrong, unless scores have the form that the common protocol writes."""
+    by_set: dict[str, dict[str, NDArray[np.generic]]] = {}
+    n_draws: int | None = None
+    for key, values in scores.items():
+        name, _, kind = key.rpartition("/")
+        if not name or kind not in _KINDS:
+            raise ValueError(f"there is an array '{key}', which no protocol writes")
+        _check_array(key, values, _KINDS[kind])
+        by_set.setdefault(name, {})[kind] = values
+        if kind == "draws":
+            n_draws = n_draws or len(values)
+            if len(values) != n_draws:
+                raise ValueError(f"data sets have unlike numbers of draws, {n_draws} and {len(values)}")
+    for name, found in by_set.items():
+        _check_set(name, found)
+
+
+def _check_array(key: str, values: NDArray[np.generic], kind: _Kind) -> None:
+    if values.dtype.char not in kind.types or not values.dtype.isnative:
+        allowed = "whole numbers" if kind.types == WHOLE else "float16 and float32"
+        raise ValueError(f"{key} is of type {values.dtype}; allowed are {allowed}")
+    if values.ndim != len(kind.axes):
+        raise ValueError(f"{key} has shape {list(values.shape)}; allowed is [{', '.join(kind.axes)}]")
+    for axis, length in zip(kind.axes, values.shape, strict=True):
+        least = CLASSES if axis == "classes" else 1
+        if not least <= length <= MOST[axis]:
+            raise ValueError(f"{key} has {length} {axis}; allowed are {least} to {MOST[axis]}")
+    if not (np.greater_equal(values, kind.low) & np.less_equal(values, kind.high)).all():  # NaN is neither
+        raise ValueError(f"{key} has values that are not from {kind.low:.4g} to {kind.high:.4g}")
+
+
+def _check_set(name: str, found: Mapping[str, NDArray[np.generic]]) -> None:
+    """Raise ValueError unless the arrays of one data set fit together."""
+    if len({len(values) for kind, values in found.items() if kind != "draws"}) > 1:
+        raise ValueError(f"the arrays of {name} are of unlike numbers of rows")
+    for kind, others in _BESIDE.items():
+        lacking = sorted(set(others) - found.keys())
+        if kind in found and lacking:
+            raise ValueError(f"{name}/{kind} is without {', '.join(lacking)}")
+    if "draws" in found and found["draws"].shape[1] > len(found["label"]):
+        raise ValueError(f"{name}/draws has more rows than {name}/label")
