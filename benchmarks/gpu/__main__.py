@@ -52,7 +52,7 @@ def _parser() -> Parser:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N; cpu rehearses (default: cuda)")
     parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="an own folder for this machine")
     parser.add_argument("--minutes", type=positive, default=LIMIT_MIN, help=f"of this call (default: {LIMIT_MIN:g})")
-    parser.add_argument("--small", action="store_true", help="show only that every piece runs")
+    parser.add_argument("--small", action="store_true", help="show only that each of the pieces runs")
     parser.add_argument("--list", action="store_true", help="what the pieces are, and which are done")
     return parser
 

@@ -1,6 +1,9 @@
 """Faults of files and of other processes: what cannot be trusted is set aside and trained again, the rest goes on."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 from msgspec import structs
 
 from bench.core.errors import StoreError
@@ -31,6 +34,26 @@ def interrupted(tmp_path, monkeypatch, when=4):
 def goes_on_from(tmp_path, epoch):
     _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
     return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
+
+
+def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeypatch):
+    """Six epochs of 1.5 s: after 2 s and more there is a checkpoint at 3 and 6 s, the ends of epochs 2 and 4.
+
+    At 9 s another one would be due, but that is the end of the last epoch.
+    """
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(contexts, "time", clock)
+    (cell,) = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",)))
+    path = tmp_path / "fits" / "checkpoint.safetensors"
+    fitting = contexts.Fitting([cell], Store(tmp_path), path, [lambda posterior, epoch: {}], lambda event: None)
+    written = []
+    for epoch in range(1, 7):
+        clock.now += 1.5
+        fitting.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
+        written += [epoch] if path.exists() else []
+        path.unlink(missing_ok=True)
+    assert cell.epochs == 6
+    assert written == [2, 4]
 
 
 def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
