@@ -76,7 +76,7 @@ def test_a_number_of_an_epoch_comes_from_that_epoch():
             "epoch:2",
             {"profile": "epoch1", "epochs": [{"epoch": 1}]},
             "fewer epochs",
-            "profile epoch1 trained 1 epoch(s), this number is of epoch 2",
+            "profile epoch1 trained 1 epoch, this number is of epoch 2",
         ),
         (
             "epoch:1",

@@ -236,7 +236,7 @@ def test_tables_never_add_up_end_results_curves_and_computed_numbers():
     assert first[:4] == ["rabanser2017", "1 agrees", "1 differs", "none"]
     assert second[:4] == ["feldman2018", "none", "none", "1 exact"]
     caption = verdicts_table(results, judgement).caption
-    assert "1 end results: 1 agrees. 1 curves with 3 points: 1 differs. 1 computed numbers: 1 exact." in caption
+    assert "1 end result: 1 agrees. 1 curve with 3 points: 1 differs. 1 computed number: 1 exact." in caption
     assert caption.endswith("seeds 0, 1; mean +- standard deviation (number of seeds).")
 
 

@@ -157,7 +157,7 @@ def test_an_estimate_learns_from_records_of_other_seeds():
     found = estimate(MLP, [measured()])
     assert found.fit_s == 3.0 * MLP.values["epochs"]
     assert found.measure_s == 7.0
-    assert found.basis == "1 record(s) on x"
+    assert found.basis == "1 record on x"
 
 
 @pytest.mark.parametrize(

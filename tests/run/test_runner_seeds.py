@@ -277,7 +277,7 @@ def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
-    assert estimate(cell.twin(), [share]).basis == "1 record(s) on x"
+    assert estimate(cell.twin(), [share]).basis == "1 record on x"
 
 
 def test_status_says_who_works_on_what(tmp_path, capsys):

@@ -53,7 +53,7 @@ def test_fewer_seeds_tell_no_noise():
     assert line(found, "accuracy")["beyond noise"] == "unknown"
     assert any("fewer than 3 float32 seeds" in note for note in found.notes)
     assert (
-        "mlp, bf16, full: 0 of 0 metrics with a known noise are beyond it; 1 seed(s), products by made-up means."
+        "mlp, bf16, full: 0 of 0 metrics with a known noise are beyond it; 1 seed, products by made-up means."
         in found.notes
     )
 
