@@ -1,6 +1,9 @@
 """That the campaigns see what they look for. The campaigns run by themselves: `python -m tests.stress ci`."""
 
+import io
 import json
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,13 +11,18 @@ from hypothesis import strategies as st
 
 from bench.cli import FAILED, USAGE
 from bench.core.errors import ConfigError, StoreError
-from bench.core.store import Store
+from bench.core.row_scores import check_scores
+from bench.core.store import LARGEST_SCORES, Store
 from bench.show.measured import fault_folder
 from tests.stress import __main__ as command
 from tests.stress import comparing
 from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value
 from tests.stress.fuzz.engine import Target, Tried, fuzz
+from tests.stress.fuzz.guarded import Guarded
+from tests.stress.fuzz.scores import bomb, sound_scores
 from tests.synthetic import record
+
+ANY = st.binary()
 
 
 def stored(root, loss, seconds):
@@ -96,6 +104,34 @@ def test_a_seed_gives_the_same_inputs_again():
     assert len(set(seen(7))) > 25
 
 
+def test_what_a_target_leaves_of_its_share_goes_to_the_next_ones():
+    """Of 60 inputs, each has a third; two different inputs are all that the first has."""
+    targets = [Target(str(number), one, list) for number, one in enumerate((st.sampled_from((b"", b"x")), ANY, ANY))]
+    assert [tried.inputs for tried in fuzz(targets, 60, 0)] == [2, 29, 29]
+
+
+def test_sound_scores_are_accepted_and_a_bomb_is_not():
+    check_scores(sound_scores())
+    with zipfile.ZipFile(io.BytesIO(bomb())) as archive:
+        assert sum(member.file_size for member in archive.infolist()) > LARGEST_SCORES
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (lambda words: Path(words[0]).write_text("changed"), "outside --results was touched"),
+        (lambda words: Path(words[0]).with_name("another").touch(), "outside --results was touched"),
+        (lambda words: print(Path(words[0]).read_text()), "outside --results was read"),
+        (lambda words: print("\x1b[2J"), "control character"),
+    ],
+)
+def test_harm_that_a_command_does_is_seen(tmp_path, monkeypatch, command, message):
+    guarded = Guarded(tmp_path)
+    monkeypatch.setattr("tests.stress.fuzz.guarded.main", lambda words: command(words) and 0)
+    with pytest.raises(AssertionError, match=message):
+        guarded.run((str(guarded.canary),))
+
+
 @given(damaged([b"0123456789" * 10_000], [b"word"]))
 def test_damaged_input_is_bounded(data):
     assert len(data) <= LARGEST or data == b"0123456789" * 10_000
@@ -109,7 +145,7 @@ def test_a_damaged_value_can_be_written(value):
 def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, capsys):
     broken = Target("made up", st.binary(), refuse(KeyError("x")))
     monkeypatch.setattr(command, "data_targets", lambda folder: [broken])
-    for name in ("stored_targets", "text_targets", "argument_targets"):
+    for name in ("stored_targets", "folder_targets", "text_targets", "argument_targets"):
         monkeypatch.setattr(command, name, lambda folder: [])
     assert command.main(["fuzz", "--inputs", "2", "--write", str(tmp_path)]) == FAILED
     assert "fuzz: FAULT made up: KeyError: 'x'" in capsys.readouterr().out
