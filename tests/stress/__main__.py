@@ -44,7 +44,7 @@ MOST = 10_000_000
 KILLED = ("mlp", "toy_bbb")
 SOAKED = ("uniform", "toy_mlp", "toy_bbb", "mlp")  # cheap, and among them all kinds of measuring
 CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
-    "fuzz": {"inputs": 5_000},
+    "fuzz": {"inputs": 2_500},
     "planted": {"planted": ("exception", "segfault", "memory", "not-a-number")},
     "together": {},
     "kills": {"kills": 5, "approaches": ("toy_bbb",)},
