@@ -59,6 +59,7 @@ def test_every_table_fits_and_shows_every_letter(terminal):
         "ladder mlp",
         "audit documents",
         "audit --rules",
+        "predict docs/predict.png",
         "compare results results --profile epoch1 --precision float32 --metric *accuracy",
     ],
 )
