@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from bench.core.canonical import digest, plain
+from bench.core.canonical import digest, digest_of_json, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
 from bench.core.text import one_line
@@ -28,9 +28,9 @@ def seal(content: object) -> dict[str, object]:
 
 
 def has_seal(content: Mapping[str, object]) -> bool:
-    """Return whether field `sha256` has the hash of the other fields."""
+    """Return whether field `sha256` of what was read from JSON has the hash of the other fields."""
     try:
-        return content.get("sha256") == digest({key: value for key, value in content.items() if key != "sha256"})
+        return content.get("sha256") == digest_of_json({name: one for name, one in content.items() if name != "sha256"})
     except RecursionError:  # nested more deeply than anything that this suite writes
         return False
 

@@ -36,8 +36,14 @@ def letters(*texts):
     return Counter(character for text in texts for character in text if not character.isspace())
 
 
-def test_every_table_fits_and_shows_every_letter(terminal):
-    for name, table in all_tables(Material(RESULTS, "full", "cpu", "float32")).items():
+@pytest.fixture(scope="module")
+def shipped():
+    """The records that come with the suite: their verdicts take seconds, which each width would pay again."""
+    return Material(RESULTS)
+
+
+def test_every_table_fits_and_shows_every_letter(terminal, shipped):
+    for name, table in all_tables(shipped).items():
         printed = text(table)
         assert_fits(printed)
         entries = [entry for row in table.texts() for entry in row]
@@ -68,12 +74,6 @@ def test_every_listing_fits(command, terminal, capsys):
     printed = capsys.readouterr().out
     assert printed.strip()
     assert_fits(printed)
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    """The records that come with the suite: their verdicts take seconds, which each width would pay again."""
-    return Material(RESULTS)
 
 
 @pytest.mark.parametrize("width", [80, 120])
