@@ -1,5 +1,7 @@
 """The methods' table: places, intervals and costs from records whose numbers are made up."""
 
+import math
+
 import pytest
 from msgspec import structs
 
@@ -7,7 +9,7 @@ from bench.judge.results import Results
 from bench.measure.metrics.shifts import STEPS, step_key
 from bench.plan.manifests import Cost
 from bench.show.figures import methods, shift
-from bench.show.figures.methods import front
+from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
 from bench.show.tables.methods import Row, methods_table, order_sentence
 from tests.synthetic import manifest, record
@@ -202,3 +204,11 @@ def test_the_figure_names_every_method_with_costs():
 
 def test_without_records_of_methods_there_is_no_table():
     assert list(methods_table(Folder([made("mlp", "corrected", 0, 0.07, 1, 10)], []))) == []
+
+
+def test_names_of_equal_cost_stand_a_line_apart():
+    # losses 1 and e: the range is 1, a line LINE. The two losses of cost 1 are .01 apart, so that their names move by
+    # (LINE - .01) / 2 each; the third point has a cost of its own.
+    found = label_heights([(1.0, 1.0), (1.0, math.exp(0.01)), (2.0, math.e)])
+    moved = (LINE - 0.01) / 2
+    assert [math.log(height) for height in found] == pytest.approx([-moved, 0.01 + moved, 1.0])

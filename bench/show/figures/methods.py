@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.ticker import LogLocator
 
 from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.layout import spread
 from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
 from bench.show.tables.methods import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
+LINE = 0.045  # height of a line of text, as a share of the range of the losses
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 
 
@@ -45,6 +48,22 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
+def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
+    """Return where the names of the points (cost, loss) stand, so that those of equal cost do not overlap.
+
+    The axis of losses is logarithmic: names are a line apart if their losses differ by a factor of (largest loss /
+    smallest loss) to the power of `LINE`.
+    """
+    losses = [math.log(loss) for _, loss in points]
+    gap = LINE * (max(losses) - min(losses))
+    found = [0.0] * len(points)
+    for cost in {cost for cost, _ in points}:
+        places = [place for place, (x, _) in enumerate(points) if x == cost]
+        for place, height in zip(places, spread([losses[place] for place in places], gap), strict=True):
+            found[place] = math.exp(height)
+    return found
+
+
 @dataclass(frozen=True)
 class _Draw:
     rows: Sequence[Row]
@@ -61,13 +80,15 @@ class _Draw:
     def _panel(self, axes: Axes, cost: str) -> None:
         points = [(row.costs[cost], row.mean(RANKED)) for row in self.rows]
         best = front(points)
+        labels = label_heights(points)
         axes.plot(*zip(*(points[place] for place in best), strict=True), color=FAINT, linewidth=0.8, zorder=1)
         for place, (row, (x, y)) in enumerate(zip(self.rows, points, strict=True)):
             colour = COLOURS[0] if place in best else INK
             fill = colour if place in best else "none"
             half = half_width(row.numbers[RANKED])
             axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
-            axes.annotate(row.name, (x, y), (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
+            place_of_label = (x, labels[place])
+            axes.annotate(row.name, place_of_label, (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
             scale("log")
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
