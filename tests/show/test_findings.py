@@ -85,9 +85,11 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     }
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
-    assert said.startswith("On digits, 1 of 2 networks (published and corrected) can. ")
-    assert "it is right at least 75.0 % of the time" in said
-    assert "Wrong more often than their own probabilities say: mlp corrected (over 1024 times as often)." in said
+    assert said.startswith(
+        "On digits, not always: of the digits of which a network is at least 99 % sure, it names at least 75.0 % "
+        "correctly."
+    )
+    assert "1 network is wrong more often than that allows: mlp corrected (over 1024 times as often)." in said
     assert "even the corrected networks are at least 99 % sure of 25 to 25 % of the letters, depending" in said
 
 
@@ -176,4 +178,5 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "right at least 99.0 % of the time" in findings.sure(made)
+    assert "On digits, yes: of the digits" in findings.sure(made)
+    assert "names at least 99.0 % correctly" in findings.sure(made)

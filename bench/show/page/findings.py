@@ -102,9 +102,10 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
     broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
     right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
+    answer = "yes" if least >= 100 * SURE else "not always"
     said = (
-        f"On digits, {len(found) - len(broken)} of {len(found)} networks (published and corrected) can. When a network "
-        f"gives its answer a probability of at least {100 * SURE:g} %, it is right at least {right} of the time."
+        f"On digits, {answer}: of the digits of which a network is at least {100 * SURE:g} % sure, it names at least "
+        f"{right} correctly. This holds for each of {len(found)} networks (published and corrected)."
     )
     if not broken:
         return f"{said} None is wrong more often than its probabilities say, beyond chance."
@@ -112,8 +113,8 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
         [f"{' '.join(place)} (over {math.floor(one.times)} times as often)" for place, one in broken.items()]
     )
     return (
-        f"{said} But most of these probabilities are nearly 100 %. Wrong more often than their own probabilities say: "
-        f"{worst}."
+        f"{said} But their probabilities are mostly nearly 100 %, and "
+        f"{_that(len(broken), 'network is', 'networks are')} wrong more often than that allows: {worst}."
     )
 
 
