@@ -86,11 +86,11 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
     assert said.startswith(
-        "On digits, not always: of the digits of which a network is at least 99 % sure, it names at least 75.0 % "
-        "correctly."
+        "Digits: each of 2 networks (published and corrected) is right on at least 75.0 % of the digits of which it is "
+        "at least 99 % sure. Still, 1 is too sure: "
     )
-    assert "1 network is wrong more often than that allows: mlp corrected (over 1024 times as often)." in said
-    assert "even the corrected networks are at least 99 % sure of 25 to 25 % of the letters, depending" in said
+    assert "they make more, by a factor of over 1024 (mlp corrected)." in said
+    assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
 
 
 def test_without_records_every_finding_says_so():
@@ -164,10 +164,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        'Of the 4 numbers that the documents report after training, 1 reproduces (verdict "agrees"): with 95 % '
-        "probability, a new run of ours comes within a declared margin of the number (for accuracies, 2 percentage "
-        'points). 2 are undecided (verdict "agrees, coarsely"): chance alone can explain the difference from our runs '
-        "of the published code, but our runs scatter too much to say more. 1 differs beyond chance: "
+        "Of the 4 numbers that the documents report after training, 1 agrees with our runs: with 95 % probability, one "
+        "more run of ours comes within a margin that we fixed in advance (for accuracies, 2 percentage points). 2 "
+        "agree only coarsely: chance alone can explain the difference from our runs of the published code, but these "
+        "runs scatter too much to say more. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -178,5 +178,4 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "On digits, yes: of the digits" in findings.sure(made)
-    assert "names at least 99.0 % correctly" in findings.sure(made)
+    assert "is right on at least 99.0 % of the digits" in findings.sure(made)

@@ -50,10 +50,10 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f'{_that(agreeing, "reproduces", "reproduce")} (verdict "{AGREES}"): with 95 % probability, a new run of ours '
-        f"comes within a declared margin of the number{_margins(material)}. {_that(coarse, 'is', 'are')} undecided "
-        f'(verdict "{COARSE}"): chance alone can explain the difference from our runs of the published code, but our '
-        f"runs scatter too much to say more. {_differing(material)}{without}"
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours comes within "
+        f"a margin that we fixed in advance{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: "
+        "chance alone can explain the difference from our runs of the published code, but these runs scatter too much "
+        f"to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -68,7 +68,7 @@ def _margins(material: Material) -> str:
 def _differing(material: Material) -> str:
     found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
     if not found:
-        return "None differs beyond chance."
+        return "None differs by more than chance can explain."
     named = _listed([f"{one.printed} ({one.source})" for one in found])
     return f"{_that(len(found), 'differs', 'differ')} beyond chance: {named}."
 
@@ -102,19 +102,17 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
     broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
     right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
-    answer = "yes" if least >= 100 * SURE else "not always"
+    level = f"{100 * SURE:g} %"
     said = (
-        f"On digits, {answer}: of the digits of which a network is at least {100 * SURE:g} % sure, it names at least "
-        f"{right} correctly. This holds for each of {len(found)} networks (published and corrected)."
+        f"Digits: each of {len(found)} networks (published and corrected) is right on at least {right} of the digits "
+        f"of which it is at least {level} sure."
     )
     if not broken:
-        return f"{said} None is wrong more often than its probabilities say, beyond chance."
-    worst = _listed(
-        [f"{' '.join(place)} (over {math.floor(one.times)} times as often)" for place, one in broken.items()]
-    )
+        return f"{said} None makes more mistakes than its probabilities allow, beyond chance."
+    worst = _listed([f"{math.floor(one.times)} ({' '.join(place)})" for place, one in broken.items()])
     return (
-        f"{said} But their probabilities are mostly nearly 100 %, and "
-        f"{_that(len(broken), 'network is', 'networks are')} wrong more often than that allows: {worst}."
+        f"{said} Still, {_that(len(broken), 'is', 'are')} too sure: most of their probabilities are nearly 100 %, so "
+        f"few mistakes are expected, and they make more, by a factor of over {worst}."
     )
 
 
@@ -126,15 +124,17 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         if shares:
             spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the {SHOWN[name]}")
             worst.add(max(shares, key=shares.__getitem__))
-    worst_of_all = f" {_described(*worst)} is the worst on each set." if len(worst) == 1 and len(corrected) > 1 else ""
+    worst_of_all = f" {_described(*worst)} is the worst on each kind." if len(worst) == 1 and len(corrected) > 1 else ""
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     seeds = (
-        " Each share is of one training only." if counts == [1] else f" Each share is a mean of {several} trainings."
+        " Each percentage is from one training."
+        if counts == [1]
+        else f" Each percentage is a mean of {several} trainings."
     )
     return (
-        f"On pictures that show no digit, even the corrected networks are at least {100 * SURE:g} % sure of "
-        f"{_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
+        f"Pictures that show no digit: even the corrected networks are at least {100 * SURE:g} % sure to see a digit "
+        f"in {_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
     )
 
 
