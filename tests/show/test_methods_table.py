@@ -206,9 +206,9 @@ def test_without_records_of_methods_there_is_no_table():
     assert list(methods_table(Folder([made("mlp", "corrected", 0, 0.07, 1, 10)], []))) == []
 
 
-def test_names_of_equal_cost_stand_a_line_apart():
-    # losses 1 and e: the range is 1, a line LINE. The two losses of cost 1 are .01 apart, so that their names move by
-    # (LINE - .01) / 2 each; the third point has a cost of its own.
-    found = label_heights([(1.0, 1.0), (1.0, math.exp(0.01)), (2.0, math.e)])
+def test_names_of_similar_cost_stand_a_line_apart():
+    # losses 1 and e: the range is 1, a line LINE. The losses of costs 1 and 1.2 are .01 apart, so that their names move
+    # by (LINE - .01) / 2 each; the third point has a cost of its own.
+    found = label_heights([(1.0, 1.0), (1.2, math.exp(0.01)), (2.0, math.e)])
     moved = (LINE - 0.01) / 2
     assert [math.log(height) for height in found] == pytest.approx([-moved, 0.01 + moved, 1.0])

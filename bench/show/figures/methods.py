@@ -16,6 +16,7 @@ from bench.show.tables.methods import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
 LINE = 0.045  # height of a line of text, as a share of the range of the losses
+SIMILAR = 1.5  # costs whose ratio is smaller stand so near that their names would overlap
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 
 
@@ -49,19 +50,25 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return where the names of the points (cost, loss) stand, so that those of equal cost do not overlap.
+    """Return where the names of the points (cost, loss) stand, so that those of similar cost do not overlap.
 
     The axis of losses is logarithmic: names are a line apart if their losses differ by a factor of (largest loss /
     smallest loss) to the power of `LINE`.
     """
     losses = [math.log(loss) for _, loss in points]
     gap = LINE * (max(losses) - min(losses))
-    found = [0.0] * len(points)
-    for cost in {cost for cost, _ in points}:
-        places = [place for place, (x, _) in enumerate(points) if x == cost]
-        for place, height in zip(places, spread([losses[place] for place in places], gap), strict=True):
-            found[place] = math.exp(height)
-    return found
+    columns: list[list[int]] = []  # places of points whose names would cover each other
+    for place in sorted(range(len(points)), key=lambda place: points[place][0]):
+        if columns and points[place][0] < SIMILAR * points[columns[-1][-1]][0]:
+            columns[-1].append(place)
+        else:
+            columns.append([place])
+    heights = {
+        place: math.exp(height)
+        for column in columns
+        for place, height in zip(column, spread([losses[place] for place in column], gap), strict=True)
+    }
+    return [heights[place] for place in range(len(points))]
 
 
 @dataclass(frozen=True)
