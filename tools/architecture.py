@@ -15,7 +15,7 @@ from bench.core.project import TOP
 
 PAGE = TOP / "docs" / "architecture.md"
 START, END = "<!-- diagram -->", "<!-- end of diagram -->"
-NAMES = {"interface": "interface.py", "notebook": "notebook.py"}
+NAMES = {"interface": "interface.py"}
 
 
 def arrows() -> set[tuple[str, str]]:
