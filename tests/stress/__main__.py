@@ -72,7 +72,7 @@ def _parser() -> Parser:
         help=f"of kills ({','.join(KILLED)}), soak ({','.join(SOAKED)}) and determinism (all)",
     )
     parser.add_argument("--profile", default="smoke", help="of soak (default: smoke)")
-    parser.add_argument("--seed", type=_count, default=0, metavar="N", help="of all that is random (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of all that is random (default: 0)")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first; of determinism")
     parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep the figures in this results folder")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -81,8 +81,16 @@ def _parser() -> Parser:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and 0 < int(text) <= MOST):
-        raise argparse.ArgumentTypeError(f"'{text}' is no count; give a number from 1 to {MOST}")
+    return _whole(text, "count", 1)
+
+
+def _seed(text: str) -> int:
+    return _whole(text, "seed", 0)
+
+
+def _whole(text: str, what: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= MOST):
+        raise argparse.ArgumentTypeError(f"'{text}' is no {what}; give a number from {least} to {MOST}")
     return int(text)
 
 

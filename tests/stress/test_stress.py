@@ -147,7 +147,7 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
     monkeypatch.setattr(command, "data_targets", lambda folder: [broken])
     for name in ("stored_targets", "folder_targets", "text_targets", "argument_targets"):
         monkeypatch.setattr(command, name, lambda folder: [])
-    assert command.main(["fuzz", "--inputs", "2", "--write", str(tmp_path)]) == FAILED
+    assert command.main(["fuzz", "--inputs", "2", "--seed", "0", "--write", str(tmp_path)]) == FAILED
     assert "fuzz: FAULT made up: KeyError: 'x'" in capsys.readouterr().out
     (kept,), problems = fault_folder(tmp_path).read_all()
     assert (kept.name, problems, len(kept.figures["faults"])) == ("fuzz", [], 1)
@@ -160,6 +160,7 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
         (["kill"], "did you mean 'kills'"),
         ([], "CAMPAIGN"),
         (["kills", "--kills", "0"], "no count"),
+        (["fuzz", "--seed", "-1"], "no seed"),
         (["soak", "--profile", "ful"], "did you mean 'full'"),
         (["determinism", "--approaches", "mpl"], "did you mean 'mlp'"),
     ],
