@@ -107,8 +107,11 @@ def _fuzz_one(target: Target, inputs: int, run_seed: int) -> Tried:
         )(seed(f"{run_seed}/{target.name}/{first}")(given(target.inputs)(one)))
         try:
             batch()
-        except (_Found, Flaky) as error:
+        except _Found as error:
             tried.findings.append(str(error))
+        except Flaky as error:  # its own text holds the whole input, which may be megabytes
+            seen = [str(one)[: 2 * SHOWN] for one in error.exceptions]
+            tried.findings.append(f"only once, not when the same input came again: {'; '.join(seen)}")
     tried.seconds = time.perf_counter() - begin
     tried.peak_mib = peak_mib() - before
     return tried

@@ -48,6 +48,14 @@ ALONE = ("--baseline", "none", *HERE)  # the shipped records are not what is tri
 
 Command = tuple[str, ...]
 Plant = tuple[str, str]  # where, and what kind of thing
+Change = tuple[str, str, torch.dtype, float]  # of which tensor, what is done to it, and with what
+
+
+class Posterior(NamedTuple):
+    """What is changed in a sound network; the megabytes are made when it is written, or hypothesis remembers them."""
+
+    changes: Sequence[Change]
+    info: Json
 
 
 class Forged(NamedTuple):
@@ -57,7 +65,7 @@ class Forged(NamedTuple):
     record: tuple[int, Json] | None = None  # the number of a sound record, and the fields that are put in its place
     approach: str = "mlp"  # of the scores
     scores: bytes | None = None
-    posterior: bytes | None = None
+    posterior: Posterior | None = None
     is_shipped: bool = False  # whether the posterior lies where those that come with the suite lie
 
 
@@ -147,7 +155,7 @@ def _changed(number: int) -> st.SearchStrategy[tuple[int, Json]]:
     return damaged_value(value).map(lambda changed: (number, changed))
 
 
-def _posteriors() -> st.SearchStrategy[bytes]:
+def _posteriors() -> st.SearchStrategy[Posterior]:
     changes = st.lists(
         st.tuples(
             st.sampled_from((*NETWORK, "scores/mnist/predictive_entropy", "scores/mnist/expected_entropy", "mu")),
@@ -158,18 +166,17 @@ def _posteriors() -> st.SearchStrategy[bytes]:
         max_size=2,
     )
     info = st.one_of(st.just({"fit_key": KEY}), damaged_value({"fit_key": KEY}), st.sampled_from(VALUES))
-    return st.tuples(changes, info).map(_posterior)
+    return st.builds(Posterior, changes, info)
 
 
-def _posterior(given: tuple[Sequence[tuple[str, str, torch.dtype, float]], Json]) -> bytes:
-    changes, info = given
+def _posterior_bytes(changes: Sequence[Change], info: Json) -> bytes:
     tensors = {name: value.clone() for name, value in NETWORK.items()}
     for name, how, kind, number in changes:
         old = tensors.pop(name, torch.zeros(12))
         changed = {
             "type": lambda old, kind, _: old.to(kind),
-            "flat": lambda old, *_: old.reshape(-1)[: len(old)].clone(),
-            "empty": lambda old, *_: old[:0].clone(),
+            "flat": lambda old, *_: old.reshape(-1)[:10].clone(),
+            "empty": lambda old, *_: old.reshape(-1)[:0],
             "scalar": lambda *_: torch.tensor(1.0),
             "number": lambda old, _, number: torch.full_like(old, number),
             "none": lambda old, *_: old,
@@ -202,7 +209,7 @@ def _forge(folder: Guarded, forged: Forged) -> None:
         path = store.fit_path(KEY, "posterior")
         path.unlink()
         path = store.root / "shipped-fits" / path.relative_to(store.root / "fits") if forged.is_shipped else path
-        write_atomically(path, forged.posterior)
+        write_atomically(path, _posterior_bytes(*forged.posterior))
     for where, kind in forged.plants:
         folder.plant(where, kind)
 
