@@ -50,7 +50,6 @@ def test_a_promise_is_broken_by_more_wrong_answers_than_chance_explains():
     # P(at least 8 | mean 2) = .0011, P(at least 9 | mean 2) = .00024
     assert not Promise(1000, 8, 2.0).is_broken
     assert Promise(1000, 9, 2.0).is_broken
-    assert Promise(1000, 9, 2.0).times == 4.5
     assert not Promise(0, 0, 0.0).is_broken
 
 
@@ -84,12 +83,12 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "uniform noise": "no data",
     }
     said = findings.sure(made)
-    # 1 of 4 is wrong, 4 / 4096 = .001 were promised: 1,024 times as many; by chance with probability .001
+    # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said.startswith(
         "Digits: each of 2 networks (published and corrected) is right on at least 75.0 % of the digits of which it is "
         "at least 99 % sure. Still, 1 is too sure: "
     )
-    assert "they make more, by a factor of over 1024 (mlp corrected)." in said
+    assert "of mlp corrected promise that at least 99.98 % are right, but only 75.00 % are." in said
     assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
 
 

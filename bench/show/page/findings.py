@@ -100,7 +100,7 @@ def sure(material: Material) -> str:
 
 def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
-    broken = {place: one.promise for place, one in found.items() if one.promise.is_broken}
+    broken = [place for place, one in found.items() if one.promise.is_broken]
     right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
     level = f"{100 * SURE:g} %"
     said = (
@@ -109,11 +109,21 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     )
     if not broken:
         return f"{said} None makes more mistakes than its probabilities allow, beyond chance."
-    worst = _listed([f"{math.floor(one.times)} ({' '.join(place)})" for place, one in broken.items()])
+    (first, *others) = broken
+    more = "".join(f"; {_named(one)} {_both(found[one])}" for one in others)
     return (
-        f"{said} Still, {_that(len(broken), 'is', 'are')} too sure: most of their probabilities are nearly 100 %, so "
-        f"few mistakes are expected, and they make more, by a factor of over {worst}."
+        f"{said} Still, {_that(len(broken), 'is', 'are')} too sure: of these digits, the probabilities of "
+        f"{_named(first)} promise that at least {_mean(found[first].promised):.2f} % are right, but only "
+        f"{_mean(found[first].right):.2f} % are{more}."
     )
+
+
+def _named(place: RecipePlace) -> str:
+    return " ".join(place)
+
+
+def _both(found: Sureness) -> str:
+    return f"promises {_mean(found.promised):.2f} % and reaches {_mean(found.right):.2f} %"
 
 
 def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:

@@ -56,11 +56,6 @@ class Promise:
         """
         return bool(gammainc(self.wrong, self.promised) < BROKEN)
 
-    @property
-    def times(self) -> float:
-        """Return how many times as many answers are wrong as promised, at least."""
-        return self.wrong / self.promised
-
 
 @dataclass(frozen=True)
 class Sureness:
