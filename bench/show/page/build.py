@@ -19,6 +19,7 @@ from bench.judge.results import code_of, made_at
 from bench.show import outcomes
 from bench.show.page import answer, evidence, sections
 from bench.show.page.content import ReportContent
+from bench.show.page.findings import in_short
 from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded
 from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
@@ -67,6 +68,7 @@ def render_page(content: ReportContent) -> str:
         .get_template("page.html")
         .render(
             title=TITLE,
+            in_short=in_short(material),
             lead=answer.LEAD,
             made=answer.made_of(content.records, material.results),
             terms=answer.TERMS,

@@ -25,6 +25,7 @@ from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
 
+LEVEL = f"{100 * SURE:g} %"
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
 
 
@@ -50,10 +51,10 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours comes within "
-        f"a margin that we fixed in advance{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: "
-        "chance alone can explain the difference from our runs of the published code, but these runs scatter too much "
-        f"to say more. {_differing(material)}{without}"
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours lands within "
+        f"a margin of the reported number, fixed in advance{_margins(material)}. {_that(coarse, 'agrees', 'agree')} "
+        "only coarsely: no different from our runs of the published code, beyond chance, but these runs scatter too "
+        f"much for a sharp test. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -68,7 +69,7 @@ def _margins(material: Material) -> str:
 def _differing(material: Material) -> str:
     found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
     if not found:
-        return "None differs by more than chance can explain."
+        return "None is contradicted."
     named = _listed([f"{one.printed} ({one.source})" for one in found])
     return f"{_that(len(found), 'differs', 'differ')} beyond chance: {named}."
 
@@ -85,55 +86,114 @@ def _curves(material: Material) -> Iterator[str]:
         )
 
 
+def in_short(material: Material) -> str:
+    """Answer the question of the title in three sentences."""
+    found = _classifiers(material)
+    outcomes = [verdict.outcome for verdict in material.judgement.ends]
+    agreeing, coarse, differing = (outcomes.count(one) for one in (AGREES, COARSE, DIFFERS))
+    measured = agreeing + coarse + differing
+    if not (_corrected(found) and measured):
+        return NOT_MEASURED
+    right = min(_mean(one.right) for one in found.values())
+    is_kept = right >= 100 * SURE
+    is_whole = is_kept and not any(one.promise.is_broken for one in found.values())
+    return (
+        f"On digits, {'yes' if is_whole else 'mostly yes' if is_kept else 'not always'}: when a network is at least "
+        f"{LEVEL} sure, it is right at least {_rounded_down(right)} of the time. "
+        f"{_in_short_no_digits(_corrected(found))} Of {counted(measured, 'reported number')}, "
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs, {coarse} could not be tested sharply, and "
+        f"{differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
+    )
+
+
+def _in_short_no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
+    """Say of how many pictures without a digit the worst Bayesian network is sure, and one without Bayes."""
+    bayesian = {place: one for place, one in corrected.items() if not _is_plain(place.approach)}
+    plain = {place: one for place, one in corrected.items() if _is_plain(place.approach)}
+    most, beside = _most(bayesian or plain), _most(plain) if bayesian else {}
+    parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
+    holds = all(share <= 100 * (1 - SURE) for share in most.values())
+    than = f" ({_listed([f'{share:.0f} %' for share in beside.values()])} without Bayes)" if beside else ""
+    return (
+        f"On pictures that show no digit, {'yes' if holds else 'no'}: with its mistakes corrected, a "
+        f"{'Bayesian ' if bayesian else ''}network is still at least {LEVEL} sure to see a digit in up to "
+        f"{_listed(parts)}{than}."
+    )
+
+
+def _is_plain(approach: str) -> bool:
+    return manifest(approach).noise == "none"
+
+
+def _most(networks: dict[RecipePlace, Sureness]) -> dict[str, float]:
+    return {name: max(shares.values()) for name, shares in _sure_of(networks).items()}
+
+
 def sure(material: Material) -> str:
     """Say how often networks that are at least 99 % sure are right, and how often they are sure without a digit."""
-    found = {
+    found = _classifiers(material)
+    corrected = _corrected(found)
+    return f"{_kept(found)} {_no_digits(corrected)}" if corrected else NOT_MEASURED
+
+
+def _classifiers(material: Material) -> dict[RecipePlace, Sureness]:
+    return {
         place: one
         for place, one in sureness(material).items()
         if place.approach in material.classifiers() and one.right.mean is not None
     }
-    corrected = {place: one for place, one in found.items() if place.recipe == "corrected"}
-    if not corrected:
-        return NOT_MEASURED
-    return f"{_kept(found)} {_no_digits(corrected)}"
+
+
+def _corrected(found: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
+    return {place: one for place, one in found.items() if place.recipe == "corrected"}
 
 
 def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
     broken = [place for place, one in found.items() if one.promise.is_broken]
-    right = f"{math.floor(10 * least) / 10:.1f} %"  # rounded down: "at least" must hold
-    level = f"{100 * SURE:g} %"
     said = (
-        f"Digits: each of {len(found)} networks (published and corrected) is right on at least {right} of the digits "
-        f"of which it is at least {level} sure."
+        f"Digits: of those of which it is at least {LEVEL} sure, each of {len(found)} networks (published and "
+        f"corrected) gets at least {_rounded_down(least)} right."
     )
     if not broken:
         return f"{said} None makes more mistakes than its probabilities allow, beyond chance."
     (first, *others) = broken
-    more = "".join(f"; {_named(one)} {_both(found[one])}" for one in others)
+    more = "".join(f"; {_named(one)}: {_both(found[one])}" for one in others)
     return (
-        f"{said} Still, {_that(len(broken), 'is', 'are')} too sure: of these digits, the probabilities of "
-        f"{_named(first)} promise that at least {_mean(found[first].promised):.2f} % are right, but only "
-        f"{_mean(found[first].right):.2f} % are{more}."
+        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure there: {_named(first)} gives its "
+        f"answers a mean probability of at least {_mean(found[first].promised):.2f} % and gets "
+        f"{_mean(found[first].right):.2f} % right{more}."
     )
 
 
+def _rounded_down(percent: float) -> str:
+    return f"{math.floor(10 * percent) / 10:.1f} %"  # "at least" must hold
+
+
 def _named(place: RecipePlace) -> str:
-    return " ".join(place)
+    return f"{place.approach} {'as ' if place.recipe == 'published' else ''}{place.recipe}"
 
 
 def _both(found: Sureness) -> str:
-    return f"promises {_mean(found.promised):.2f} % and reaches {_mean(found.right):.2f} %"
+    return f"{_mean(found.promised):.2f} and {_mean(found.right):.2f} %"
+
+
+def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
+    """Return, by name of what shows no digit and by approach, the percentage of which a network is sure."""
+    found = {
+        SHOWN[name]: {
+            place.approach: _mean(one.no_digits[name]) for place, one in corrected.items() if one.no_digits[name].n
+        }
+        for name in SHOWN
+        if name in confidence_figure.MARKS
+    }
+    return {name: shares for name, shares in found.items() if shares}
 
 
 def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
-    spans, worst = [], set()
-    for name in (name for name in SHOWN if name in confidence_figure.MARKS):
-        measured = {place.approach: one.no_digits[name] for place, one in corrected.items()}
-        shares = {approach: _mean(sample) for approach, sample in measured.items() if sample.n}
-        if shares:
-            spans.append(f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the {SHOWN[name]}")
-            worst.add(max(shares, key=shares.__getitem__))
+    found = _sure_of(corrected)
+    spans = [f"{min(one.values()):.0f} to {max(one.values()):.0f} % of the {name}" for name, one in found.items()]
+    worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
     worst_of_all = f" {_described(*worst)} is the worst on each kind." if len(worst) == 1 and len(corrected) > 1 else ""
     counts = sorted({one.right.n for one in corrected.values()})
     several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
@@ -143,13 +203,13 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         else f" Each percentage is a mean of {several} trainings."
     )
     return (
-        f"Pictures that show no digit: even the corrected networks are at least {100 * SURE:g} % sure to see a digit "
-        f"in {_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
+        f"Pictures that show no digit: even the corrected networks are at least {LEVEL} sure to see a digit in "
+        f"{_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
     )
 
 
 def _described(approach: str) -> str:
-    return f"The network without Bayes, {approach}," if manifest(approach).noise == "none" else approach
+    return f"The network without Bayes, {approach}," if _is_plain(approach) else approach
 
 
 def worth(material: Material) -> str:
@@ -235,4 +295,4 @@ FINDINGS = (
 def sentences(material: Material) -> dict[str, str]:
     """Return the answer of every finding, and of the paper's question, which has a text of its own."""
     found = {finding.name: finding.answer(material) for finding in FINDINGS}
-    return {**found, PAPER: can_it_be_reproduced(material.paper)}
+    return {"in_short": in_short(material), **found, PAPER: can_it_be_reproduced(material.paper)}
