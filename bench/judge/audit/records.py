@@ -50,7 +50,8 @@ def _one_seed(name: str, records: Iterable[Record]) -> Finding:
     if single:
         detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
         return Finding("one-seed", f"records of {name}", "fails", detail, {"seeds": least})
-    detail = f"{least} seeds or more in all {len(cells)} cells; less than the {ENOUGH} of a verdict in {few}"
+    where = "the only cell" if len(cells) == 1 else f"all {len(cells)} cells"
+    detail = f"{least} seeds or more in {where}; less than the {ENOUGH} of a verdict in {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
 
 
