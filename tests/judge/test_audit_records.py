@@ -67,7 +67,7 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     assert _of(audit_records(two[:1], store), "one-seed").outcome == "fails"
     finding = _of(audit_records(two, store), "one-seed")
     assert finding.outcome == "passes"
-    assert finding.detail == "2 seeds or more in all 1 cells; less than the 5 of a verdict in 1"
+    assert finding.detail == "2 seeds or more in the only cell; less than the 5 of a verdict in 1"
     five = [record("mlp", seed=seed) for seed in range(5)]
     assert _of(audit_records(five, store), "one-seed").detail.endswith("less than the 5 of a verdict in 0")
     mixed = [*two, record("mlp", recipe="corrected")]
