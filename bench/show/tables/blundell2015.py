@@ -28,6 +28,12 @@ QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
 PLACE = "mnist/test10k"
 OTHERS = {"sgd": "Plain SGD", "dropout": "Dropout", "bbb_gaussian": "A prior of one Gaussian"}
+WAYS = {
+    "means": "with the network of the means",
+    "draws": "with 100 draws averaged",
+    "held-out": "at the epoch that held-out images choose",
+    "peek": "at the epoch that the test images choose",
+}
 COMMANDS = "docs/blundell2015.md has the commands"
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
@@ -105,7 +111,8 @@ def can_it_be_reproduced(results: Results) -> str:
     for claim_id, before in ((QUOTED, ""), (SMALL, "1.32 % is open: the network of 1200 units has not run yet. ")):
         mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         if mine:
-            return before + " ".join([_opening(mine), *map(_said, mine), *_beside(results), *_gains(results)])
+            said = "; ".join(map(_said, mine))
+            return before + " ".join([_opening(mine), f"Our errors: {said}.", *_beside(results), *_gains(results)])
     return f"Not run yet: {COMMANDS}."
 
 
@@ -119,10 +126,12 @@ def _beside(results: Results) -> Iterator[str]:
         if paired is None or paired.n < ENOUGH:
             continue
         low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
+        reported = mixture.paper.value - other.paper.value
+        chance = "" if paired.excludes_zero else ", which chance can explain"
         yield (
             f"{name} makes {100 * statistics.fmean(paired.before):.2f} % mistakes (n = {paired.n}; the paper reports "
-            f"{100 * other.paper.value:.2f} %). The scale mixture's error minus this one: {100 * paired.mean:+.2f} "
-            f"points [{low}, {high}]; in the paper {100 * (mixture.paper.value - other.paper.value):+.2f}."
+            f"{100 * other.paper.value:.2f} %). The scale mixture changes that by {100 * paired.mean:+.2f} points "
+            f"[{low}, {high}]{chance}; in the paper {100 * reported:+.2f}."
         )
 
 
@@ -159,14 +168,13 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
         return f"Of {reported} with {units} units there is no verdict yet: {few} of the {ENOUGH} seeds that one needs."
     said = []
     for outcome, words in (
-        (AGREES, "comes out under"),
-        (COARSE, "could be a run of ours under"),
-        (DIFFERS, "does not come out under"),
+        (AGREES, "comes out"),
+        (COARSE, "could be one of our runs"),
+        (DIFFERS, "does not come out"),
     ):
-        readings = [one.reading for one in mine if one.verdict.outcome == outcome]
+        readings = [WAYS[one.reading] for one in mine if one.verdict.outcome == outcome]
         if readings:
-            named = ", ".join(readings) if len(readings) < len(mine) else "any of the readings"
-            said.append(f"{words} {named}")
+            said.append(f"{words} {' or '.join(readings) if len(readings) < len(mine) else 'however it is measured'}")
     return f"{reported} with {units} units {'; it '.join(said)}."
 
 
@@ -174,5 +182,5 @@ def _said(one: PaperVerdict) -> str:
     verdict = one.verdict
     mean, interval = verdict.sample.mean, verdict.interval
     assert mean is not None, "only measured readings are said"
-    between = f", one more run: {100 * interval[0]:.2f} to {100 * interval[1]:.2f} %" if interval else ""
-    return f"{one.reading.capitalize()}: {100 * mean:.2f} % (n = {verdict.sample.n}{between})."
+    between = f"; one more run: {100 * interval[0]:.2f} to {100 * interval[1]:.2f} %" if interval else ""
+    return f"{100 * mean:.2f} % {WAYS[one.reading]} (n = {verdict.sample.n}{between})"
