@@ -15,7 +15,7 @@ from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER
-from bench.show.figures import draw_counts, forest
+from bench.show.figures import forest
 from bench.show.figures.changes import Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
@@ -63,27 +63,6 @@ def test_a_thinned_curve_is_the_same_to_a_cell(seed, cells, shift):
     for x, y in zip(false[false >= LOWEST_RATE], true[false >= LOWEST_RATE], strict=True):
         assert np.any((np.abs(np.log(few / x)) <= wide * 1.000001) & (np.abs(high - y) <= 1.000001 / cells))
     assert set(zip(few, high, strict=True)) <= set(zip(false, true, strict=True))
-
-
-def test_one_network_has_no_mutual_information_and_many_of_one_mind_neither():
-    probs = np.tile([[0.7, 0.2, 0.1]], (100, 2, 1))
-    numbers = draw_counts.numbers(np.log(probs))
-    entropy = -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))
-    assert [size for size, _ in numbers["entropy"]] == [1, 2, 3, 5, 10, 20, 30, 50, 100]
-    assert all(value == pytest.approx(entropy) for _, value in numbers["entropy"])
-    assert all(value == pytest.approx(0, abs=1e-12) for _, value in numbers["information"])
-    assert all(value == 0 for _, value in numbers["refused"])  # 0.7 is above the threshold
-
-
-def test_networks_that_answer_in_turn_disagree_more_the_more_there_are():
-    # Draw s puts all on class s mod 5. Blocks of 5 hold each class once: entropy ln 5, all of it mutual information;
-    # a block of one is sure of one class. The median over 5 or more is 0 for every class: refused.
-    log_probs = np.log(np.maximum(np.eye(5)[np.arange(10) % 5], 1e-30))[:, None, :]
-    numbers = {name: dict(values) for name, values in draw_counts.numbers(log_probs).items()}
-    assert numbers["information"][1] == pytest.approx(0, abs=1e-9)
-    assert numbers["information"][5] == pytest.approx(math.log(5))
-    assert numbers["entropy"][10] == pytest.approx(math.log(5))
-    assert (numbers["refused"][1], numbers["refused"][5]) == (0.0, 1.0)
 
 
 def test_mosaic_puts_images_row_by_row():

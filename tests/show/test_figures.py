@@ -33,7 +33,7 @@ SEVERAL = (
     "feldman2018-verdicts",
     "feldman2018-toys",
 )
-CHEAP = ("accuracy", "rabanser2017-weight-density", "rabanser2017-accuracy")
+CHEAP = ("accuracy", "rabanser2017-weight-density")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,6 @@ def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
         "confidence",
         "roc",
         "entropy",
-        "draws",
         "chopra2018-votes",
         "feldman2018-ood",
         "rabanser2017-weight-density",

@@ -15,7 +15,6 @@ from bench.show.figures import (
     cost,
     detection,
     digits,
-    draw_counts,
     forest,
     learning,
     methods,
@@ -50,7 +49,6 @@ MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
     pruning.make,
     learning.make,
     cost.make,
-    draw_counts.make,
 )
 
 

@@ -1,8 +1,8 @@
-"""rabanser2017's figures: accuracy after each epoch, and the density of one weight."""
+"""rabanser2017's density of one weight."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -12,58 +12,15 @@ from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, Drawing, canvas, look
-from bench.show.figures.training import LogCurve, curves
 from bench.show.material import Material
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
-ACCURACY, ACCURACY_TITLE = f"{DOCUMENT}-accuracy", "Accuracy of the posterior means after each epoch"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
-    """Give both figures."""
-    yield _accuracy(material)
+    """Give the figure."""
     yield _density(material)
-
-
-def _accuracy(material: Material) -> Figure | Absent:
-    found = [curve for curve in curves(material, APPROACH) if curve.claims[0].metric == "accuracy"]
-    records = material.finished(APPROACH, "published", "published")
-    if not found or material.profile == "smoke":
-        reason = material.not_run(f"{APPROACH} published x published with whole epochs")
-        return Absent(ACCURACY, ACCURACY_TITLE, DOCUMENT, reason)
-    band = "mean of the seeds, band: their range" if len(records) > 1 else "one seed"
-    caption = (
-        "Share of the 60,000 training and the 10,000 test images that the network of posterior means classifies right; "
-        f"coloured: ours ({band}); grey: the document's numbers, crosses those of its first run. "
-        f"{material.conditions(records)}"
-    )
-    return Figure(ACCURACY, ACCURACY_TITLE, caption, DOCUMENT, partial(_draw_accuracy, found))
-
-
-def _draw_accuracy(found: Sequence[LogCurve]) -> Drawing:
-    """Return the drawing."""
-    mine = look(APPROACH)
-    drawing = canvas(WIDTH * 0.75, 3.2)
-    axes = drawing.subplots()
-    for curve in found:
-        is_test = not curve.claims[0].split.startswith("train")
-        line, name = ("-", "test") if is_test else ("--", "training")
-        axes.plot(curve.epochs, curve.values.mean(axis=0), line, color=mine.colour)
-        if len(curve.values) > 1:
-            low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-            axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
-        for number, run in enumerate(curve.sources):
-            epochs, values, _ = curve.reported(run)
-            marker = "ox"[min(number, 1)] if is_test else "s"
-            label = f"reported, {name}{', first run' if number else ''}"
-            axes.plot(epochs, values, marker, color=REPORTED, fillstyle="none", label=label, zorder=3)
-        last = float(curve.values.mean(axis=0)[-1])
-        axes.annotate(f"ours, {name}", (curve.epochs[-1], last), (6, 0), textcoords="offset points", va="center")
-    axes.legend(loc="lower right")
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("accuracy [fraction of images]")
-    return drawing
 
 
 def _density(material: Material) -> Figure | Absent:

@@ -37,7 +37,7 @@ TOPICS = (
     TopicPlan("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
     TopicPlan("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     TopicPlan("calibration", "Calibration", ("calibration",), ("reliability",)),
-    TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc", "draws")),
+    TopicPlan("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
     TopicPlan("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
     TopicPlan("pruning", "Pruning", ("pruning",), ("pruning",)),
     TopicPlan("speed", "Speed", ("speed", "throughput", "precision"), ("cost",)),
