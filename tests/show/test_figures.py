@@ -7,7 +7,6 @@ import re
 import shutil
 import struct
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from msgspec import structs
@@ -20,7 +19,6 @@ from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
 from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
 from bench.show.material import Material
-from bench.show.page.images import small
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
@@ -63,23 +61,6 @@ def test_several_seeds_are_drawn_too(tmp_path):
     for name in SEVERAL:
         assert "seeds 0-2" in several[name].caption
         assert_drawn(several[name])
-
-
-def test_drawings_are_made_smaller_for_the_page_without_a_change_of_what_is_drawn(found):
-    """Groups without attributes and empty ones go; all else is there, in the same order and the same groups."""
-    for name in (*CHEAP, "feldman2018-verdicts"):
-        drawing = catalogue.render(next(figure for figure in found if figure.name == name), "svg").decode()
-        assert drawn_in(small(drawing)) == drawn_in(drawing), name
-
-
-def drawn_in(svg):
-    """Return tag, text and place of all that is drawn, with the groups that clip it or move it."""
-    nodes = [node for node in ElementTree.fromstring(svg.encode()).iter() if "metadata" not in node.tag]
-    groups = [node.get("clip-path") for node in nodes if node.tag.endswith("}g")]
-    leaves = [
-        (node.tag, node.text, node.get("href")) for node in nodes if node.tag.endswith(("}path", "}text", "}use"))
-    ]
-    return leaves, [clip for clip in groups if clip]
 
 
 @pytest.mark.parametrize("name", CHEAP)

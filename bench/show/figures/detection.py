@@ -78,7 +78,7 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
     return rate(inside), rate(outside)
 
 
-def thinned(false: FloatArray, true: FloatArray, cells: int = 150) -> tuple[FloatArray, FloatArray]:
+def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[FloatArray, FloatArray]:
     """Return the points of a curve that can be told apart: the first and the last in each cell of a grid.
 
     The grid has `cells` a side, from `LOWEST_RATE` to 1 on a logarithmic axis and from 0 to 1 on a plain one.

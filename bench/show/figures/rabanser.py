@@ -73,7 +73,7 @@ def _draw_density(means: FloatArray, sigmas: FloatArray) -> Drawing:
     drawing = canvas(WIDTH * 0.75, 2.9)
     axes = drawing.subplots()
     reach = float((np.abs(means) + 5 * sigmas).max())
-    x = np.linspace(-reach, reach, 801)
+    x = np.linspace(-reach, reach, 401)
     names = ("first pixel", "middle pixel")
     for mu, sigma, name, line in zip(means, sigmas, names, ("-", "--"), strict=False):
         axes.plot(x, _normal(x, mu, sigma), line, color=colour)

@@ -79,7 +79,7 @@ def _panel(axes: Axes, name: str, reach: float, room: float, plain: Sequence[Rec
                 shown += [low, high]
     points = toy_split()
     shown.append(points.y.numpy().reshape(-1))
-    grid = np.linspace(-reach, reach, 2001)
+    grid = np.linspace(-reach, reach, 201)
     axes.plot(grid, -(grid**4) + 3 * grid**2 + 1, ":", color=REPORTED, label="polynomial", zorder=1)
     axes.plot(points.x.reshape(-1), points.y.reshape(-1), "o", color=INK, markersize=4, label="six points", zorder=5)
     everything = np.concatenate(shown)

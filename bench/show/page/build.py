@@ -56,7 +56,9 @@ def write_report(
 def render_page(content: ReportContent) -> str:
     """Return the page, which needs no other file."""
     material = content.material
-    links = _links(content)
+    reasonings = evidence.reasonings(content)
+    claims = [verdict.claim.id for shown in reasonings.values() for verdict, _ in shown]
+    links = Links(content.records, claims, content.document_names, material.results.approaches)
     said = material.results.origin()
     shown = {name: page_table(table, links, said) for name, table in content.tables.items()}
     shown["headlines"] = _with_strips(shown["headlines"], content)
@@ -76,7 +78,7 @@ def render_page(content: ReportContent) -> str:
             choice=shaded(shown[sections.CHOICE], candidates(material.results)),
             documents=documents,
             topics=topics,
-            reasonings=evidence.reasonings(content),
+            reasonings=reasonings,
             places=evidence.places(content),
             links=links,
             contents=sections.contents(documents, topics),
@@ -86,11 +88,6 @@ def render_page(content: ReportContent) -> str:
             script_hash=_hash(script),
         )
     )
-
-
-def _links(content: ReportContent) -> Links:
-    claims = [claim.id for claim in content.material.claims]
-    return Links(content.records, claims, content.document_names, content.material.results.approaches)
 
 
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:

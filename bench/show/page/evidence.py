@@ -13,25 +13,23 @@ from bench.show.page.content import ReportContent
 from bench.show.page.links import Links, RecordPlace
 from bench.show.tables.alternatives import explained
 
-OF_A_POINT = ("reported", "measured", "one", "curve")  # first words of the steps that a point of a curve shows
 TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all, s", "peak_memory_mib": "memory, MiB"}
 
 
 def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
-    """Return the verdicts of each document, each with its steps as the command `verdict CLAIM` prints them."""
-    found: dict[str, list[tuple[Verdict, str]]] = {}
-    for verdict in content.material.verdicts:
-        found.setdefault(verdict.claim.source, []).append((verdict, _steps(content, verdict)))
-    return found
+    """Return the verdicts of each document with their steps as the command `verdict CLAIM` prints them.
 
-
-def _steps(content: ReportContent, verdict: Verdict) -> str:
+    Of a curve, the first point says how the curve came to its verdict; the figure of the training log has the others.
+    """
     judgement = content.material.judgement
-    is_first = verdict.claim.id in {one.curve.first.id for one in judgement.curves}
-    steps = explained(judgement, content.material.results, verdict, is_first).split("\n")[1:]
-    if verdict.is_point and not is_first:  # the first point says for all how the curve came to its verdict
-        steps = [step for step in steps if step.strip().startswith(OF_A_POINT)]
-    return "\n".join(steps)
+    first = {one.curve.first.id for one in judgement.curves}
+    found: dict[str, list[tuple[Verdict, str]]] = {}
+    for verdict in judgement.verdicts:
+        is_first = verdict.claim.id in first
+        if is_first or not verdict.is_point:
+            steps = explained(judgement, content.material.results, verdict, is_first).partition("\n")[2]
+            found.setdefault(verdict.claim.source, []).append((verdict, steps))
+    return found
 
 
 def measured_in(verdict: Verdict, links: Links) -> dict[str, str]:

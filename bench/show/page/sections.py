@@ -174,7 +174,7 @@ def _verdicts(content: ReportContent, name: str) -> Table:
         verdicts_table(content.material.results, alone),
         title=f"What {name} reports, and whether it reproduces",
         explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, each measured number to its "
-        "records. A curve is one line of the next table; its points are under Evidence.",
+        "records. A curve is one line of the next table.",
         origin=(),
     )
 
