@@ -12,13 +12,14 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from tabulate import tabulate
 
+from bench.cli.main import Parser, guarded
 from bench.core.canonical import digest
 from bench.core.files import write_atomically
 from bench.core.project import TOP
@@ -79,14 +80,22 @@ def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
     return tabulate(lines, headers=COLUMNS, tablefmt="github", disable_numparse=True)
 
 
-def write_page() -> None:
+def write_page() -> int:
     """Write the table of what was found into docs/blundell2015.md."""
     table = block(read_grid(), json.loads(FOUND.read_text(encoding="utf-8")))
     page = PAGE.read_text(encoding="utf-8")
     write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + table + place[2], page).encode())
+    return 0
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train what is missing, or write the page, and return the exit code."""
+    parser = Parser(prog="python -m benchmarks.blundell_grid", description="The grid of Blundell et al. 2015.")
+    parser.add_argument("--page", action="store_true", help="train nothing; write the table of docs/blundell2015.md")
+    return guarded(lambda: write_page() if parser.parse_args(argv).page else train_missing())
+
+
+def train_missing() -> int:
     """Train what is missing; print and write the errors."""
     grid = read_grid()
     found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
@@ -100,7 +109,8 @@ def main() -> None:
                 found[f"{name} {setting}"] = {"held_out_error": round(error, 4), "key": key}
                 FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{name} {setting}: {found[f'{name} {setting}']['held_out_error']:.4f}", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    write_page() if sys.argv[1:] == ["--page"] else main()
+    sys.exit(main())
