@@ -86,6 +86,7 @@ def usable(name: str) -> Iterator[torch.device]:
 def main(argv: Sequence[str]) -> int:
     """Compare what the words ask for; return the exit code."""
     device_name, *chosen = argv
+    torch.set_num_threads(1)  # numba compiles each loop once more for several threads, which takes longer than the rest
     if device_name == "pretend":
         pretend_device.device()
         pretend_checks.it_refuses_what_a_gpu_refuses()
