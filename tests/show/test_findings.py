@@ -86,9 +86,9 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said.startswith(
         "Digits: of those of which it is at least 99 % sure, each of 2 networks (published and corrected) gets at "
-        "least 75.0 % right. Still, 1 network is too sure there: mlp corrected "
+        "least 75.0 % right. Still, 1 network is too sure there. mlp corrected: "
     )
-    assert "gives its answers a mean probability of at least 99.98 % and gets 75.00 % right." in said
+    assert "at least 99.98 % sure on average, but 75.00 % right." in said
     assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
 
 
@@ -164,9 +164,9 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     )
     assert findings.reports(made) == (
         "Of the 4 numbers that the documents report after training, 1 agrees with our runs: with 95 % probability, one "
-        "more run of ours lands within a margin of the reported number, fixed in advance (for accuracies, 2 percentage "
-        "points). 2 agree only coarsely: no different from our runs of the published code, beyond chance, but these "
-        "runs scatter too much for a sharp test. 1 differs beyond chance: "
+        "more run of ours differs from the reported number by less than a margin fixed in advance (for accuracies, 2 "
+        "percentage points). 2 could not be tested sharply (verdict: agrees, coarsely): chance alone explains the "
+        "difference, but our runs of the published code scatter too much to say more. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -194,9 +194,10 @@ def test_in_short_the_title_is_answered(wrong, probability, said, monkeypatch):
     answer = findings.in_short(made)
     assert answer.startswith(said)
     assert (
-        "no: with its mistakes corrected, a Bayesian network is still at least 99 % sure to see a digit in " in answer
+        "no: even with its tutorial's mistakes corrected, a Bayesian network is still at least 99 % sure to see a "
+        in answer
     )
-    assert "up to 25 % of the letters (75 % without Bayes). Of 3 reported numbers, " in answer
+    assert "digit in up to 25 % of the letters (75 % without Bayes). Of 3 reported numbers, " in answer
     assert answer.endswith("1 agrees with our runs, 2 could not be tested sharply, and none is contradicted.")
 
 

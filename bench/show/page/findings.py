@@ -51,10 +51,10 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours lands within "
-        f"a margin of the reported number, fixed in advance{_margins(material)}. {_that(coarse, 'agrees', 'agree')} "
-        "only coarsely: no different from our runs of the published code, beyond chance, but these runs scatter too "
-        f"much for a sharp test. {_differing(material)}{without}"
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours differs from "
+        f"the reported number by less than a margin fixed in advance{_margins(material)}. {coarse} could not be tested "
+        "sharply (verdict: agrees, coarsely): chance alone explains the difference, but our runs of the published code "
+        f"scatter too much to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -115,8 +115,8 @@ def _in_short_no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" ({_listed([f'{share:.0f} %' for share in beside.values()])} without Bayes)" if beside else ""
     return (
-        f"On pictures that show no digit, {'yes' if holds else 'no'}: with its mistakes corrected, a "
-        f"{'Bayesian ' if bayesian else ''}network is still at least {LEVEL} sure to see a digit in up to "
+        f"On pictures that show no digit, {'yes' if holds else 'no'}: even with its tutorial's mistakes "
+        f"corrected, a {'Bayesian ' if bayesian else ''}network is still at least {LEVEL} sure to see a digit in up to "
         f"{_listed(parts)}{than}."
     )
 
@@ -160,8 +160,8 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     (first, *others) = broken
     more = "".join(f"; {_named(one)}: {_both(found[one])}" for one in others)
     return (
-        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure there: {_named(first)} gives its "
-        f"answers a mean probability of at least {_mean(found[first].promised):.2f} % and gets "
+        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure there. {_named(first)}: "
+        f"at least {_mean(found[first].promised):.2f} % sure on average, but "
         f"{_mean(found[first].right):.2f} % right{more}."
     )
 
