@@ -1,4 +1,4 @@
-"""What the documents say in numbers of the committed records is still so."""
+"""What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,30 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from benchmarks import blundell_grid, remarks
 
 TOP = Path(__file__).resolve().parents[2]
+PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings: lower case, no punctuation, hyphens for spaces."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for place, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), f"{place} is not there"
+        assert not anchor or anchor in anchors(target), f"{place}#{anchor} is no heading"
 
 
 def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
