@@ -165,8 +165,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     assert findings.reports(made) == (
         "Of the 4 numbers that the documents report after training, 1 agrees with our runs: with 95 % probability, one "
         "more run of ours differs from the reported number by less than a margin fixed in advance (for accuracies, 2 "
-        "percentage points). 2 could not be tested sharply (verdict: agrees, coarsely): chance alone explains the "
-        "difference, but our runs of the published code scatter too much to say more. 1 differs beyond chance: "
+        "percentage points). 2 could not be tested sharply (verdict: agrees, coarsely): chance alone can explain "
+        "the difference, but our runs of the published code scatter too much to say more. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )

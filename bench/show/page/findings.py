@@ -42,21 +42,26 @@ class MainFinding:
 
 def reports(material: Material) -> str:
     """Say how many end results could be one more run of ours, and how sharply that is known."""
-    outcomes = [verdict.outcome for verdict in material.judgement.ends]
-    agreeing, coarse, differing = (outcomes.count(one) for one in (AGREES, COARSE, DIFFERS))
+    agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
     if not measured:
         return NOT_MEASURED
-    few = len(outcomes) - measured
+    few = len(material.judgement.ends) - measured
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
         f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours differs from "
         f"the reported number by less than a margin fixed in advance{_margins(material)}. {coarse} could not be tested "
-        "sharply (verdict: agrees, coarsely): chance alone explains the difference, but our runs of the published code "
-        f"scatter too much to say more. {_differing(material)}{without}"
+        "sharply (verdict: agrees, coarsely): chance alone can explain the difference, but our runs of the published "
+        f"code scatter too much to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
+
+
+def _outcomes(material: Material) -> tuple[int, int, int]:
+    """Return how many end results agree, agree coarsely and differ."""
+    found = [verdict.outcome for verdict in material.judgement.ends]
+    return found.count(AGREES), found.count(COARSE), found.count(DIFFERS)
 
 
 def _margins(material: Material) -> str:
@@ -89,8 +94,7 @@ def _curves(material: Material) -> Iterator[str]:
 def in_short(material: Material) -> str:
     """Answer the question of the title in three sentences."""
     found = _classifiers(material)
-    outcomes = [verdict.outcome for verdict in material.judgement.ends]
-    agreeing, coarse, differing = (outcomes.count(one) for one in (AGREES, COARSE, DIFFERS))
+    agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
     if not (_corrected(found) and measured):
         return NOT_MEASURED
