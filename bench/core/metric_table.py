@@ -13,6 +13,7 @@ from typing import Literal
 N_CLASSES = 10
 LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
 SURE = 0.99  # the largest mean probability from which on a network counts as sure
+SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE = (f"{name}@{SURE}" for name in ("sure", "sure_right", "sure_promised"))
 ROUNDING = 1e-9  # tolerance for a share of rows and for means of shares
 # Tolerance for numbers from probabilities. The probabilities of a row may sum to e^0.001 (`metrics.draws`). This
 # changes an entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001.
@@ -206,7 +207,21 @@ _SPECS = [
         FRACTION,
         "none",
         "sure@T: share of rows whose largest mean probability is at least T",
-        "protocol shift and the readings of ladders",
+        "protocols common and shift, and the readings of ladders",
+    ),
+    MetricSpec(
+        "sure_right",
+        FRACTION,
+        "none",
+        "sure_right@T: share of all rows that have a largest mean probability of at least T, at the label",
+        "with sure@T, the accuracy of the answers of which a network is sure",
+    ),
+    MetricSpec(
+        "sure_promised",
+        GAP,
+        "none",
+        "sure_promised@T: sum of the largest mean probabilities that are at least T, divided by the number of rows",
+        "the sure_right@T that the network's own probabilities promise",
     ),
     *(
         MetricSpec(

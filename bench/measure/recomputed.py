@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.folder import Problem
-from bench.core.metric_table import SCORES
+from bench.core.metric_table import RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
 from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
@@ -90,6 +90,7 @@ def _bounds(scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
     within = next((name for name in names if f"{name}/nll" in scores), INSIDE)  # the set whose labels are classes
     for name in names:
         yield from _of_labels(name, scores)
+        yield from _of_the_sure(name, scores)
         for score in ("predictive_entropy", "expected_entropy", "mutual_information"):
             if score in spreads[name]:
                 yield f"{name}/{score}", spreads[name][score].mean()
@@ -122,6 +123,18 @@ def _of_labels(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, fl
     if nll in scores:
         is_possible = not np.isposinf(scores[nll].astype(np.float64)).any()
         yield nll, _rounded(scores, nll).mean() if is_possible else (np.inf, np.inf)
+
+
+def _of_the_sure(name: str, scores: Scores) -> Iterator[tuple[str, tuple[float, float]]]:
+    largest, label, answer, nll = (f"{name}/{kind}" for kind in ("max_probability", "label", "predicted", "nll"))
+    if largest not in scores:
+        return
+    bounds = _rounded(scores, largest)
+    least, most = bounds.low >= SURE, bounds.high >= SURE
+    yield f"{name}/{SHARE_SURE}", (float(least.mean()), float(most.mean()))
+    if {label, answer, nll} <= scores.keys():
+        right = scores[answer] == scores[label]
+        yield f"{name}/{RIGHT_OF_SURE}", (float((least & right).mean()), float((most & right).mean()))
 
 
 def _spreads(name: str, scores: Scores) -> dict[str, _Within]:

@@ -18,6 +18,7 @@ from tests.golden.fits import SEED, budget, fitted
 from tests.golden.numbers import Trace, signs, uniform
 
 STEPWISE = (
+    "sure",
     "accuracy",
     "ece",
     "refusal",

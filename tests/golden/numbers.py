@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+PARTS = ("numbers", "counted", "exact")
 SMALLEST = 0.01  # scale of a number that is nearly zero, nats or a fraction
 ROWS = 128  # measured rows of each data set
 ONE_ROW = 1.5 / 100  # step of a counted metric: one row of the smallest data set, 100 images, and half a row

@@ -1,7 +1,7 @@
 """The stored traces: one JSON file a subject, and the rule for writing one anew.
 
 A path is stored with the versions of what it traces. Its numbers are replaced only when one of these versions was
-raised; a path that is new is added; one that is gone is dropped.
+raised; a path or a number that is new is added; a path that is gone is dropped.
 """
 
 import json
@@ -12,7 +12,7 @@ from bench.judge.ladder.readings import VERSION
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS, PROTOCOLS
-from tests.golden.numbers import complaints
+from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
 from tests.golden.tolerance import tolerance
 
@@ -94,13 +94,16 @@ def write(subject):
         if any(today.get(name, 0) < number for name, number in before.items()):
             raise RefusedError(f"{subject} {path}: a version is lower than the stored one: {before}, today {today}")
         if is_of(before, today):
-            lines = complaints(old, trace(subject, path), partial(tolerance, subject, path))
+            found = trace(subject, path)
+            whole = {part: found[part] | old[part] for part in PARTS}  # the stored numbers, and those that are new
+            lines = complaints(whole, found, partial(tolerance, subject, path))
             if lines:
                 raise RefusedError(
                     f"{subject} {path} gives other numbers at the same versions: {lines[0]}. Raise the version of the "
                     "recipe, the protocol or the metrics, or mend the code."
                 )
-            result[path] = old
+            result[path] = {"versions": before, **whole}
+            changed += [path] if result[path] != old else []
             continue
         changed.append(path)
         result[path] = {"versions": today, **trace(subject, path)}

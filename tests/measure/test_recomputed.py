@@ -47,6 +47,7 @@ CHECKED = (
     *("mnist/accuracy", "mnist/nll", "mnist/brier", "mnist/predictive_entropy", "mnist/expected_entropy"),
     *("mnist/mutual_information", "mnist/disagreement_rate", "letters/predictive_entropy"),
     *("letters/auroc_predictive_entropy", "letters/auroc_mutual_information", "letters/auroc_max_probability"),
+    *("mnist/sure@0.99", "mnist/sure_right@0.99", "letters/sure@0.99"),
 )
 
 

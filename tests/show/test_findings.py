@@ -16,7 +16,7 @@ from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, sentences
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
-from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, promise, share_promised, share_right, share_sure
+from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, promise_of, share_sure
 from bench.show.tables.mistakes import change_text
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
@@ -35,15 +35,15 @@ def test_shares_are_of_all_images_and_right_ones_of_the_sure():
     # three of four images are at .99 or more; of these the last is wrong: 2 of 3 right
     given = scores([0.995, 0.5, 1.0, 0.9999])
     assert share_sure(given, "mnist") == 75
-    assert share_right(given) == pytest.approx(200 / 3)
+    assert promise_of(given).right == pytest.approx(200 / 3)
 
 
 def test_a_promise_counts_the_wrong_answers_that_the_probabilities_allow():
     # .99512 is float16's .995, and .9999 is kept as 1: at most .00488 + 0 + 0 + 3 / 4096 = .005614 wrong, and one is
-    found = promise(scores([0.995, 0.5, 1.0, 0.9999]))
+    found = promise_of(scores([0.995, 0.5, 1.0, 0.9999]))
     assert (found.answers, found.wrong) == (3, 1)
     assert found.promised == pytest.approx(1 - 0.9951171875 + 3 / 4096)
-    assert share_promised(scores([0.995, 0.5, 1.0, 0.9999])) == pytest.approx(100 * (1 - found.promised / 3))
+    assert found.promised_right == pytest.approx(100 * (1 - found.promised / 3))
 
 
 def test_a_promise_is_broken_by_more_wrong_answers_than_chance_explains():
@@ -58,7 +58,7 @@ def test_the_threshold_is_between_two_neighbours_of_half_precision():
 
 
 def test_nothing_sure_or_no_such_set_is_a_reason():
-    assert share_right(scores([0.1, 0.2, 0.3, 0.4])) == NEVER
+    assert promise_of(scores([0.1, 0.2, 0.3, 0.4])).right == NEVER
     assert share_sure(scores([1, 1, 1, 1]), "letters") == NO_SUCH_SET
 
 
@@ -90,6 +90,20 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     )
     assert "at least 99.98 % sure on average, but 75.00 % right." in said
     assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
+
+
+def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
+    # of 200 digits, 100 are sure, 97 of them right; the probabilities promise 99.5
+    counts = {"lower": [0], "upper": [1], "count": [200], "confidence": [0.8], "accuracy": [0.8]}
+    own = {"mnist/sure@0.99": 0.5, "mnist/sure_right@0.99": 0.485, "mnist/sure_promised@0.99": 0.4975}
+    one = record(
+        "mlp", "corrected", "common", metrics=own | {"letters/sure@0.99": 0.25}, arrays={"mnist/reliability": counts}
+    )
+    assert measured_promise(one.metrics, 200) == Promise(100, 3, pytest.approx(0.5))
+    shown = line(one_table(material([one]), "confidence"), "mlp", "corrected")
+    assert (shown["digits"], shown["of these right"], shown["promised"]) == ("50.0", "97.00", "99.50")
+    assert shown["letters"] == "25.0"
+    assert shown["clothes"].startswith("n/a")  # the record has no such number
 
 
 def test_without_records_every_finding_says_so():

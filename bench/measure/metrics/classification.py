@@ -36,6 +36,23 @@ def share_sure(probs: FloatArray, threshold: float) -> float:
     return float((probs.max(axis=1) >= threshold).mean())
 
 
+def sure_answers(probs: FloatArray, labels: Labels, threshold: float) -> tuple[float, float]:
+    """Return what the answers are worth of which a network is sure, as shares of all rows.
+
+    Args:
+        probs: mean probabilities [N, K].
+        labels: [N].
+        threshold: of the largest probability, from which on a network is sure.
+
+    Returns:
+        Share of rows with a sure and right answer; and the share that the probabilities promise: the sum of the
+        largest probabilities of the sure rows, divided by N.
+    """
+    largest = probs.max(axis=1)
+    is_sure = largest >= threshold
+    return float((is_sure & row_hits(probs, labels)).mean()), float(np.where(is_sure, largest, 0.0).mean())
+
+
 def row_nll(log_probs: FloatArray, labels: Labels) -> FloatArray:
     """Return minus the log-probability of the label of each row, nats [N], from log-probabilities [N, K]."""
     truth = as_labels(labels, *log_probs.shape)

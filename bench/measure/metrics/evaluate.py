@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import SCORES, SURE
+from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics import classification, ood
@@ -48,6 +48,7 @@ def evaluate_classification(
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     probs = summary.mean_probs
     curve = risk_coverage(probs, truth)
+    right, promised = classification.sure_answers(probs, truth, SURE)
     found: dict[str, float | Reason] = {
         "accuracy": classification.accuracy(probs, truth),
         "nll": _finite_nll(summary.log_mean_probs, truth),
@@ -58,6 +59,8 @@ def evaluate_classification(
         "selective_accuracy": _or(MEDIAN_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
         "selective_accuracy_strict": _or(STRICT_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
         "risk_coverage_area": curve.area,
+        RIGHT_OF_SURE: right,
+        PROMISED_OF_SURE: promised,
         **_draw_accuracy(summary, hits, noise),
     }
     values, missing = _split(found)
@@ -94,7 +97,7 @@ def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[Values, Missi
             "accuracy": classification.accuracy(probs, labels),
             "nll": _finite_nll(log_probs, labels),
             "ece": classification.ece(probs, labels),
-            f"sure@{SURE}": classification.share_sure(probs, SURE),
+            SHARE_SURE: classification.share_sure(probs, SURE),
         }
     )
 
@@ -125,6 +128,7 @@ def _label_free(summary: DrawSummary) -> dict[str, float | Reason]:
         **{name: float(values.mean()) for name, values in classification.entropies(summary).items()},
         "refusal_rate": MEDIAN_RULE.refusal_rate(summary),
         "refusal_rate_strict": STRICT_RULE.refusal_rate(summary),
+        SHARE_SURE: classification.share_sure(summary.mean_probs, SURE),
         "disagreement_rate": _ONE_DRAW if summary.n_draws == 1 else disagreement_rate(summary.votes),
     }
 

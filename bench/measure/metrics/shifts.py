@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bench.core.metric_table import SURE
+from bench.core.metric_table import SHARE_SURE
 
 ROTATED, TRANSLATED = "rotated", "translated"
 STEPS: Mapping[str, tuple[int, ...]] = {ROTATED: tuple(range(0, 181, 15)), TRANSLATED: tuple(range(0, 15, 2))}
 """Degrees to the left, and pixels; as Ovadia et al. 2019, "Can You Trust Your Model's Uncertainty?", moved digits."""
-MEASURED = ("accuracy", "nll", "ece", f"sure@{SURE}")  # at every step
+MEASURED = ("accuracy", "nll", "ece", SHARE_SURE)  # at every step
 
 
 def step_key(kind: str, step: int, name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bench.core.metric_table import SURE
+from bench.core.metric_table import SHARE_SURE, SURE
 from bench.core.records import Record
 from bench.measure.metrics.shifts import ROTATED, STEPS, step_key
 from bench.show.figures.figure import FIELD, Absent, Figure
@@ -17,7 +17,7 @@ from bench.show.material import Material
 from bench.show.tables.methods import PLAIN, Row, rows
 
 NAME, TITLE = "shift", "Turned digits: how right is each method, and how sure?"
-CURVES = {"accuracy": ("right", "-"), f"sure@{SURE}": (f"{100 * SURE:g} % sure", "--")}
+CURVES = {"accuracy": ("right", "-"), SHARE_SURE: (f"{100 * SURE:g} % sure", "--")}
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammainc
 
-from bench.core.metric_table import SURE
-from bench.core.records import Record
+from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE, SURE
+from bench.core.records import Number, Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
 from bench.judge.results import described
-from bench.judge.samples import Gap, Sample, gather
+from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table, make_table
 from bench.show.material import Material
@@ -41,11 +40,11 @@ class RecipePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """The answers on digits of which a network is sure, of all seeds whose scores are there."""
+    """The answers on digits of which a network is sure, of one seed or of several."""
 
     answers: int
     wrong: int
-    promised: float  # wrong ones, at most: the sum of 1 - probability, if rounding had raised each probability
+    promised: float  # wrong ones, at most: the sum of 1 - probability of the sure answers
 
     @property
     def is_broken(self) -> bool:
@@ -56,10 +55,20 @@ class Promise:
         """
         return bool(gammainc(self.wrong, self.promised) < BROKEN)
 
+    @property
+    def right(self) -> float | Gap:
+        """Return the percentage of right answers."""
+        return 100 * (1 - self.wrong / self.answers) if self.answers else NEVER
+
+    @property
+    def promised_right(self) -> float | Gap:
+        """Return the percentage of right answers that the network's own probabilities promise, at least."""
+        return 100 * (1 - self.promised / self.answers) if self.answers else NEVER
+
 
 @dataclass(frozen=True)
 class Sureness:
-    """How often one recipe is sure, in percent of images; one value for each seed whose scores are there."""
+    """How often one recipe is sure, in percent of images; one value for each seed that was measured."""
 
     digits: Sample
     right: Sample  # in percent of the digits that it is sure of
@@ -69,28 +78,43 @@ class Sureness:
     records: Sequence[Record]  # those that are counted
 
 
+class _Seed(NamedTuple):
+    """What one record tells."""
+
+    shares: Mapping[str, float | Gap]  # percent of the images of a data set
+    promise: Promise
+
+
 def sureness(material: Material) -> dict[RecipePlace, Sureness]:
-    """Return the published and corrected classifiers that have scores of each image."""
+    """Return the published and corrected classifiers whose records say how often they are sure."""
     found = {}
     for approach in material.results.classifiers():
         for recipe in RECIPES:
-            records = [one for one in material.finished(approach, recipe) if material.scores(one)]
-            if records:
-                found[RecipePlace(approach, recipe)] = _sureness(material, records)
+            seeds = {
+                record.key: (record, seed)
+                for record in material.finished(approach, recipe)
+                if (seed := _seed(material, record))
+            }
+            if seeds:
+                found[RecipePlace(approach, recipe)] = _sureness(seeds)
     return found
 
 
-def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
-    def sample(read: Callable[[Scores], float | Gap]) -> Sample:
-        return gather(records, lambda record: read(material.scores(record)))
+def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
+    records = [record for record, _ in seeds.values()]
 
-    shares = {name: sample(partial(share_sure, dataset=name)) for name in ("mnist", *SHOWN)}
-    promises = [promise(material.scores(record)) for record in records]
+    def sample(read: Callable[[_Seed], float | Gap]) -> Sample:
+        return gather(records, lambda record: read(seeds[record.key][1]))
+
+    def share(dataset: str) -> Sample:
+        return sample(lambda seed: seed.shares[dataset])
+
+    promises = [seed.promise for _, seed in seeds.values()]
     return Sureness(
-        shares.pop("mnist"),
-        sample(share_right),
-        sample(share_promised),
-        shares,
+        share("mnist"),
+        sample(lambda seed: seed.promise.right),
+        sample(lambda seed: seed.promise.promised_right),
+        {name: share(name) for name in SHOWN},
         Promise(
             sum(one.answers for one in promises),
             sum(one.wrong for one in promises),
@@ -98,6 +122,28 @@ def _sureness(material: Material, records: Sequence[Record]) -> Sureness:
         ),
         records,
     )
+
+
+def _seed(material: Material, record: Record) -> _Seed | None:
+    """Return what a record's metrics tell; of a record of older code, what its scores tell, if it has them."""
+    bins = record.arrays.reliability
+    if bins and f"mnist/{RIGHT_OF_SURE}" in record.metrics:
+        shares = {name: _percent(metric(record, f"{name}/{SHARE_SURE}")) for name in ("mnist", *SHOWN)}
+        return _Seed(shares, measured_promise(record.metrics, sum(bins.count)))
+    scores = material.scores(record)
+    if not scores:
+        return None
+    return _Seed({name: share_sure(scores, name) for name in ("mnist", *SHOWN)}, promise_of(scores))
+
+
+def _percent(share: float | Gap) -> float | Gap:
+    return share if isinstance(share, Gap) else 100 * share
+
+
+def measured_promise(metrics: Mapping[str, Number], images: int) -> Promise:
+    """Return the sure answers on digits from the metrics of a record, whose shares are of so many images."""
+    sure, right, promised = (metrics[f"mnist/{name}"] or 0.0 for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE))
+    return Promise(round(images * sure), round(images * (sure - right)), images * (sure - promised))
 
 
 def share_sure(scores: Scores, dataset: str) -> float | Gap:
@@ -109,31 +155,14 @@ def share_sure(scores: Scores, dataset: str) -> float | Gap:
     return NO_SUCH_SET if sure is None else 100 * float(sure.mean())
 
 
-def promise(scores: Scores) -> Promise:
-    """Return how many of the sure answers on digits are wrong, and how many would be by the network's probabilities."""
+def promise_of(scores: Scores) -> Promise:
+    """Return the sure answers on digits from scores; each may be promised as much more as rounding can hide."""
     sure = _is_sure(scores, "mnist")
     if sure is None:
         return Promise(0, 0, 0.0)
     wrong = np.asarray(scores["mnist/predicted"] != scores["mnist/label"])[sure]
     promised = 1 - scores["mnist/max_probability"].astype(np.float64)[sure] + ROUNDING
     return Promise(int(sure.sum()), int(wrong.sum()), float(promised.sum()))
-
-
-def share_right(scores: Scores) -> float | Gap:
-    """Return the percentage of right answers among the digits of which a network is sure."""
-    return _percent_of_sure(scores, lambda found: found.wrong)
-
-
-def share_promised(scores: Scores) -> float | Gap:
-    """Return the percentage of right answers that the network's own probabilities promise for them, at least."""
-    return _percent_of_sure(scores, lambda found: found.promised)
-
-
-def _percent_of_sure(scores: Scores, failing: Callable[[Promise], float]) -> float | Gap:
-    if "mnist/max_probability" not in scores:
-        return NO_SUCH_SET
-    found = promise(scores)
-    return 100 * (1 - failing(found) / found.answers) if found.answers else NEVER
 
 
 def _is_sure(scores: Scores, dataset: str) -> BoolArray | None:
@@ -175,21 +204,14 @@ def confidence_table(material: Material) -> Table:
 
 def _precision(material: Material, records: Sequence[Record]) -> list[str]:
     """Return how far a share can be off because the images are a sample, at most: at 50 %, by the binomial rule."""
-    sizes = {
-        len(values)
-        for record in records[:1]
-        for name, values in material.scores(record).items()
-        if name.endswith("/max_probability")
-    }
-    if not sizes:
+    scores = next((found for record in records if (found := material.scores(record))), None)
+    if not scores:
         return []
+    sizes = {len(values) for name, values in scores.items() if name.endswith("/max_probability")}
     shown = ", ".join(
         f"\N{PLUS-MINUS SIGN}{_half_width(size):.1f} of {size:,} images" for size in sorted(sizes, reverse=True)
     )
-    return [
-        f"Images are a sample: the 95 % interval of a share is at most, in points, {shown}. With one seed, a column "
-        "does not show how much another seed differs."
-    ]
+    return [f"Images are a sample: the 95 % interval of a share of one seed is at most, in points, {shown}."]
 
 
 def _half_width(images: int) -> float:
