@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -27,7 +26,7 @@ PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
 PLACE = "mnist/test10k"
-OTHERS = {"sgd": "Plain SGD", "dropout": "Dropout", "bbb_gaussian": "A prior of one Gaussian"}
+OTHERS = {"sgd": "plain SGD", "dropout": "dropout", "bbb_gaussian": "one Gaussian"}
 WAYS = {
     "means": "with the network of the means",
     "draws": "with 100 draws averaged",
@@ -111,28 +110,37 @@ def can_it_be_reproduced(results: Results) -> str:
     for claim_id, before in ((QUOTED, ""), (SMALL, "1.32 % is open: the network of 1200 units has not run yet. ")):
         mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         if mine:
-            said = "; ".join(map(_said, mine))
-            return before + " ".join([_opening(mine), f"Our errors: {said}.", *_beside(results), *_gains(results)])
+            return before + " ".join([_opening(mine), *_beside(results), *_gains(results)])
     return f"Not run yet: {COMMANDS}."
 
 
 def _beside(results: Results) -> Iterator[str]:
-    """Say of each other method of the paper by how much the scale mixture's error differs from its error, per seed."""
+    """Compare the scale mixture with the paper's other methods: errors with the network of the means, per seed."""
     claims = {one.paper.id: one for one in paper_claims(load_papers())}
     mixture = claims[SMALL]
-    for method, name in OTHERS.items():
-        other = claims[f"{PAPER}.t1.{method}.400"]
-        paired = pair(_errors(other, results), _errors(mixture, results))
-        if paired is None or paired.n < ENOUGH:
-            continue
-        low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
-        reported = mixture.paper.value - other.paper.value
-        chance = "" if paired.excludes_zero else ", which chance can explain"
-        yield (
-            f"{name} makes {100 * statistics.fmean(paired.before):.2f} % mistakes (n = {paired.n}; the paper reports "
-            f"{100 * other.paper.value:.2f} %). The scale mixture changes that by {100 * paired.mean:+.2f} points "
-            f"[{low}, {high}]{chance}; in the paper {100 * reported:+.2f}."
-        )
+    own = _errors(mixture, results)
+    others = {name: claims[f"{PAPER}.t1.{method}.400"] for method, name in OTHERS.items()}
+    paired = {name: pair(_errors(claim, results), own) for name, claim in others.items()}
+    whole = {name: one for name, one in paired.items() if one is not None and one.n >= ENOUGH}
+    if not whole:
+        return
+    changes = [_change(name, one, mixture.paper.value - others[name].paper.value) for name, one in whole.items()]
+    yield (
+        "The scale mixture's error minus another method's (network of the means, points, 95 % interval, paired by "
+        f"seed): {'; '.join(changes)}."
+    )
+    turned = [
+        name
+        for name, one in whole.items()
+        if one.excludes_zero and one.mean * (mixture.paper.value - others[name].paper.value) < 0
+    ]
+    if turned:
+        yield f"With {' and '.join(turned)}, the order is the opposite of the paper's."
+
+
+def _change(name: str, paired: Paired, reported: float) -> str:
+    low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
+    return f"{name} {100 * paired.mean:+.2f} [{low}, {high}], in the paper {100 * reported:+.2f}"
 
 
 def _errors(claim: PaperClaim, results: Results) -> dict[int, float]:
@@ -176,11 +184,3 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
         if readings:
             said.append(f"{words} {' or '.join(readings) if len(readings) < len(mine) else 'however it is measured'}")
     return f"{reported} with {units} units {'; it '.join(said)}."
-
-
-def _said(one: PaperVerdict) -> str:
-    verdict = one.verdict
-    mean, interval = verdict.sample.mean, verdict.interval
-    assert mean is not None, "only measured readings are said"
-    between = f"; one more run: {100 * interval[0]:.2f} to {100 * interval[1]:.2f} %" if interval else ""
-    return f"{100 * mean:.2f} % {WAYS[one.reading]} (n = {verdict.sample.n}{between})"
