@@ -123,9 +123,23 @@ def test_a_planted_change_is_caught(what, tmp_path, monkeypatch, fits_anew, caps
 
 
 def test_a_trace_is_replaced_only_with_a_new_version(tmp_path, monkeypatch, fits_anew, capsys):
-    """The check names the versions that differ; with the version raised the trace is written, and is then as stored."""
+    """The check names the versions that differ; with the version raised the trace is written, and is then as stored.
+
+    A number that is new, as the one that the stored file lacks here, needs no version.
+    """
     shutil.copytree(stored.FOLDER, tmp_path / "stored")
     monkeypatch.setattr(stored, "FOLDER", tmp_path / "stored")
+    before = stored.file_of("toy_bbb").read_text()
+    traces = stored.read("toy_bbb")
+    traces["published/single"]["numbers"].popitem()
+    stored.file_of("toy_bbb").write_text(stored.as_text("toy_bbb", traces))
+    assert golden(monkeypatch, "--check", "toy_bbb", "--path", "published/single") == 1
+    assert golden(monkeypatch, "--write", "toy_bbb") == 0
+    capsys.readouterr()
+    assert (
+        stored.read("toy_bbb")["published/single"]["numbers"].keys()
+        == json.loads(before)["paths"]["published/single"]["numbers"].keys()
+    )
     before = stored.file_of("toy_bbb").read_text()
     built_with(noise_std=0.11)(monkeypatch, tmp_path)
     assert golden(monkeypatch, "--write", "toy_bbb") == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
@@ -98,12 +98,13 @@ def in_short(material: Material) -> str:
     measured = agreeing + coarse + differing
     if not (_corrected(found) and measured):
         return NOT_MEASURED
-    right = min(_mean(one.right) for one in found.values())
-    is_kept = right >= 100 * SURE
-    is_whole = is_kept and not any(one.promise.is_broken for one in found.values())
+    right = [_mean(one.right) for one in found.values()]
+    broken = sum(one.promise.is_broken for one in found.values())
+    answer = "mostly no" if 2 * broken > len(found) else "mostly yes" if broken else "yes"
     return (
-        f"On digits, {'yes' if is_whole else 'mostly yes' if is_kept else 'not always'}: when a network is at least "
-        f"{LEVEL} sure, it is right at least {_rounded_down(right)} of the time. "
+        f"On digits, {answer}: of the answers of which a network is at least {LEVEL} sure, {_rounded_down(min(right))} "
+        f"or more are right, and {broken or 'none'} of {counted(len(found), 'network')} "
+        f"{'make' if broken > 1 else 'makes'} more mistakes than the probabilities allow. "
         f"{_in_short_no_digits(_corrected(found))} Of {counted(measured, 'reported number')}, "
         f"{_that(agreeing, 'agrees', 'agree')} with our runs, {coarse} could not be tested sharply, and "
         f"{differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
@@ -137,7 +138,9 @@ def sure(material: Material) -> str:
     """Say how often networks that are at least 99 % sure are right, and how often they are sure without a digit."""
     found = _classifiers(material)
     corrected = _corrected(found)
-    return f"{_kept(found)} {_no_digits(corrected)}" if corrected else NOT_MEASURED
+    if not corrected:
+        return NOT_MEASURED
+    return f"{_kept(found)} {_no_digits(corrected)} {_trainings(found.values())}"
 
 
 def _classifiers(material: Material) -> dict[RecipePlace, Sureness]:
@@ -199,17 +202,17 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     spans = [f"{min(one.values()):.0f} to {max(one.values()):.0f} % of the {name}" for name, one in found.items()]
     worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
     worst_of_all = f" {_described(*worst)} is the worst on each kind." if len(worst) == 1 and len(corrected) > 1 else ""
-    counts = sorted({one.right.n for one in corrected.values()})
-    several = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    seeds = (
-        " Each percentage is from one training."
-        if counts == [1]
-        else f" Each percentage is a mean of {several} trainings."
-    )
     return (
         f"Pictures that show no digit: even the corrected networks are at least {LEVEL} sure to see a digit in "
-        f"{_listed(spans)}, depending on the network.{worst_of_all}{seeds}"
+        f"{_listed(spans)}, depending on the network.{worst_of_all}"
     )
+
+
+def _trainings(found: Iterable[Sureness]) -> str:
+    counts = {one.right.n for one in found}
+    if counts == {1}:
+        return "Each percentage is from one training."
+    return f"Each percentage is a mean of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings."
 
 
 def _described(approach: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -124,23 +125,24 @@ def _beside(results: Results) -> Iterator[str]:
     whole = {name: one for name, one in paired.items() if one is not None and one.n >= ENOUGH}
     if not whole:
         return
-    changes = [_change(name, one, mixture.paper.value - others[name].paper.value) for name, one in whole.items()]
-    yield (
-        "The scale mixture's error minus another method's (network of the means, points, 95 % interval, paired by "
-        f"seed): {'; '.join(changes)}."
-    )
-    turned = [
-        name
-        for name, one in whole.items()
-        if one.excludes_zero and one.mean * (mixture.paper.value - others[name].paper.value) < 0
-    ]
+    reported = {name: mixture.paper.value - others[name].paper.value for name in whole}
+    errors = [_both("the scale mixture", own.values(), mixture)]
+    errors += [_both(name, one.before, others[name]) for name, one in whole.items()]
+    yield f"Mistakes with the network of the means, ours and the paper's: {'; '.join(errors)}."
+    changes = [_change(name, one, reported[name]) for name, one in whole.items()]
+    yield f"The scale mixture minus each, paired by seed, with the 95 % interval, in points: {'; '.join(changes)}."
+    turned = [name for name, one in whole.items() if one.excludes_zero and one.mean * reported[name] < 0]
     if turned:
         yield f"With {' and '.join(turned)}, the order is the opposite of the paper's."
 
 
+def _both(name: str, errors: Iterable[float], claim: PaperClaim) -> str:
+    return f"{name} {100 * statistics.fmean(errors):.2f} and {100 * claim.paper.value:.2f} %"
+
+
 def _change(name: str, paired: Paired, reported: float) -> str:
     low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
-    return f"{name} {100 * paired.mean:+.2f} [{low}, {high}], in the paper {100 * reported:+.2f}"
+    return f"{name} {100 * paired.mean:+.2f} [{low}, {high}] (in the paper {100 * reported:+.2f})"
 
 
 def _errors(claim: PaperClaim, results: Results) -> dict[int, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE, SURE
-from bench.core.records import Number, Record
+from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
@@ -40,10 +41,10 @@ class RecipePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """The answers on digits of which a network is sure, of one seed or of several."""
+    """The answers on digits of which a network is sure; means over seeds where there are several."""
 
-    answers: int
-    wrong: int
+    answers: float
+    wrong: float
     promised: float  # wrong ones, at most: the sum of 1 - probability of the sure answers
 
     @property
@@ -52,6 +53,7 @@ class Promise:
 
         A number of independent events with known probabilities is about Poisson distributed if they are rare. Then
         the probability of k or more, where m are expected, is the regularised incomplete gamma function P(k, m).
+        Means over seeds are judged as one seed: all see the same images, so their mistakes are not independent.
         """
         return bool(gammainc(self.wrong, self.promised) < BROKEN)
 
@@ -116,9 +118,9 @@ def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
         sample(lambda seed: seed.promise.promised_right),
         {name: share(name) for name in SHOWN},
         Promise(
-            sum(one.answers for one in promises),
-            sum(one.wrong for one in promises),
-            sum(one.promised for one in promises),
+            statistics.fmean(one.answers for one in promises),
+            statistics.fmean(one.wrong for one in promises),
+            statistics.fmean(one.promised for one in promises),
         ),
         records,
     )
@@ -126,10 +128,9 @@ def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
 
 def _seed(material: Material, record: Record) -> _Seed | None:
     """Return what a record's metrics tell; of a record of older code, what its scores tell, if it has them."""
-    bins = record.arrays.reliability
-    if bins and f"mnist/{RIGHT_OF_SURE}" in record.metrics:
-        shares = {name: _percent(metric(record, f"{name}/{SHARE_SURE}")) for name in ("mnist", *SHOWN)}
-        return _Seed(shares, measured_promise(record.metrics, sum(bins.count)))
+    promise = measured_promise(record)
+    if promise:
+        return _Seed({name: _percent(metric(record, f"{name}/{SHARE_SURE}")) for name in ("mnist", *SHOWN)}, promise)
     scores = material.scores(record)
     if not scores:
         return None
@@ -140,9 +141,14 @@ def _percent(share: float | Gap) -> float | Gap:
     return share if isinstance(share, Gap) else 100 * share
 
 
-def measured_promise(metrics: Mapping[str, Number], images: int) -> Promise:
-    """Return the sure answers on digits from the metrics of a record, whose shares are of so many images."""
-    sure, right, promised = (metrics[f"mnist/{name}"] or 0.0 for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE))
+def measured_promise(record: Record) -> Promise | None:
+    """Return the sure answers on digits from the metrics of a record; None from a record of older code."""
+    found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE)]
+    shares = [one for one in found if not isinstance(one, Gap)]
+    bins = record.arrays.reliability
+    if bins is None or len(shares) < len(found):
+        return None
+    images, (sure, right, promised) = sum(bins.count), shares
     return Promise(round(images * sure), round(images * (sure - right)), images * (sure - promised))
 
 
@@ -196,7 +202,7 @@ def confidence_table(material: Material) -> Table:
         "mistake.",
         ["approach", "recipe", "digits", "of these right", "promised", *SHOWN.values()],
         rows,
-        _precision(material, records),
+        [*_precision(material, records), *_left_out(material, found)],
         conditions=described(conditions, {record.seed for record in records}) if records else "No records.",
         origin=material.results.origin(),
     )
@@ -212,6 +218,18 @@ def _precision(material: Material, records: Sequence[Record]) -> list[str]:
         f"\N{PLUS-MINUS SIGN}{_half_width(size):.1f} of {size:,} images" for size in sorted(sizes, reverse=True)
     )
     return [f"Images are a sample: the 95 % interval of a share of one seed is at most, in points, {shown}."]
+
+
+def _left_out(material: Material, found: Mapping[RecipePlace, Sureness]) -> Iterator[str]:
+    """Say which seeds were finished by older code, which did not record how often a network is sure."""
+    missing = []
+    for place, one in found.items():
+        counted = {record.seed for record in one.records}
+        seeds = [record.seed for record in material.finished(*place) if record.seed not in counted]
+        if seeds:
+            missing.append(f"{place.approach} {place.recipe} {', '.join(map(str, seeds))}")
+    if missing:
+        yield f"Seeds of older code, which did not record how often it is sure, are left out: {'; '.join(missing)}."
 
 
 def _half_width(images: int) -> float:
