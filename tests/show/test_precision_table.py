@@ -72,41 +72,21 @@ def test_a_precision_that_could_not_be_had_says_why():
     assert found.notes == ("mxnet_bbb, bf16, full: skipped, MXNet computes in float32.",)
 
 
-def test_the_test_set_comes_first_and_what_is_no_number_not_at_all():
-    metrics = {"letters/refusal_rate": 0.5, "mnist/nll": 0.1, "mnist/accuracy": 0.9, "mnist/ece": math.nan}
+def test_the_main_metrics_of_the_test_set_come_first_and_what_is_no_number_not_at_all():
+    metrics = {"letters/auroc_predictive_entropy": 0.5, "mnist/nll": 0.1, "mnist/accuracy": 0.9, "mnist/ece": math.nan}
     found = table(*(made(precision=name, metrics=metrics) for name in ("float32", "bf16")))
-    assert [row["metric"] for row in by_column(found)] == ["accuracy", "nll", "refusal_rate"]
+    assert [row["metric"] for row in by_column(found)] == ["accuracy", "nll", "auroc_predictive_entropy"]
 
 
-def test_two_precisions_have_lines_of_their_own():
-    found = table(*(made(precision=name, accuracy=0.9) for name in ("float32", "bf16", "tf32")))
-    assert {row["precision"] for row in by_column(found)} == {"bf16", "tf32"}
-
-
-def test_one_epoch_stands_in_where_there_is_no_full_run():
-    """mlp has both and is shown by its full run; linear_bbb's one epoch is compared with one epoch."""
-    pairs = [
-        made(approach, precision, profile=profile, accuracy=value)
-        for approach, profile, value in (("mlp", "full", 0.9), ("mlp", "epoch1", 0.5), ("linear_bbb", "epoch1", 0.7))
-        for precision in ("float32", "bf16")
+@pytest.mark.parametrize(("shift", "shown"), [(0.0, ["accuracy"]), (0.1, ["accuracy", "brier"])])
+def test_another_metric_is_shown_if_it_changes_beyond_noise(shift, shown):
+    """0.10, 0.11, 0.12: a mean difference of three is beyond noise from 2 x 0.01 sqrt(2/3) = 0.016."""
+    briers = (0.10, 0.11, 0.12)
+    plain = [made(seed=seed, metrics={"mnist/accuracy": 0.9, "mnist/brier": one}) for seed, one in enumerate(briers)]
+    other = [
+        made(precision="bf16", seed=seed, metrics={"mnist/accuracy": 0.9, "mnist/brier": one + shift})
+        for seed, one in enumerate(briers)
     ]
-    rows = by_column(table(*pairs, made("linear_bbb", accuracy=0.99)))  # a full run without a partner
-    assert [(row["approach"], row["profile"], row["float32"].sample.mean) for row in rows] == [
-        ("mlp", "full", 0.9),
-        ("linear_bbb", "epoch1", 0.7),
-    ]
-
-
-def test_a_full_run_without_numbers_does_not_hide_one_epoch():
-    ended = made(precision="bf16", outcome="out-of-time", reason="not finished")
-    pair = [made(precision=name, profile="epoch1", accuracy=0.5) for name in ("float32", "bf16")]
-    assert [row["profile"] for row in by_column(table(made(), ended, *pair))] == ["epoch1"]
-    assert table(made(), ended).notes == ("mlp, bf16, full: out-of-time, not finished.",)
-    assert not table(*pair, profile="smoke").rows  # nor is a shorter profile shown by a longer one
-
-
-def test_without_records_it_says_how_to_make_them():
-    found = table(made(accuracy=0.9))
-    assert not found.rows
-    assert "--precision bf16" in found.notes[0]
-    assert comma_separated(found).startswith("approach,precision,profile,data set,metric")
+    found = table(*plain, *other)
+    assert [row["metric"] for row in by_column(found)] == shown
+    assert found.notes[0].startswith(f"mlp, bf16, full: {len(shown) - 1} of 2 metrics")

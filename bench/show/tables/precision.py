@@ -1,4 +1,6 @@
-"""The precision table: what bfloat16 or TF32 products change in every metric, against the noise of float32 itself.
+"""The precision table: what bfloat16 or TF32 products change in the metrics, against the noise of float32 itself.
+
+Every metric is compared; the table has the main ones and those that the precision changes beyond noise.
 
 The noise s of a float32 value is the standard deviation over its seeds, which is what another seed changes. A mean
 difference over k seeds is beyond it if it exceeds 2 s sqrt(2 / k): two standard deviations of a difference between two
@@ -15,6 +17,7 @@ from typing import TypeAlias
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits, counted
+from bench.data.manifest import SHOWN
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
@@ -29,6 +32,7 @@ MIN_SEEDS = 3  # float32 seeds whose spread says something
 BEYOND = 2.0  # standard deviations
 FOUR, TWO = Digits(significant=4), Digits(significant=2)
 NO_NOISE = Gap("unknown", f"fewer than {MIN_SEEDS} float32 seeds")
+MAIN = ("mnist/accuracy", "mnist/nll", "mnist/ece", *(f"{name}/auroc_predictive_entropy" for name in SHOWN))
 COLUMNS = ["approach", "precision", "profile", "data set", "metric"]
 COLUMNS += ["float32", "there", "difference", "noise", "n", "beyond noise"]
 
@@ -61,7 +65,8 @@ def precision_table(
                 rows += made
                 notes.append(said)
     caption = (
-        "Published training, common protocol, the same seeds. Float32: all in float32. There: matrix products in the "
+        "The main metrics, and each other metric that changes beyond noise. Published training, common protocol, the "
+        "same seeds. Float32: all in float32. There: matrix products in the "
         "precision named. Noise: standard deviation of a float32 value over n seeds. Beyond noise: the difference "
         f"exceeds {BEYOND:.0f} standard deviations of a difference of two float32 values, as one in 20 does by chance. "
         f"Profile {profile}"
@@ -97,14 +102,15 @@ def _approach(
     if not pairs:
         return [], f"{name}: no float32 record of seed {', '.join(map(str, sorted(done)))} to compare with."
     plains = list(_done(plain, approach).values())
-    lines = [
-        [approach, *conditions, *_line(key, pairs, plains)]
+    lines = {
+        key: [approach, *conditions, *_line(key, pairs, plains)]
         for key in sorted(pairs[0][0].metrics, key=lambda key: (not key.startswith("mnist/"), key))
         if all(_number(record, key) is not None for pair in pairs for record in pair)
-    ]
-    beyond = [line[-1] for line in lines]
+    }
+    beyond = [line[-1] for line in lines.values()]
     products = sorted({record.provenance.products or "unknown means" for _, record in pairs})
-    return lines, (
+    shown = [line for key, line in lines.items() if key in MAIN or line[-1] == "yes"]
+    return shown, (
         f"{name}: {beyond.count('yes')} of {len(beyond) - beyond.count('unknown')} metrics with a known noise are "
         f"beyond it; {counted(len(pairs), 'seed')}, products by {' / '.join(products)}."
     )
