@@ -128,12 +128,12 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
         if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
     ]
     counts = sorted({one.numbers["accuracy"].n for one in found})
-    notes = [*_best(found), *([f"Means of {' or '.join(map(str, counts))} seeds."] if counts else [])]
+    spread_of_means = f"; largest standard deviation in any row: {', '.join(spreads)}" if spreads else ""
+    means = f"Means of {' or '.join(map(str, counts))} seeds{spread_of_means}."
+    notes = [*_best(found), *([means] if counts else [])]
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
-    if spreads:
-        notes.append(f"Largest standard deviation over seeds in any row: {', '.join(spreads)}.")
     if any(one.busy for one in found):
         notes.append("!: too long, because the machine had other work.")
     return notes
