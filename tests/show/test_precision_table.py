@@ -6,7 +6,6 @@ import pytest
 from msgspec import structs
 
 from bench.show.tables.precision import MIN_SEEDS, precision_table
-from bench.show.tables.render import comma_separated
 from tests.synthetic import changed, manifests, record
 from tests.tables import by_column
 
