@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from bench.show.tables.precision import MIN_SEEDS, precision_table
+from bench.show.tables.render import comma_separated
 from tests.synthetic import changed, manifests, record
 from tests.tables import by_column
 
@@ -89,3 +90,37 @@ def test_another_metric_is_shown_if_it_changes_beyond_noise(shift, shown):
     found = table(*plain, *other)
     assert [row["metric"] for row in by_column(found)] == shown
     assert found.notes[0].startswith(f"mlp, bf16, full: {len(shown) - 1} of 2 metrics")
+
+
+def test_two_precisions_have_lines_of_their_own():
+    found = table(*(made(precision=name, accuracy=0.9) for name in ("float32", "bf16", "tf32")))
+    assert {row["precision"] for row in by_column(found)} == {"bf16", "tf32"}
+
+
+def test_one_epoch_stands_in_where_there_is_no_full_run():
+    """mlp has both and is shown by its full run; linear_bbb's one epoch is compared with one epoch."""
+    pairs = [
+        made(approach, precision, profile=profile, accuracy=value)
+        for approach, profile, value in (("mlp", "full", 0.9), ("mlp", "epoch1", 0.5), ("linear_bbb", "epoch1", 0.7))
+        for precision in ("float32", "bf16")
+    ]
+    rows = by_column(table(*pairs, made("linear_bbb", accuracy=0.99)))  # a full run without a partner
+    assert [(row["approach"], row["profile"], row["float32"].sample.mean) for row in rows] == [
+        ("mlp", "full", 0.9),
+        ("linear_bbb", "epoch1", 0.7),
+    ]
+
+
+def test_a_full_run_without_numbers_does_not_hide_one_epoch():
+    ended = made(precision="bf16", outcome="out-of-time", reason="not finished")
+    pair = [made(precision=name, profile="epoch1", accuracy=0.5) for name in ("float32", "bf16")]
+    assert [row["profile"] for row in by_column(table(made(), ended, *pair))] == ["epoch1"]
+    assert table(made(), ended).notes == ("mlp, bf16, full: out-of-time, not finished.",)
+    assert not table(*pair, profile="smoke").rows  # nor is a shorter profile shown by a longer one
+
+
+def test_without_records_it_says_how_to_make_them():
+    found = table(made(accuracy=0.9))
+    assert not found.rows
+    assert "--precision bf16" in found.notes[0]
+    assert comma_separated(found).startswith("approach,precision,profile,data set,metric")

@@ -128,9 +128,10 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
         if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
     ]
     counts = sorted({one.numbers["accuracy"].n for one in found})
-    spread_of_means = f"; largest standard deviation in any row: {', '.join(spreads)}" if spreads else ""
-    means = f"Means of {' or '.join(map(str, counts))} seeds{spread_of_means}."
-    notes = [*_best(found), *([means] if counts else [])]
+    largest = f"; largest standard deviation in any row: {', '.join(spreads)}" if spreads else ""
+    notes = list(_best(found))
+    if counts:
+        notes.append(f"Means of {' or '.join(map(str, counts))} seeds{largest}.")
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
