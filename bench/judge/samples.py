@@ -77,11 +77,17 @@ def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
         return Gap("not run", "no record of this cell; python -m bench run makes it")
     if not gaps:
         return None
-    seed, first = gaps[0]
     if len(gaps) == n_records:
-        return first
-    text = f"{len(gaps)} of {n_records} seeds not counted (seed {seed} {first.code}: {first.reason})"
-    return Gap("*", text, first.is_fault)
+        return gaps[0][1]
+    seeds_by_gap: dict[Gap, list[int]] = {}
+    for seed, gap in gaps:
+        seeds_by_gap.setdefault(gap, []).append(seed)
+    named = "; ".join(
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))} {gap.code}: {gap.reason}"
+        for gap, seeds in seeds_by_gap.items()
+    )
+    text = f"{len(gaps)} of {n_records} seeds not counted ({named})"
+    return Gap("*", text, any(gap.is_fault for gap in seeds_by_gap))
 
 
 def unfinished(record: Record) -> Gap:
