@@ -85,10 +85,10 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said.startswith(
-        "Digits: of those of which it is at least 99 % sure, each of 2 networks (published and corrected) gets at "
-        "least 75.0 % right. Still, 1 network is too sure there. mlp corrected: "
+        "Digits: each of 2 networks (published and corrected) gets at least 75.0 % of those right of which it is at "
+        "least 99 % sure. Still, 1 network is too sure of these. mlp corrected: "
     )
-    assert "at least 99.98 % sure on average, but 75.00 % right." in said
+    assert "on average at least 99.98 % sure, but 75.00 % right." in said
     assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
 
 
@@ -177,10 +177,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "Of the 4 numbers that the documents report after training, 1 agrees with our runs: with 95 % probability, one "
-        "more run of ours differs from the reported number by less than a margin fixed in advance (for accuracies, 2 "
-        "percentage points). 2 could not be tested sharply (verdict: agrees, coarsely): chance alone can explain "
-        "the difference, but our runs of the published code scatter too much to say more. 1 differs beyond chance: "
+        "Of the 4 numbers that the documents report after training, 1 agrees with our runs: if we trained once more, "
+        "our number would, with 95 % probability, be closer to the reported one than a margin that we fixed in advance "
+        "(for accuracies, 2 percentage points). 2 agree coarsely: chance alone can explain the difference, but our "
+        "runs of the published code scatter too much to say more. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -189,9 +189,9 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
 @pytest.mark.parametrize(
     ("n_broken", "said", "right", "networks"),
     [
-        (0, "yes", "99.9", "none of 4 networks makes"),
-        (1, "mostly yes", "99.0", "1 of 4 networks makes"),
-        (3, "mostly no", "99.0", "3 of 4 networks make"),
+        (0, "yes", "99.9", "none of 4 networks is"),
+        (1, "mostly yes", "99.0", "1 of 4 networks is"),
+        (3, "mostly no", "99.0", "3 of 4 networks are"),
     ],
 )
 def test_in_short_the_title_is_answered(n_broken, said, right, networks, monkeypatch):
@@ -208,15 +208,17 @@ def test_in_short_the_title_is_answered(n_broken, said, right, networks, monkeyp
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one) for one in (AGREES, COARSE, COARSE)])
     answer = findings.in_short(made)
     assert answer.startswith(
-        f"On digits, {said}: of the answers of which a network is at least 99 % sure, {right} % or more are right, and "
-        f"{networks} more mistakes than the probabilities allow. On pictures that show no digit, "
+        f"On digits, {said}: where a network is at least 99 % sure, {right} % or more of its answers are right, but "
+        f"{networks} wrong more often than the network's own probabilities say. On pictures that show no digit, "
     )
     assert (
-        "no: even with its tutorial's mistakes corrected, a Bayesian network is still at least 99 % sure to see a "
+        "no: even after we corrected the mistakes in its code, a Bayesian network is at least 99 % sure to see a "
         in answer
     )
-    assert "digit in up to 25 % of the letters (75 % without Bayes). Of 3 reported numbers, " in answer
-    assert answer.endswith("1 agrees with our runs, 2 could not be tested sharply, and none is contradicted.")
+    assert "digit in up to 25 % of the letters (75 % without Bayes). Of 3 numbers that tutorials report, " in answer
+    assert answer.endswith(
+        "1 agrees with our runs, 2 agree coarsely (our runs scatter too much to say more), and none is contradicted."
+    )
 
 
 def test_at_least_is_rounded_down(monkeypatch):
@@ -224,4 +226,4 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "gets at least 99.0 % right" in findings.sure(made)
+    assert "gets at least 99.0 % of those right" in findings.sure(made)

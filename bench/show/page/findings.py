@@ -50,10 +50,10 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs: with 95 % probability, one more run of ours differs from "
-        f"the reported number by less than a margin fixed in advance{_margins(material)}. {coarse} could not be tested "
-        "sharply (verdict: agrees, coarsely): chance alone can explain the difference, but our runs of the published "
-        f"code scatter too much to say more. {_differing(material)}{without}"
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs: if we trained once more, our number would, with 95 % "
+        f"probability, be closer to the reported one than a margin that we fixed in advance{_margins(material)}. "
+        f"{_that(coarse, 'agrees', 'agree')} coarsely: chance alone can explain the difference, but our runs of the "
+        f"published code scatter too much to say more. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -102,12 +102,12 @@ def in_short(material: Material) -> str:
     broken = sum(one.promise.is_broken for one in found.values())
     answer = "mostly no" if 2 * broken > len(found) else "mostly yes" if broken else "yes"
     return (
-        f"On digits, {answer}: of the answers of which a network is at least {LEVEL} sure, {_rounded_down(min(right))} "
-        f"or more are right, and {broken or 'none'} of {counted(len(found), 'network')} "
-        f"{'make' if broken > 1 else 'makes'} more mistakes than the probabilities allow. "
-        f"{_in_short_no_digits(_corrected(found))} Of {counted(measured, 'reported number')}, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs, {coarse} could not be tested sharply, and "
-        f"{differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
+        f"On digits, {answer}: where a network is at least {LEVEL} sure, {_rounded_down(min(right))} or more of its "
+        f"answers are right, but {broken or 'none'} of {counted(len(found), 'network')} "
+        f"{'are' if broken > 1 else 'is'} wrong more often than the network's own probabilities say. "
+        f"{_in_short_no_digits(_corrected(found))} Of {counted(measured, 'number')} that tutorials report, "
+        f"{_that(agreeing, 'agrees', 'agree')} with our runs, {_that(coarse, 'agrees', 'agree')} coarsely (our runs "
+        f"scatter too much to say more), and {differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
     )
 
 
@@ -120,8 +120,8 @@ def _in_short_no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" ({_listed([f'{share:.0f} %' for share in beside.values()])} without Bayes)" if beside else ""
     return (
-        f"On pictures that show no digit, {'yes' if holds else 'no'}: even with its tutorial's mistakes "
-        f"corrected, a {'Bayesian ' if bayesian else ''}network is still at least {LEVEL} sure to see a digit in up to "
+        f"On pictures that show no digit, {'yes' if holds else 'no'}: even after we corrected the mistakes in its "
+        f"code, a {'Bayesian ' if bayesian else ''}network is at least {LEVEL} sure to see a digit in up to "
         f"{_listed(parts)}{than}."
     )
 
@@ -159,17 +159,17 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = min(_mean(one.right) for one in found.values())
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
-        f"Digits: of those of which it is at least {LEVEL} sure, each of {len(found)} networks (published and "
-        f"corrected) gets at least {_rounded_down(least)} right."
+        f"Digits: each of {len(found)} networks (published and corrected) gets at least {_rounded_down(least)} of "
+        f"those right of which it is at least {LEVEL} sure."
     )
     if not broken:
-        return f"{said} None makes more mistakes than its probabilities allow, beyond chance."
+        return f"{said} None is wrong more often than its own probabilities say, beyond chance."
     (first, *others) = broken
     more = "".join(f"; {_named(one)}: {_both(found[one])}" for one in others)
     return (
-        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure there. {_named(first)}: "
-        f"at least {_mean(found[first].promised):.2f} % sure on average, but "
-        f"{_mean(found[first].right):.2f} % right{more}."
+        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure of these. {_named(first)}: on "
+        f"average at least {_mean(found[first].promised):.2f} % sure, but {_mean(found[first].right):.2f} % "
+        f"right{more}."
     )
 
 

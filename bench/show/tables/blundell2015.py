@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from bench.core.text import Digits
+from bench.core.text import Digits, counted
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.papers import (
@@ -106,13 +106,22 @@ def _line(one: PaperVerdict) -> dict[str, str | float | None]:
 
 
 def can_it_be_reproduced(results: Results) -> str:
-    """Say whether 1.32 % comes out and under which readings; until 1200 units have run, what 400 units say."""
+    """Say whether 1.32 % comes out and under which readings; what 400 units say too, until 1200 have a verdict."""
     found = paper_verdicts(paper_claims(load_papers()), results)
-    for claim_id, before in ((QUOTED, ""), (SMALL, "1.32 % is open: the network of 1200 units has not run yet. ")):
-        mine = [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
-        if mine:
-            return before + " ".join([_opening(mine), *_beside(results), *_gains(results)])
-    return f"Not run yet: {COMMANDS}."
+    quoted, small = (
+        [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
+        for claim_id in (QUOTED, SMALL)
+    )
+    if not (quoted or small):
+        return f"Not run yet: {COMMANDS}."
+    openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
+    if small and not _has_verdict(quoted):
+        openings.append(_opening(small))
+    return " ".join([*openings, *_beside(results), *_gains(results)])
+
+
+def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
+    return bool(mine) and all(one.verdict.sample.n >= ENOUGH for one in mine)
 
 
 def _beside(results: Results) -> Iterator[str]:
@@ -173,9 +182,13 @@ def _gains(results: Results) -> Iterator[str]:
 
 def _opening(mine: Sequence[PaperVerdict]) -> str:
     reported, units = f"{100 * mine[0].claim.paper.value:.2f} %", mine[0].claim.paper.network.split("-")[1]
-    few = min(one.verdict.sample.n for one in mine)
-    if few < ENOUGH:
-        return f"Of {reported} with {units} units there is no verdict yet: {few} of the {ENOUGH} seeds that one needs."
+    if not _has_verdict(mine):
+        few = min(one.verdict.sample.n for one in mine)
+        errors = [f"{100 * statistics.fmean(one.verdict.sample.values):.2f} % {WAYS[one.reading]}" for one in mine]
+        return (
+            f"{reported} with {units} units is open: it needs {counted(ENOUGH, 'seed')}, and {few} "
+            f"{'has' if few == 1 else 'have'} finished. So far, mistakes are {', '.join(errors)}."
+        )
     said = []
     for outcome, words in (
         (AGREES, "comes out"),
