@@ -9,6 +9,7 @@ from itertools import groupby
 
 from bench.core.text import Digits, counted
 from bench.judge.results import Results
+from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.papers import (
     OBTAINED,
@@ -77,11 +78,16 @@ def _not_run(found: Sequence[PaperVerdict]) -> Iterator[str]:
 
 
 def _row(one: PaperVerdict) -> list[Entry]:
-    paper, sample = one.claim.paper, one.verdict.sample
-    percent = replace(sample, values=tuple(100 * value for value in sample.values))
+    paper = one.claim.paper
     reported = f"{PERCENT.text(100 * paper.value)}{MARKS[paper.obtained]}"
     name = paper.id.removeprefix(f"{PAPER}.")
-    return [name, reported, one.reading, Measured(percent, PERCENT), one.verdict.outcome]
+    return [name, reported, one.reading, Measured(_in_percent(one), PERCENT), one.verdict.outcome]
+
+
+def _in_percent(one: PaperVerdict) -> Sample:
+    """Return the errors of all seeds in percent; table and sentence round the same mean."""
+    sample = one.verdict.sample
+    return replace(sample, values=tuple(100 * value for value in sample.values))
 
 
 def _line(one: PaperVerdict) -> dict[str, str | float | None]:
@@ -184,7 +190,8 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     reported, units = f"{100 * mine[0].claim.paper.value:.2f} %", mine[0].claim.paper.network.split("-")[1]
     if not _has_verdict(mine):
         few = min(one.verdict.sample.n for one in mine)
-        errors = [f"{100 * statistics.fmean(one.verdict.sample.values):.2f} % {WAYS[one.reading]}" for one in mine]
+        means = {one.reading: _in_percent(one).mean or 0 for one in mine}
+        errors = [f"{PERCENT.text(mean)} % {WAYS[reading]}" for reading, mean in means.items()]
         return (
             f"{reported} with {units} units is open: it needs {counted(ENOUGH, 'seed')}, and {few} "
             f"{'has' if few == 1 else 'have'} finished. So far, mistakes are {', '.join(errors)}."
