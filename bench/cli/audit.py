@@ -69,7 +69,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     if len(arguments.what) > 1:
         raise ConfigError(f"'{others[0]}' is not a part; give some of {', '.join(PARTS)}, or one approach alone")
     if arguments.rule or arguments.document:
-        raise ConfigError(f"--rule and --document choose among {', '.join(PARTS)}; leave them out for one approach")
+        raise ConfigError("--rule and --document do not apply to one approach; leave them out")
     return _check_one(arguments, others[0])
 
 

@@ -107,7 +107,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
         given: str | None = getattr(arguments, name)
         parts = (given or "").split(",")
         if len(parts) > 2:
-            raise ConfigError(f"--{name} {given} names {len(parts)}; give one for both folders, or A's,B's")
+            raise ConfigError(f"--{name} {given} has {len(parts)} values; give one for both folders, or two: A's,B's")
         for side, part in zip(wanted, (parts[0], parts[-1]), strict=True):
             side[name] = part.strip() or None
     for path in (arguments.a, arguments.b):

@@ -43,7 +43,7 @@ def is_asked(arguments: argparse.Namespace) -> bool:
 def answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
-        raise ConfigError(f"claim '{arguments.claim}' is not a number of your own; leave it out, or these options")
+        raise ConfigError(f"a number of your own excludes the claim '{arguments.claim}'; leave out one of the two")
     if arguments.trial and any(getattr(arguments, name) is not None for name in OWN):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)

@@ -1,6 +1,6 @@
 """The command line, `python -m bench COMMAND`; exit codes: 0 fine, 1 a check failed, 2 usage, 3 something missing.
 
-Only the file of the command that was asked for is imported, so that `list` does not wait for what `run` needs.
+Only the file of the command that was asked for is imported, so that no command waits for what another one needs.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _say(line: str) -> None:
 
 
 def _give_up_output() -> None:
-    """Let what was not written yet go nowhere, so that the end of the process does not fail on it once more."""
+    """Discard unwritten output, so that Python's exit does not raise the same error again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -149,9 +149,9 @@ def tell_place(arguments: argparse.Namespace) -> None:
 
 
 def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:
-    """Raise ConfigError where a command would write beside the shipped records; `option` says what to give."""
+    """Raise ConfigError if a command would write beside the shipped records; `option` says what to give."""
     if is_shipped(arguments):
-        raise ConfigError(f"nothing is written beside the records that come with the suite; give {option}")
+        raise ConfigError(f"the shipped records are read-only; give {option}")
 
 
 def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
@@ -246,8 +246,8 @@ def refuse_other_tasks(arguments: argparse.Namespace) -> None:
     """Raise ConfigError where a command without `--task` is given the profile of another task than mnist."""
     if not is_of_documents(arguments) and not hasattr(arguments, "task"):
         raise ConfigError(
-            f"profile {arguments.profile} is of another task than mnist, which run, plan, status and table methods "
-            f"know; give one of {', '.join(PROFILES)}"
+            f"profile {arguments.profile} belongs to another task than mnist; this command reads records of mnist: "
+            f"give one of {', '.join(PROFILES)}"
         )
 
 

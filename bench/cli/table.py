@@ -58,9 +58,7 @@ def _table(arguments: argparse.Namespace) -> int:
     take_task(arguments)
     check_records(arguments)
     if not is_of_documents(arguments) and (arguments.name != "methods" or arguments.write or arguments.readme):
-        raise ConfigError(
-            "of other tasks than mnist there is one table, which is printed: table methods --task fashion"
-        )
+        raise ConfigError("other tasks have only one table, and it is only printed: table methods --task fashion")
     material = material_of(arguments)
     text = "" if arguments.name is None else render(_one(material, arguments), arguments.format)
     warn(material)

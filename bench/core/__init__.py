@@ -2,5 +2,6 @@
 
 In: bytes, paths, seeds, environment variables. Out: records and tensors in files that a kill cannot leave half
 written, named random streams, clocks, errors. It knows the names, units and bounds of metrics, because reading checks
-them, but computes none. It knows no approach, no data set and no command.
+them, but computes none. The compiled passes that several approaches share (Adam, priors) lie here. It knows no data set
+and no command.
 """

@@ -1,7 +1,7 @@
 """The form of per-row scores, the arrays beside a record: names, types, shapes, bounds, and what fits together.
 
-`Store.scores` checks it, so that code can rely on it. That the hash of a file fits is not enough: a folder may come
-from somebody else.
+`Store.scores` checks it, so that code can rely on it. A hash that fits is not enough, because a folder may come from
+somebody else.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check_scores(scores: Scores) -> None:
         if kind == "draws":
             n_draws = n_draws or len(values)
             if len(values) != n_draws:
-                raise ValueError(f"data sets have unlike numbers of draws, {n_draws} and {len(values)}")
+                raise ValueError(f"data sets have different numbers of draws, {n_draws} and {len(values)}")
     for name, found in by_set.items():
         _check_set(name, found)
 
@@ -86,10 +86,10 @@ def _check_array(key: str, values: NDArray[np.generic], kind: _Kind) -> None:
 def _check_set(name: str, found: Mapping[str, NDArray[np.generic]]) -> None:
     """Raise ValueError unless the arrays of one data set fit together."""
     if len({len(values) for kind, values in found.items() if kind != "draws"}) > 1:
-        raise ValueError(f"the arrays of {name} are of unlike numbers of rows")
+        raise ValueError(f"the arrays of {name} have different numbers of rows")
     for kind, others in _BESIDE.items():
         lacking = sorted(set(others) - found.keys())
         if kind in found and lacking:
-            raise ValueError(f"{name}/{kind} is without {', '.join(lacking)}")
+            raise ValueError(f"{name}/{kind} lacks {', '.join(lacking)}")
     if "draws" in found and found["draws"].shape[1] > len(found["label"]):
         raise ValueError(f"{name}/draws has more rows than {name}/label")

@@ -47,7 +47,7 @@ def read_json(path: Path, what: str, below: Path | None = None) -> object:
 
 def _refuse(word: str) -> NoReturn:
     """Refuse NaN and Infinity: JSON does not have them, and the hash could not tell them from null."""
-    raise ValueError(f"'{word}' is no number of JSON")
+    raise ValueError(f"'{word}' is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -259,7 +259,7 @@ def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
         found = dict(file)
     for name, values in found.items():
         if not isinstance(values, np.ndarray):  # NumPy returns the bytes of a member that is no array
-            raise ValueError(f"'{name}' is no array")
+            raise ValueError(f"'{name}' is not an array")
     return found
 
 

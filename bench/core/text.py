@@ -56,8 +56,8 @@ def one_line(text: str, longest: int | None = None) -> str:
 def visible(text: str) -> str:
     """Return text of any number of lines that is safe to show: on a terminal, in a table, on a page.
 
-    What is no character to read (controls, escape sequences, what turns the direction of writing, halves of
-    characters) is written as Python writes it. All text from a file passes through here where it is shown.
+    Unprintable characters (controls, escape sequences, marks that turn the direction of writing, lone surrogates) are
+    shown as Python's escapes. All text from a file passes through here before it is shown.
     """
     return text if text.isprintable() else "".join(map(_visible, text))
 

@@ -43,7 +43,7 @@ class Cell:
     skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
     family: str = ""  # one key for all seeds that can be fitted together; "" if seeds cannot
-    twin_keys: tuple[str, str] | None = None  # fit_key and key of the twin: alone if `batched`, else with other seeds
+    twin_keys: tuple[str, str] | None = None  # fit_key and key of this cell trained the other way (`twin`)
 
     @property
     def epochs(self) -> int:

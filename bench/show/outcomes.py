@@ -37,7 +37,7 @@ LOOKS = {
         "#3A86B8",
         "D",
         "none",
-        "it looks like one of our runs, but our runs differ so much that a shift that matters could have gone unseen",
+        "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters",
     ),
     DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
     NOT_EXACT: VerdictLook(

@@ -62,7 +62,7 @@ def test_a_command_that_makes_records_means_a_folder_of_the_users(elsewhere, cap
 def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere, capsys):
     assert main(words) == USAGE
     out, err = capsys.readouterr()
-    expected = f"error: nothing is written beside the records that come with the suite; give {option}\n"
+    expected = f"error: the shipped records are read-only; give {option}\n"
     assert (out, err) == ("", expected)
 
 

@@ -102,7 +102,7 @@ def test_what_json_has_not_is_no_null(word, tmp_path):
     """The hash is of null in the place of what is not a number; a record says null itself."""
     path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
     path.write_text(path.read_text().replace("null", word))
-    with pytest.raises(StoreError, match=f"'{word}' is no number of JSON"):
+    with pytest.raises(StoreError, match=f"'{word}' is not a JSON number"):
         read_record(path)
 
 

@@ -128,7 +128,7 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
     unit = _last_digit(text)
     low, high = _range(metric)
     if not low <= value <= high:
-        raise ConfigError(f"{text} is no {metric}; give a number from {low:g} to {high:.4g}")
+        raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")
     margin, reason = (brought.margin, "given") if brought.margin is not None else _margin(key, value, brought, claims)
     return Claim(
         id=f"{brought.approach}.{metric}",

@@ -150,7 +150,7 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
         if evidence is not None and _is_elsewhere(claim, theirs, evidence):
             reason = f"all seeds give {theirs.mean:.4g}"
             return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE, reason, shared=0.0)
-        gap = Gap("n/a", "there is no distribution: all seeds give one number, or a number is off the claim's scale")
+        gap = Gap("n/a", "no distribution fits: all seeds give one number, or a number is outside the claim's scale")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
     low, high = evidence.low, evidence.high
     shared, is_ours = overlap(published, other), evidence.p >= ALPHA

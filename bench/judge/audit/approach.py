@@ -1,9 +1,9 @@
 """The rules over an approach as a black box: what its fits and predictions show through the contract.
 
 A few steps on made-up rows suffice. Half of the inputs are blank in every training row. No data reach the weights of
-a blank input: their steps show where the KL pulls, and whether noise hides the pull. Two fits with different N that are
-equal show a KL that is not scaled by N. Nobody can see from outside how often the KL counts: `bench.judge.audit.elbo`
-measures it on the objective.
+a blank input: their steps show where the KL pulls, and whether noise hides the pull. If fits with two different N are
+equal, the KL is not scaled by N. From outside nobody can see how often the KL counts: `bench.judge.audit.elbo` measures
+it on the objective.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _needs_sigma(check: Callable[[Probe], Seen]) -> Callable[[Probe], Seen]:
 def _kl_sign(probe: Probe) -> Seen:
     pull, size = _kl_pull(probe)
     if math.isnan(pull):
-        return Seen("not applicable", "weights of blank inputs do not move: nothing pulls them to a prior")
+        return Seen("not applicable", "weights of blank inputs do not move, so no prior pulls them")
     detail = f"steps of blank inputs' weights correlate {pull:+.2f} with the weights"
     measured = {"correlation": pull, "step": size}
     if abs(pull) < PULLED:
@@ -122,7 +122,7 @@ def _kl_sign(probe: Probe) -> Seen:
 def _kl_drowned(probe: Probe) -> Seen:
     pull, size = _kl_pull(probe)
     if math.isnan(pull):
-        return Seen("not applicable", "weights of blank inputs do not move: nothing pulls them to a prior")
+        return Seen("not applicable", "weights of blank inputs do not move, so no prior pulls them")
     drowned = abs(pull) < PULLED
     detail = (
         f"weights that only the KL reaches step by {size:.2g}, correlated {pull:+.2f} with the weights: "

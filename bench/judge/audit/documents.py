@@ -72,7 +72,7 @@ class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(TomlTable, frozen=True):
-    """The file: `fact` has all fields of a fact, the other tables only what was read, by document and rule."""
+    """The file: table `fact` has all fields; the others hold only what was read, by document and rule."""
 
     fact: tuple[Fact, ...] = ()
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def facts(path: Path = FILE) -> tuple[Fact, ...]:
 
 
 def _place(fact: Fact) -> tuple[int, int]:
-    """Return what sorts facts: document, then rule; raises ConfigError if one is unknown."""
+    """Return the sort key of a fact: document, then rule; raises ConfigError if one is unknown."""
     if fact.document not in DOCUMENTS:
         raise unknown_name("document", fact.document, DOCUMENTS)
     if fact.rule not in RULES:

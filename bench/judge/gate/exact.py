@@ -41,7 +41,8 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
             continue
         trained = record.fit_key in {fit_key for fit_key, _ in both}
         what = "is measured" if trained else "is trained"
-        return GateCheck(name, FAIL, f"it {what} otherwise than the reference was{_changed(record, planned.values)}")
+        changed = _changed(record, planned.values)
+        return GateCheck(name, FAIL, f"today's plan differs: it {what} in another way than the reference{changed}")
     return GateCheck(name, PASS, f"{len(records)} reference records match today's plan")
 
 
@@ -116,7 +117,8 @@ def _trained_on(gate: Gate, cell: GatedCell, records: Sequence[Record], today: d
         if name not in gate.splits:
             return GateCheck(title, MISSING, f"the gate file pins no split '{name}'; its hash here is {found}")
         if found != gate.splits[name]:
-            return GateCheck(title, FAIL, f"not those of {name}: hash {found}, pinned is {gate.splits[name][:12]}...")
+            hashes = f"hash {found}, pinned {gate.splits[name][:12]}..."
+            return GateCheck(title, FAIL, f"trained on other rows than split {name}: {hashes}")
     return GateCheck(title, PASS, f"{len(records)} fits, rows as pinned")
 
 

@@ -85,9 +85,9 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
         return "no reference records"
     both = of_seeds(records, gate.fresh_seeds)
     if both:
-        return f"seed {both[0].seed} is in the reference and among the fresh ones, which must be others"
+        return f"seed {both[0].seed} is a reference seed and a fresh seed; take fresh seeds that the reference lacks"
     if known.gap is not None:
-        return f"the reference is not whole: {known.gap.reason}"
+        return f"the reference is incomplete: {known.gap.reason}"
     if known.n < gate.reference_seeds:
         return f"the reference has {known.n} of {gate.reference_seeds} seeds"
     return ""

@@ -26,7 +26,7 @@ class StepEffect(NamedTuple):
 
     @property
     def direction(self) -> Direction:
-        """Return what the change does to the number. One seed has no interval: its sign decides."""
+        """Return whether the change raises or lowers the number; one seed has no interval, so its sign decides."""
         paired = self.added.paired
         if paired is None:
             return "not measured"

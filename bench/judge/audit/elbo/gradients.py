@@ -128,7 +128,7 @@ def _slope(
 
 
 def _straight(one: tuple[float, float], two: tuple[float, float], expected: float) -> bool:
-    """Return whether two steps, each with its slope and what rounding may leave of it, resolve the same slope."""
+    """Return whether two lengths of step give the same slope, within their rounding errors."""
     largest = max(abs(one[0]), abs(two[0]), abs(expected))
     return abs(one[0] - two[0]) <= RESOLVED * largest and max(one[1], two[1]) <= RESOLVED * largest
 

@@ -20,9 +20,9 @@ ALIKE_SHARES = 0.05  # of the gradients: how far they may be from the shares
 STEPS = 30  # between the weight and the shares of the batches
 MORE = 4  # times the draws, where noise may hide another likelihood
 ROUNDINGS = 16  # of a loss's last digit: how far two batches may differ through rounding alone
-SYSTEMATIC = 0.005  # of the gradients' differences between batches: what of them may be another likelihood's
+SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
 NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
-NUMBERS = 20_000  # of a gradient: as many are looked at, so that a large network's draws fit into memory
+NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
 
 Rest = Literal["proportional", "shares", "other noise", "other likelihood", "rounding"]
 """What a loss holds beside a NLL + constant. `proportional`: nothing. `shares`: one term, of which each batch has a
@@ -78,7 +78,7 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
     """Measure `a` from how the losses of batches differ; needs the NLL.
 
     If noise may explain what the NLL leaves, more draws are taken: noise averages out, another likelihood does not.
-    If the losses still do not tell, the gradients may: they are many numbers where a loss is one.
+    If the losses still do not tell, gradients are compared: a gradient holds many numbers, a loss one.
     """
     found = _by_losses(objective, draws)
     if found.rest == "other noise":
@@ -91,9 +91,9 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
 
 
 def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
-    """Return whether the gradients' differences between batches surely hold more than those of the NLL.
+    """Return whether the gradients show another likelihood than the NLL.
 
-    What is left without the NLL must be common to the draws: otherwise it is noise. If it is one gradient times a
+    What remains without the NLL must be the same in all draws: otherwise it is noise. If it is one gradient times a
     factor per batch, it is a KL that is re-weighted over batches. An NLL without noise is that of the mean weights.
     """
     n = sum(value.numel() for value in objective.parameters.values())
@@ -202,7 +202,7 @@ def _gradients_less_mean(objective: AuditedObjective, function: Callable[[Batch,
 
 
 def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:
-    """Say what the NLL leaves of the losses [draws, batches]; both are less their means over batches."""
+    """Name what the losses [draws, batches] hold besides the NLL. Both have their mean over batches subtracted."""
     if misfit <= PROPORTIONAL:
         return "proportional"
     noise = [part - part.mean(0) for part in (losses, nlls)]  # from draw to draw

@@ -179,7 +179,7 @@ class AuditedObjective:
 
 @dataclass(frozen=True)
 class Case:
-    """An objective and what its audit was told."""
+    """An objective and the arguments of its audit."""
 
     objective: AuditedObjective
     groups: Sequence[Factor]  # weights with means and standard deviations
@@ -219,7 +219,7 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _storage(tensor: Tensor) -> tuple[object, ...]:
-    """Return what two names of the same numbers have in common."""
+    """Return the key of a tensor's storage: two names of the same numbers have the same key."""
     if not tensor.numel():
         return (id(tensor),)
     return tensor.device, tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()

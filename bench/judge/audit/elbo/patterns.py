@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bench.judge.audit.elbo.weighing import TensorWeight
 
-NEAR = 0.1  # of a weight: how near it must come to what a mistake would make of it
+NEAR = 0.1  # largest relative distance from the weight that a known mistake gives
 
 
 class Setting(NamedTuple):

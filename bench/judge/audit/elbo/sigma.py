@@ -20,9 +20,9 @@ SIGN_LIKE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", 
 def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
-    For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of what the gradients of
-    several draws have in common. Optimisers that scale the gradient move each
-    number by up to their rate in a step, whatever the gradient is.
+    For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of the part of the gradient
+    that several draws share. Optimisers that scale the gradient move each number by up to their rate in a step,
+    whatever the gradient is.
     """
     objective = case.objective
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):

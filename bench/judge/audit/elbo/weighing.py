@@ -147,7 +147,7 @@ def _epoch(case: Case, data: DataWeight | None) -> float:
 
 
 def _targets(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: int) -> list[Gradient]:
-    """Return the KL's gradient in each draw: `case.draws` of them, and more if noise is in fewer than `NUMBERS`.
+    """Return the KL's gradient in each draw; more draws than `case.draws` if noise shows and a group has few weights.
 
     Args:
         case: what is audited.
@@ -176,7 +176,7 @@ def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
 
 
 def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
-    """Return the weight in an epoch, and that in each batch if they differ by more than noise, else nothing.
+    """Return the weight in an epoch. Return each batch's weight too, if batches differ by more than noise.
 
     If they differ, the error is that of the draws within the batches.
     """

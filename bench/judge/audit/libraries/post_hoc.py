@@ -14,8 +14,8 @@ from bench.judge.audit.libraries.setting import batches, library, network
 def laplace(corrected: bool) -> ObjectiveReading:
     """Fit Laplace(model, 'classification', 'all', 'diag') and compare its precision with the exact one of its rows.
 
-    For each tensor, the weight is that of the prior while the data count once: the exact generalised Gauss-Newton
-    diagonal of all rows divided by what the library adds to the prior's precision.
+    For each tensor, the weight says how often the prior counts while the data count once: the exact generalised
+    Gauss-Newton diagonal of all rows divided by what the library adds to the prior's precision.
     """
     del corrected  # no change is needed
     package = library("laplace")
