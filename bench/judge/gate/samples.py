@@ -69,11 +69,6 @@ def title_of(cell: GatedCell, record: Record) -> str:
     return f"{cell.name}, seed {record.seed}"
 
 
-def of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
-    """Return the records of these seeds."""
-    return [record for record in records if record.seed in seeds]
-
-
 def key_of(cell: GatedCell, key: str) -> str:
     """Return a metric's key with the cell's training split put in."""
     return key.replace(TRAIN, cell.split)
