@@ -116,7 +116,7 @@ def _joint(correlation: float, k: int, shrinkage: float, times: int) -> float:
         evidence = _evidence(_runs(source, correlation, CLAIMS // 2, k))
         claims = [JointClaim(str(place), "a", one) for place, one in enumerate(evidence)]
         found = joint(f"simulated {number}", claims, shrinkage, simulations=500)
-        alarms += found is not None and found.p < ALPHA
+        alarms += found.p < ALPHA
     return alarms / (times // 4)
 
 

@@ -88,7 +88,6 @@ def test_of_one_claim_the_joint_p_value_is_its_own():
 def test_the_joint_p_value_is_the_same_again():
     claims = next(documents(0.5, 4, 5, 1, 1))
     assert joint("d", claims) == joint("d", claims)
-    assert joint("d", []) is None
 
 
 def test_what_prints_alike_is_simulated_so():

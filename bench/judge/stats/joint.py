@@ -12,7 +12,7 @@ Source: Fisher 1932, Statistical Methods for Research Workers; Brown 1975 (Biome
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bench.core.seeds import stream_seed
-from bench.judge.claims import Claim
 from bench.judge.stats.rule import Evidence
 
 DUPLICATES = {
@@ -57,17 +56,10 @@ class Joint:
     names: tuple[str, ...]  # of the claims that count
 
 
-def is_duplicate(claim: Claim) -> bool:
-    """Return whether a claim repeats others of its document."""
-    return claim.id in DUPLICATES
-
-
 def joint(
     document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
-) -> Joint | None:
-    """Return the joint p-value of a document's claims; None without any."""
-    if not claims:
-        return None
+) -> Joint:
+    """Return the joint p-value of a document's claims, of which there is at least one."""
     blocks: dict[tuple[str, int], list[Evidence]] = {}
     for claim in claims:
         blocks.setdefault((claim.approach, claim.evidence.n), []).append(claim.evidence)
@@ -108,9 +100,3 @@ def correlations(values: Floats, shrinkage: float) -> Floats:
 
 def _fisher(p: Floats) -> Floats:
     return np.asarray(-2 * np.log(np.maximum(p, SMALLEST_P)).sum(axis=-1))
-
-
-def joint_by_document(claims: Mapping[str, Sequence[JointClaim]]) -> dict[str, Joint]:
-    """Return the joint p-value of each document that has claims."""
-    found = {document: joint(document, members) for document, members in claims.items()}
-    return {document: one for document, one in found.items() if one is not None}

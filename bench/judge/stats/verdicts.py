@@ -13,7 +13,7 @@ from functools import cached_property
 
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.curves import Curve, curve_name, curves
-from bench.judge.stats.joint import Joint, JointClaim, is_duplicate, joint_by_document
+from bench.judge.stats.joint import DUPLICATES, Joint, JointClaim, joint
 from bench.judge.stats.prediction import HolmStep, holm
 from bench.judge.stats.rule import (
     ALPHA,
@@ -70,7 +70,7 @@ class Judgement:
     @cached_property
     def joint(self) -> Mapping[str, Joint]:
         """Return the joint p-value of the end results of each document that has some with enough seeds."""
-        return joint_by_document(self._joint_claims())
+        return {document: joint(document, claims) for document, claims in self._joint_claims().items()}
 
     @cached_property
     def joint_with_curves(self) -> Mapping[str, Joint]:
@@ -80,13 +80,13 @@ class Judgement:
             claim, evidence = one.curve.first, one.curve.evidence
             if one.p_adjusted is not None and evidence is not None:
                 found.setdefault(claim.source, []).append(JointClaim(one.curve.name, claim.approach, evidence))
-        return joint_by_document(found)
+        return {document: joint(document, claims) for document, claims in found.items()}
 
     def _joint_claims(self) -> dict[str, list[JointClaim]]:
         found: dict[str, list[JointClaim]] = {}
         for verdict in self.ends:
             claim, evidence = verdict.claim, verdict.evidence
-            if verdict.p_adjusted is not None and evidence is not None and not is_duplicate(claim):
+            if verdict.p_adjusted is not None and evidence is not None and claim.id not in DUPLICATES:
                 found.setdefault(claim.source, []).append(JointClaim(claim.id, claim.approach, evidence))
         return found
 
