@@ -8,9 +8,8 @@ less than half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 from bench.core.records import Record
@@ -34,8 +33,6 @@ RATIO: WeighingResult = "ratio"
 FAR_OUTSIDE: WeighingResult = "far outside"
 FEW_SEEDS: WeighingResult = "few seeds"
 NOT_MEASURED: WeighingResult = "not measured"
-Read = Callable[[str, str, str], Sample]
-"""A quantity of a fit, given its approach, recipe and protocol."""
 
 
 @dataclass(frozen=True)
@@ -91,27 +88,21 @@ def against(claim: Claim, results: Results) -> Against:
     entry = results.manifests.get(claim.approach)
     if entry is None:
         return Against(claim, ())
-    read = partial(_read, claim, results)
     found = []
     for one in alternatives(entry):
         if learns_what_is_measured(one, entry, claim.split):
             gap = Gap("n/a", "it trains on the rows that the document holds out")
             found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
         else:
-            found.append(weigh(claim, one, read))
+            found.append(_weigh(claim, one, results))
     return Against(claim, tuple(found))
 
 
-def weigh(claim: Claim, alternative: Alternative, read: Read) -> Weighed:
-    """Return what is known of a reported number under an alternative.
-
-    Args:
-        claim: the number, its approach and how it is printed; its recipe is the published one.
-        alternative: another recipe.
-        read: gives the numbers of any fit, in the claim's unit.
-    """
+def _weigh(claim: Claim, alternative: Alternative, results: Results) -> Weighed:
+    """Return what is known of a reported number under an alternative to the published recipe."""
+    fits = ((claim.approach, PUBLISHED), (alternative.approach, alternative.recipe))
     pairs = {
-        protocol: (read(claim.approach, PUBLISHED, protocol), read(alternative.approach, alternative.recipe, protocol))
+        protocol: [_measured(claim, results, results.cell(*fit, protocol), protocol) for fit in fits]
         for protocol in (PUBLISHED, COMMON)
     }
     for fewest in (ENOUGH, 2):
@@ -187,21 +178,17 @@ def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
     )
 
 
-def _read(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> Sample:
-    """Return what the seeds of a fit give for a claim, in its unit."""
-    return _of(claim, results, results.cell(approach, recipe, protocol), protocol)
-
-
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
     """Return what each seed of a fit gives for a claim, in its unit; a seed without a number is left out."""
     found = {
-        record.seed: _of(claim, results, [record], protocol).values
+        record.seed: _measured(claim, results, [record], protocol).values
         for record in results.cell(approach, recipe, protocol)
     }
     return {seed: values[0] for seed, values in sorted(found.items()) if values}
 
 
-def _of(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
+def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
+    """Return what the records of a fit give for a claim, in its unit."""
     if protocol == PUBLISHED:
         return measure(claim, records)
     key = _common_key(claim, results)
