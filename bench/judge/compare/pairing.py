@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from bench.core.errors import ConfigError
-from bench.core.folder import Problem
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
@@ -51,11 +51,9 @@ class Side:
         found = sorted({record.conditions for record in kept})
         if len(found) != 1:
             listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
-            hint = (
-                "choose with --profile, --device, --precision"
-                if found
-                else f"{store.root} has {_counted(records, problems)}"
-            )
+            damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
+            hint = "choose with --profile, --device, --precision"
+            hint = hint if found else f"{store.root} has {len(records)} in all{damaged}"
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
@@ -131,16 +129,13 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
         if one != other
     ]
     lines += _other_amounts(a.conditions[0], b.conditions[0])
-    for name in PROVENANCE:
-        n_other = sum(getattr(one.provenance, name) != getattr(other.provenance, name) for one, other in both)
+    looks = {f"{name} differs": attrgetter(f"provenance.{name}") for name in PROVENANCE}
+    looks["versions of recipe, protocol or metrics differ"] = attrgetter("versions")
+    looks["the number of seeds that were trained together differs"] = attrgetter("timings.batched")
+    for what, look in looks.items():
+        n_other = sum(look(one) != look(other) for one, other in both)
         if n_other:
-            lines.append(f"{name} differs in {n_other} of {len(both)} pairs")
-    n_other = sum(one.versions != other.versions for one, other in both)
-    if n_other:
-        lines.append(f"versions of recipe, protocol or metrics differ in {n_other} of {len(both)} pairs")
-    together = sum(one.timings.batched != other.timings.batched for one, other in both)
-    if together:
-        lines.append(f"the number of seeds that were trained together differs in {together} of {len(both)} pairs")
+            lines.append(f"{what} in {n_other} of {len(both)} pairs")
     versions = [(one.provenance.versions, other.provenance.versions) for one, other in both]
     names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
     if names:
@@ -166,8 +161,3 @@ def made(side: Side, name: str) -> str:
     """Return one line on what made a side's records."""
     (said,) = origin_of([record.provenance for record in side.records.values()])
     return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {said}"
-
-
-def _counted(records: Sequence[Record], problems: Sequence[Problem]) -> str:
-    damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
-    return f"{len(records)} in all{damaged}"
