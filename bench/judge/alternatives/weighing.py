@@ -8,7 +8,7 @@ less than half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -94,17 +94,23 @@ def against(claim: Claim, results: Results) -> Against:
             gap = Gap("n/a", "it trains on the rows that the document holds out")
             found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
         else:
-            found.append(_weigh(claim, one, results))
+            fits = ((claim.approach, PUBLISHED), (one.approach, one.recipe))
+            pairs = {
+                protocol: [_measured(claim, results, results.cell(*fit, protocol), protocol) for fit in fits]
+                for protocol in (PUBLISHED, COMMON)
+            }
+            found.append(weigh(claim, one, pairs))
     return Against(claim, tuple(found))
 
 
-def _weigh(claim: Claim, alternative: Alternative, results: Results) -> Weighed:
-    """Return what is known of a reported number under an alternative to the published recipe."""
-    fits = ((claim.approach, PUBLISHED), (alternative.approach, alternative.recipe))
-    pairs = {
-        protocol: [_measured(claim, results, results.cell(*fit, protocol), protocol) for fit in fits]
-        for protocol in (PUBLISHED, COMMON)
-    }
+def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Sample]]) -> Weighed:
+    """Return what is known of a reported number under an alternative to the published recipe.
+
+    Args:
+        claim: the number, its approach and how it is printed.
+        alternative: another recipe.
+        pairs: what each protocol measured of both recipes, the published one first, in the claim's unit.
+    """
     for fewest in (ENOUGH, 2):
         for protocol, (ours, theirs) in pairs.items():
             if min(ours.n, theirs.n) >= fewest:
