@@ -35,7 +35,7 @@ class Probe:
         self.blank = torch.arange(self.subject.task.n_inputs) % 2 == 0
         self.trail = cache(self._trail)
 
-    @cached_property
+    @property
     def posterior(self) -> Posterior:
         """Return a short fit on ordinary rows."""
         return self.subject.fit()

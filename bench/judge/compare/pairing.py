@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -36,7 +36,7 @@ class Side:
 
     store: Store
     conditions: tuple[str, ...]  # profile, device, precision
-    records: Mapping[tuple[str, str, str, int], Record]
+    records: Mapping[tuple[CellName, int], Record]  # by cell and seed
     problems: tuple[str, ...]
     unfinished: tuple[str, ...]  # records that have no numbers, each with its reason
 
@@ -57,22 +57,19 @@ class Side:
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
-        done = {key_of(record): record for record in newest if record.outcome == "done"}
+        done = {(record.place[:3], record.seed): record for record in newest if record.outcome == "done"}
         unfinished = [
             f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
             if record.outcome != "done"
         ]
         unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
-        unsound = [*(problem.reason for problem in problems), *_contradictions(store, done, name)]
+        unsound = [problem.reason for problem in problems]
+        for record in done.values():  # one of the folders may be somebody else's
+            unsound += [
+                f"{name}: {record.title}: {why}" for why in contradictions(record.metrics, store.scores(record))
+            ]
         return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
-
-
-def _contradictions(store: Store, records: Mapping[tuple[str, str, str, int], Record], name: str) -> Iterator[str]:
-    """Yield each number that the scores beside its record contradict: one of the folders may be somebody else's."""
-    for record in records.values():
-        for why in contradictions(record.metrics, store.scores(record)):
-            yield f"{name}: {record.title}: {why}"
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -80,10 +77,8 @@ def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Recor
 
     Two folders of different versions may be compared, but the seeds of one cell of a folder must be of one version.
     """
-    newest: dict[CellName, Record] = {}
-    for record in sorted(records, key=made_at):
-        newest[key_of(record)[:3]] = record
-    kept = [record for record in records if record.versions == newest[key_of(record)[:3]].versions]
+    newest = {record.place[:3]: record for record in sorted(records, key=made_at)}
+    kept = [record for record in records if record.versions == newest[record.place[:3]].versions]
     return kept, [record for record in records if record not in kept]
 
 
@@ -97,21 +92,15 @@ class Pairs:
     b: tuple[Record, ...]
 
 
-def key_of(record: Record) -> tuple[str, str, str, int]:
-    """Return what pairs a record: approach, recipe, protocol and seed."""
-    return record.approach, record.recipe, record.protocol, record.seed
-
-
 def pair(a: Side, b: Side) -> list[Pairs]:
     """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
     if not common:
         raise ConfigError("the folders have no finished cell with the same seed in common")
     found = []
-    for cell in dict.fromkeys(key[:3] for key in common):
-        seeds = tuple(key[3] for key in common if key[:3] == cell)
-        keys = [(*cell, seed) for seed in seeds]
-        found.append(Pairs(cell, seeds, tuple(a.records[k] for k in keys), tuple(b.records[k] for k in keys)))
+    for cell in dict.fromkeys(cell for cell, _ in common):
+        seeds = tuple(seed for its_cell, seed in common if its_cell == cell)
+        found.append(Pairs(cell, seeds, *(tuple(side.records[cell, seed] for seed in seeds) for side in (a, b))))
     return found
 
 

@@ -7,8 +7,9 @@ laplace-torch has no loss to audit, but a precision of the data beside that of t
 # (Pyro has no types)
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from operator import getitem
 
 import torch
 from torch import Tensor, nn
@@ -48,15 +49,11 @@ def posteriors(corrected: bool) -> ElboReport:
         output = torch.func.functional_call(net, {name: value[0] for name, value in weights.items()}, x)
         return functional.cross_entropy(output, y, reduction="sum")
 
-    factors = [Factor(name, _itself(means[name]), log_stds[name].exp) for name in means]
+    factors = [Factor(name, partial(getitem, means, name), log_stds[name].exp) for name in means]
     named = [
         (f"{name}.{kind}", part[name]) for kind, part in (("mean", means), ("log_std", log_stds)) for name in means
     ]
     return audit_torch(loss, named, batches(32), N_TRAIN, nll=nll, factors=factors)
-
-
-def _itself(value: Tensor) -> Callable[[], Tensor]:
-    return lambda: value
 
 
 def automatic_guide(corrected: bool, name: str) -> ElboReport:
