@@ -7,9 +7,7 @@ laplace-torch has no loss to audit, but a precision of the data beside that of t
 # (Pyro has no types)
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
-from operator import getitem
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +47,7 @@ def posteriors(corrected: bool) -> ElboReport:
         output = torch.func.functional_call(net, {name: value[0] for name, value in weights.items()}, x)
         return functional.cross_entropy(output, y, reduction="sum")
 
-    factors = [Factor(name, partial(getitem, means, name), log_stds[name].exp) for name in means]
+    factors = [Factor(name, means[name].clone, log_stds[name].exp) for name in means]
     named = [
         (f"{name}.{kind}", part[name]) for kind, part in (("mean", means), ("log_std", log_stds)) for name in means
     ]
