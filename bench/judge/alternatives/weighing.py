@@ -62,20 +62,14 @@ class Against(NamedTuple):
     found: tuple[Weighed, ...]
 
     @property
-    def compared(self) -> tuple[Weighed, ...]:
-        """Return the alternatives whose distribution is known."""
-        return tuple(one for one in self.found if one.shared is not None)
-
-    @property
     def tests_nothing(self) -> bool:
         """Return whether no reported number could tell the published recipe from any alternative.
 
         The distributions decide this, not the reported number: among eight identical alternatives, one reaches a ratio
         of ten in 9 % of cases by chance. An alternative with few seeds decides nothing: its distribution is too wide.
         """
-        return bool(self.compared) and all(
-            one.finding != FEW_SEEDS and one.shared is not None and one.shared > HALF for one in self.compared
-        )
+        known = [(one.finding, one.shared) for one in self.found if one.shared is not None]
+        return bool(known) and all(finding != FEW_SEEDS and shared > HALF for finding, shared in known)
 
     @property
     def hardly_from(self) -> tuple[Weighed, ...]:

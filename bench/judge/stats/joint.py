@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,30 +38,13 @@ BLOCK = 2_000  # simulations at a time, for the memory
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class JointClaim:
-    """One claim or curve of a document."""
-
-    name: str
-    approach: str  # whose seeds measured it
-    evidence: Evidence
-
-
-@dataclass(frozen=True)
-class Joint:
-    """The p-value of all claims of a document together."""
-
-    p: float
-    names: tuple[str, ...]  # of the claims that count
-
-
-def joint(
-    document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
-) -> Joint:
-    """Return the joint p-value of a document's claims, of which there is at least one."""
+def joint_p(
+    document: str, claims: Sequence[tuple[str, Evidence]], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
+) -> float:
+    """Return the joint p-value of a document's claims and curves, each with the approach whose seeds measured it."""
     blocks: dict[tuple[str, int], list[Evidence]] = {}
-    for claim in claims:
-        blocks.setdefault((claim.approach, claim.evidence.n), []).append(claim.evidence)
+    for approach, evidence in claims:
+        blocks.setdefault((approach, evidence.n), []).append(evidence)
     observed = sum(_fisher(np.array([[one.p for one in found]])).item() for found in blocks.values())
     simulated = np.zeros(simulations)
     for (approach, n), found in blocks.items():
@@ -71,7 +53,7 @@ def joint(
             p = simulated_p(found, source, min(BLOCK, simulations - start), shrinkage)
             simulated[start : start + BLOCK] += _fisher(p)
     reached = int((simulated >= observed - 1e-9).sum())
-    return Joint((reached + 1) / (simulations + 1), tuple(claim.name for claim in claims))
+    return (reached + 1) / (simulations + 1)
 
 
 def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: int, shrinkage: float) -> Floats:

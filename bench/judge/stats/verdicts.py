@@ -13,7 +13,7 @@ from functools import cached_property
 
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.curves import Curve, curve_name, curves
-from bench.judge.stats.joint import DUPLICATES, Joint, JointClaim, joint
+from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.prediction import HolmStep, holm
 from bench.judge.stats.rule import (
     ALPHA,
@@ -21,6 +21,7 @@ from bench.judge.stats.rule import (
     DIFFERS,
     ENOUGH,
     TOO_FEW,
+    Evidence,
     Verdict,
     conclude,
     evidence_of,
@@ -68,26 +69,26 @@ class Judgement:
         return [verdict for verdict in self.verdicts if curve_name(verdict.claim)]
 
     @cached_property
-    def joint(self) -> Mapping[str, Joint]:
+    def joint(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results of each document that has some with enough seeds."""
-        return {document: joint(document, claims) for document, claims in self._joint_claims().items()}
+        return {document: joint_p(document, claims) for document, claims in self._joint_claims().items()}
 
     @cached_property
-    def joint_with_curves(self) -> Mapping[str, Joint]:
+    def joint_with_curves(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results and the curves of each document."""
         found = self._joint_claims()
         for one in self.curves:
             claim, evidence = one.curve.first, one.curve.evidence
             if one.p_adjusted is not None and evidence is not None:
-                found.setdefault(claim.source, []).append(JointClaim(one.curve.name, claim.approach, evidence))
-        return {document: joint(document, claims) for document, claims in found.items()}
+                found.setdefault(claim.source, []).append((claim.approach, evidence))
+        return {document: joint_p(document, claims) for document, claims in found.items()}
 
-    def _joint_claims(self) -> dict[str, list[JointClaim]]:
-        found: dict[str, list[JointClaim]] = {}
+    def _joint_claims(self) -> dict[str, list[tuple[str, Evidence]]]:
+        found: dict[str, list[tuple[str, Evidence]]] = {}
         for verdict in self.ends:
             claim, evidence = verdict.claim, verdict.evidence
             if verdict.p_adjusted is not None and evidence is not None and claim.id not in DUPLICATES:
-                found.setdefault(claim.source, []).append(JointClaim(claim.id, claim.approach, evidence))
+                found.setdefault(claim.source, []).append((claim.approach, evidence))
         return found
 
     def of_documents(self, documents: Collection[str]) -> Judgement:
