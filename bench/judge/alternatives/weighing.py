@@ -47,12 +47,7 @@ class Weighed:
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
     shared: float | None = None  # overlap of the two distributions
-    is_ours: bool = False  # the number looks like one more run of the published recipe
-
-    @property
-    def is_overwhelming(self) -> bool:
-        """Return whether the report can hardly come from the alternative, but can come from the published recipe."""
-        return self.ratio is not None and self.ratio > OVERWHELMING and self.is_ours
+    is_overwhelming: bool = False  # it can hardly come from the alternative, but can come from the published recipe
 
 
 class Against(NamedTuple):
@@ -144,13 +139,14 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
         gap = Gap("n/a", "there is no distribution: all seeds give one number, or a number is off the claim's scale")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
     low, high = evidence.low, evidence.high
-    shared, is_ours = overlap(published, other), evidence.p >= ALPHA
+    shared = overlap(published, other)
     is_far = other.sds_away(low, high) > FAR
     if min(ours.n, theirs.n) < ENOUGH:
         finding, reason = FAR_OUTSIDE if is_far else FEW_SEEDS, f"fewer than {ENOUGH} seeds"
-        return Weighed(alternative, protocol, ours, theirs, finding, reason, None, shared, is_ours)
+        return Weighed(alternative, protocol, ours, theirs, finding, reason, shared=shared)
     ratio = density_ratio(published, other, low, high)
-    return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE if is_far else RATIO, "", ratio, shared, is_ours)
+    finding, is_overwhelming = FAR_OUTSIDE if is_far else RATIO, ratio > OVERWHELMING and evidence.p >= ALPHA
+    return Weighed(alternative, protocol, ours, theirs, finding, "", ratio, shared, is_overwhelming)
 
 
 def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:

@@ -17,7 +17,7 @@ from bench.judge.gate.config import Gate, GatedCell, GatedMetric, Waiver
 from bench.judge.gate.samples import Folder, fresh_records, key_of, sample
 from bench.judge.samples import Sample
 from bench.judge.stats.gating import Design, DivergenceCounts
-from bench.judge.stats.prediction import HolmStep, holm
+from bench.judge.stats.prediction import holm
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,8 @@ def judge_shifts(
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
     p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
-    steps = holm(p_values)
-    adjusted = {name: step.adjust(p_values[name]) for name, step in steps.items()}
-    metrics = [_judge(gate, pair, steps.get(pair.name), len(steps), today) for pair in pairs]
+    adjusted = holm(p_values)
+    metrics = [_judge(gate, pair, adjusted.get(pair.name), len(adjusted), today) for pair in pairs]
     return metrics, [_divergence_check(gate, found, adjusted.get(found.name, 1.0)) for found in diverged]
 
 
@@ -137,7 +136,7 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
     return ""
 
 
-def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: datetime.date) -> MetricCheck:
+def _judge(gate: Gate, pair: _Pair, p: float | None, n_tests: int, today: datetime.date) -> MetricCheck:
     def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
         return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
 
@@ -153,11 +152,10 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
     if gap is not None:
         without: State = FAIL if gap.is_fault else MISSING
         return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
-    assert step is not None
+    assert p is not None
     assert pair.reference.mean is not None
     assert pair.fresh.mean is not None
     design = pair.design
-    p = step.adjust(design.p_value(pair.difference))
     shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
     outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
     if outside and matters:

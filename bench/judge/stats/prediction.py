@@ -124,29 +124,20 @@ def welch(first: Group, second: Group) -> tuple[float, float]:
     return error, error**4 / below if below else math.inf
 
 
-class HolmStep(NamedTuple):
-    """What Holm's procedure does to the p-value of one hypothesis."""
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return the adjusted p-value of each hypothesis.
 
-    factor: int  # the number of hypotheses for the smallest p-value, then one less each
-    floor: float  # the largest adjusted p-value before it: once a hypothesis is kept, all later ones are kept
-
-    def adjust(self, p: float) -> float:
-        """Return the adjusted p-value."""
-        return max(self.floor, min(1.0, self.factor * p))
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
-    """Return the step of each hypothesis.
+    The smallest p-value is multiplied by the number of hypotheses, each next one by one less. Once a hypothesis is
+    kept, all later ones are kept.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
     """
-    steps: dict[str, HolmStep] = {}
-    floor = 0.0
-    ranked = sorted(p_values, key=lambda name: p_values[name])
-    for rank, name in enumerate(ranked):
-        steps[name] = HolmStep(len(ranked) - rank, floor)
-        floor = steps[name].adjust(p_values[name])
-    return steps
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
 
 
 def leaves_unit_interval(mean: float, width: float) -> bool:
