@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -217,13 +218,11 @@ def _root(precision: MeanOfDraws) -> MeanOfDraws:
 def _differ(values: Sequence[MeanOfDraws]) -> bool:
     """Return whether two of the values differ by more than their errors and a tenth."""
     level = 1 - RARE / max(len(values), 1)
-    for index, one in enumerate(values):
-        for other in values[:index]:
-            reach = one.half_width(level) + other.half_width(level)
-            gap = abs(one.value - other.value)
-            if gap > reach and gap > ALIKE * max(abs(one.value), abs(other.value)):
-                return True
-    return False
+    return any(
+        abs(one.value - other.value) > one.half_width(level) + other.half_width(level)
+        and abs(one.value - other.value) > ALIKE * max(abs(one.value), abs(other.value))
+        for one, other in itertools.combinations(values, 2)
+    )
 
 
 def _is_an_epoch(case: Case) -> bool:
