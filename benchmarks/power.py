@@ -68,7 +68,7 @@ def _main(given: argparse.Namespace) -> int:
     missed = []
     for name in given.faults:
         report = measure(name, gate, given)
-        sys.stdout.write(f"{FAULTS[name].title}\n\n{render.text(report)}\n")
+        sys.stdout.write(f"{FAULTS[name]}\n\n{render.text(report)}\n")
         if FAIL not in report.states:
             missed.append(name)
         if given.save:

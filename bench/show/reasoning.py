@@ -197,7 +197,6 @@ def as_json(judgement: Judgement, verdicts: Sequence[Verdict]) -> list[dict[str,
 
 def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
     claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
-    joint = judgement.joint.get(claim.source)
     curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
     return {
         "claim": claim.id,
@@ -231,7 +230,7 @@ def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "percentile": evidence and evidence.percentile,
         "curve": verdict.curve or None,
         "p_curve": curve and curve.curve.evidence and curve.curve.evidence.p,
-        "p_joint": joint and joint.p,
+        "p_joint": judgement.joint.get(claim.source),
         "verdict": verdict.outcome,
         "reason": verdict.reason,
     }

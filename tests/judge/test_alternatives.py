@@ -40,7 +40,9 @@ def weighed(published=(), corrected=(), common=(), common_corrected=(), claim=FO
         ("published", COMMON): common,
         ("corrected", COMMON): common_corrected,
     }
-    return weigh(claim, OTHER, lambda _, recipe, protocol: Sample(tuple(given[recipe, protocol])))
+    recipes = ("published", "corrected")
+    pairs = {p: [Sample(tuple(given[recipe, p])) for recipe in recipes] for p in (PUBLISHED, COMMON)}
+    return weigh(claim, OTHER, pairs)
 
 
 def said(one):

@@ -113,7 +113,7 @@ def _of(found, rule):
 
 
 def test_the_sets_share_what_was_counted():
-    found = audit_data()
+    found = list(audit_data())
     shared = {f.detail.split(" share ")[0]: f.measured["images"] for f in found if f.rule == "overlap" and f.measured}
     assert shared["train60k and test10k"] == 0
     assert [f.detail for f in found if f.outcome == "fails"] == []

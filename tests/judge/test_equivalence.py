@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.judge.samples import Sample
-from bench.judge.stats.equivalence import Group, equivalence_p, welch
-from bench.judge.stats.prediction import error_half_width, error_p
+from bench.judge.stats.prediction import Group, equivalence_p, error_half_width, error_p, welch
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, judge_one
 from tests.judge.claims import FINAL, FIVE
 

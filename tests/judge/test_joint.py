@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.judge.samples import Sample
-from bench.judge.stats.joint import DUPLICATES, JointClaim, joint
+from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.rule import evidence_of
 from tests.judge.claims import BY_ID
 
@@ -16,7 +16,7 @@ VALUES = json.loads((Path(__file__).parent / "end_results_a76c72c.json").read_te
 
 def joint_claims(document, without=tuple(DUPLICATES)):
     return [
-        JointClaim(name, BY_ID[name].approach, evidence_of(BY_ID[name], Sample(tuple(values))))
+        (BY_ID[name].approach, evidence_of(BY_ID[name], Sample(tuple(values))))
         for name, values in VALUES.items()
         if BY_ID[name].source == document and name not in without
     ]
@@ -34,7 +34,7 @@ def joint_claims(document, without=tuple(DUPLICATES)):
 )
 def test_an_independent_computation_agrees(document, independent):
     # It shrank correlations by .3 and gave two digits. 20,000 simulations have a standard error of .0035 at most.
-    assert joint(document, joint_claims(document), shrinkage=0.3).p == pytest.approx(independent, abs=0.02)
+    assert joint_p(document, joint_claims(document), shrinkage=0.3) == pytest.approx(independent, abs=0.02)
 
 
 def test_what_counts_as_a_duplicate_matters():
@@ -43,7 +43,7 @@ def test_what_counts_as_a_duplicate_matters():
     found = []
     for left_out in ("correct", "incorrect", "undecided"):
         without = [*prose, f"chopra2018.random_module.first100_{left_out}"]
-        found.append(joint("chopra2018", joint_claims("chopra2018", without), shrinkage=0.3).p)
+        found.append(joint_p("chopra2018", joint_claims("chopra2018", without), shrinkage=0.3))
     assert found == pytest.approx([0.14, 0.34, 0.10], abs=0.02)
 
 

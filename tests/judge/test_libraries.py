@@ -63,7 +63,7 @@ def test_a_small_network_gives_the_weights_of_a_plate_of_the_batch(monkeypatch):
     pytest.importorskip("pyro")
     small(monkeypatch)
     with setting.seeded():
-        found = ObjectiveReading.of(functional.auto_normal(False))
+        found = ObjectiveReading.of(functional.automatic_guide(False, "AutoNormal"))
     assert list(found.kl_weights.values()) == pytest.approx([N / B] * 6, rel=0.05)
     assert found.prior_std == pytest.approx(1.0, rel=0.05)
 

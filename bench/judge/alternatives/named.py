@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.file import LADDERS
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, VARIANT
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import of_group
@@ -32,7 +30,7 @@ class Alternative:
         return f"{self.approach} {self.recipe}"
 
 
-def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternative]:
+def alternatives(entry: ApproachManifest) -> list[Alternative]:
     """Return the alternatives to an approach's published recipe, each fit once.
 
     They are the fits that its ladder compares. Where the ladder has no control, the documents' networks without Bayes
@@ -41,7 +39,7 @@ def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternat
     if entry.task != "mnist":
         return []  # a toy has neither corrections nor a ladder
     found: dict[str, Alternative] = {}
-    for one in _of_ladder(entry, path):
+    for one in _of_ladder(entry):
         if (one.approach, one.recipe) != (entry.name, "published"):
             found.setdefault(one.name, one)
     if CONTROL not in {one.kind for one in found.values()} and entry.noise != WITHOUT_BAYES:
@@ -51,11 +49,11 @@ def alternatives(entry: ApproachManifest, path: Path = LADDERS) -> list[Alternat
     return sorted(found.values(), key=lambda one: KINDS.index(one.kind))
 
 
-def _of_ladder(entry: ApproachManifest, path: Path) -> Iterator[Alternative]:
+def _of_ladder(entry: ApproachManifest) -> Iterator[Alternative]:
     if "corrected" in entry.recipes:
         yield Alternative(CORRECTED, entry.name, "corrected")
     kinds = {ALONE: CORRECTION, CUMULATIVE: CORRECTION, VARIANT: VARIANT, CONTROL: CONTROL}
-    for rung in ladder(entry.name, path).rungs:
+    for rung in ladder(entry.name).rungs:
         if rung.kind in kinds:
             before, after = next(iter(rung.numbers.values()))
             for place in (after, before):

@@ -8,9 +8,8 @@ less than half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 from bench.core.records import Record
@@ -34,8 +33,6 @@ RATIO: WeighingResult = "ratio"
 FAR_OUTSIDE: WeighingResult = "far outside"
 FEW_SEEDS: WeighingResult = "few seeds"
 NOT_MEASURED: WeighingResult = "not measured"
-Read = Callable[[str, str, str], Sample]
-"""A quantity of a fit, given its approach, recipe and protocol."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,7 @@ class Weighed:
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
     shared: float | None = None  # overlap of the two distributions
-    is_ours: bool = False  # the number looks like one more run of the published recipe
-
-    @property
-    def is_overwhelming(self) -> bool:
-        """Return whether the report can hardly come from the alternative, but can come from the published recipe."""
-        return self.ratio is not None and self.ratio > OVERWHELMING and self.is_ours
+    is_overwhelming: bool = False  # it can hardly come from the alternative, but can come from the published recipe
 
 
 class Against(NamedTuple):
@@ -65,20 +57,14 @@ class Against(NamedTuple):
     found: tuple[Weighed, ...]
 
     @property
-    def compared(self) -> tuple[Weighed, ...]:
-        """Return the alternatives whose distribution is known."""
-        return tuple(one for one in self.found if one.shared is not None)
-
-    @property
     def tests_nothing(self) -> bool:
         """Return whether no reported number could tell the published recipe from any alternative.
 
         The distributions decide this, not the reported number: among eight identical alternatives, one reaches a ratio
         of ten in 9 % of cases by chance. An alternative with few seeds decides nothing: its distribution is too wide.
         """
-        return bool(self.compared) and all(
-            one.finding != FEW_SEEDS and one.shared is not None and one.shared > HALF for one in self.compared
-        )
+        known = [(one.finding, one.shared) for one in self.found if one.shared is not None]
+        return bool(known) and all(finding != FEW_SEEDS and shared > HALF for finding, shared in known)
 
     @property
     def hardly_from(self) -> tuple[Weighed, ...]:
@@ -91,29 +77,29 @@ def against(claim: Claim, results: Results) -> Against:
     entry = results.manifests.get(claim.approach)
     if entry is None:
         return Against(claim, ())
-    read = partial(_read, claim, results)
     found = []
     for one in alternatives(entry):
         if learns_what_is_measured(one, entry, claim.split):
             gap = Gap("n/a", "it trains on the rows that the document holds out")
             found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
         else:
-            found.append(weigh(claim, one, read))
+            fits = ((claim.approach, PUBLISHED), (one.approach, one.recipe))
+            pairs = {
+                protocol: [_measured(claim, results, results.cell(*fit, protocol), protocol) for fit in fits]
+                for protocol in (PUBLISHED, COMMON)
+            }
+            found.append(weigh(claim, one, pairs))
     return Against(claim, tuple(found))
 
 
-def weigh(claim: Claim, alternative: Alternative, read: Read) -> Weighed:
-    """Return what is known of a reported number under an alternative.
+def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Sample]]) -> Weighed:
+    """Return what is known of a reported number under an alternative to the published recipe.
 
     Args:
-        claim: the number, its approach and how it is printed; its recipe is the published one.
+        claim: the number, its approach and how it is printed.
         alternative: another recipe.
-        read: gives the numbers of any fit, in the claim's unit.
+        pairs: what each protocol measured of both recipes, the published one first, in the claim's unit.
     """
-    pairs = {
-        protocol: (read(claim.approach, PUBLISHED, protocol), read(alternative.approach, alternative.recipe, protocol))
-        for protocol in (PUBLISHED, COMMON)
-    }
     for fewest in (ENOUGH, 2):
         for protocol, (ours, theirs) in pairs.items():
             if min(ours.n, theirs.n) >= fewest:
@@ -153,13 +139,14 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
         gap = Gap("n/a", "no distribution fits: all seeds give one number, or a number is outside the claim's scale")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
     low, high = evidence.low, evidence.high
-    shared, is_ours = overlap(published, other), evidence.p >= ALPHA
+    shared = overlap(published, other)
     is_far = other.sds_away(low, high) > FAR
     if min(ours.n, theirs.n) < ENOUGH:
         finding, reason = FAR_OUTSIDE if is_far else FEW_SEEDS, f"fewer than {ENOUGH} seeds"
-        return Weighed(alternative, protocol, ours, theirs, finding, reason, None, shared, is_ours)
+        return Weighed(alternative, protocol, ours, theirs, finding, reason, shared=shared)
     ratio = density_ratio(published, other, low, high)
-    return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE if is_far else RATIO, "", ratio, shared, is_ours)
+    finding, is_overwhelming = FAR_OUTSIDE if is_far else RATIO, ratio > OVERWHELMING and evidence.p >= ALPHA
+    return Weighed(alternative, protocol, ours, theirs, finding, "", ratio, shared, is_overwhelming)
 
 
 def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
@@ -187,21 +174,17 @@ def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
     )
 
 
-def _read(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> Sample:
-    """Return what the seeds of a fit give for a claim, in its unit."""
-    return _of(claim, results, results.cell(approach, recipe, protocol), protocol)
-
-
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
     """Return what each seed of a fit gives for a claim, in its unit; a seed without a number is left out."""
     found = {
-        record.seed: _of(claim, results, [record], protocol).values
+        record.seed: _measured(claim, results, [record], protocol).values
         for record in results.cell(approach, recipe, protocol)
     }
     return {seed: values[0] for seed, values in sorted(found.items()) if values}
 
 
-def _of(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
+def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
+    """Return what the records of a fit give for a claim, in its unit."""
     if protocol == PUBLISHED:
         return measure(claim, records)
     key = _common_key(claim, results)

@@ -133,7 +133,7 @@ def _kl_drowned(probe: Probe) -> Seen:
 
 def _kl_pull(probe: Probe) -> tuple[float, float]:
     """Return the correlation of blank inputs' weights with their steps, and the steps' mean size."""
-    before, after = (_of_inputs(weights, probe.blank) for weights in probe.small.weights[-2:])
+    before, after = (_of_inputs(weights, probe.blank) for weights in probe.trail(ROWS).weights[-2:])
     step = after - before
     size = float(step.abs().mean())
     if size == 0 or before.std() == 0:
@@ -154,7 +154,7 @@ def _of_inputs(weights: Mapping[str, Marginal], inputs: Tensor) -> Tensor:
 
 @_needs_sigma
 def _kl_scale(probe: Probe) -> Seen:
-    one, other = probe.small.arrays, probe.large.arrays
+    one, other = probe.trail(ROWS).arrays, probe.trail(FULL_ROWS).arrays
     gap = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
     if gap == 0:
         detail = f"fits with N = {ROWS} and N = {FULL_ROWS:,} are the same to the bit: the KL does not know N"
@@ -168,7 +168,8 @@ def _kl_scale(probe: Probe) -> Seen:
 
 @_needs_sigma
 def _sigma_moves(probe: Probe) -> Seen:
-    stds = [[m.std.double().flatten() for m in w.values() if m.std is not None] for w in probe.longer.weights[-3:]]
+    trail = probe.trail(FULL_ROWS, epochs=3)  # two epochs' moves tell a drift from noise
+    stds = [[m.std.double().flatten() for m in weights.values() if m.std is not None] for weights in trail.weights[-3:]]
     one, two, three = (torch.cat(parts).log() for parts in stds)
     product = (two - one) * (three - two)  # unsigned, and without the noise of either epoch
     drift = float(product.mean())

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.core.errors import BenchError, BrokenApproach, ContractViolation
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.findings import Finding
-from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck, training
+from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck
 from bench.plan import plugins, registry
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import load_class, manifest
@@ -70,13 +70,14 @@ def check_approach(name: str) -> Iterator[CheckLine]:
     """
     entry = manifest(name)
     load_class(name)
+    fit, *others = CHECKS
     for recipe in entry.recipes:
         subject = ApproachUnderTest(name, recipe)
-        first = _contract(training.fit, subject, recipe)
+        first = _contract(fit, subject, recipe)
         if first.outcome == "failed":
             yield first
             continue
-        for check in CHECKS:
+        for check in others:
             yield _contract(check, subject, recipe)
         for finding in audit_approach(name, recipe):
             yield _audit(finding, recipe)

@@ -15,21 +15,18 @@ from bench.interface import Split
 from bench.judge.audit.findings import Finding
 
 SUBJECT = "data"
+SEED = 0  # of the rows that are held out, and of the noise
 NOISE = "noise_gaussian"  # made in the network's input space; leaves the range of pixels on purpose
 
 
-def audit_data(data_dir: Path | None = None, seed: int = 0) -> list[Finding]:
+def audit_data(data_dir: Path | None = None) -> Iterator[Finding]:
     """Compare the training rows, the test rows and every out-of-distribution set that is present.
 
     Raises:
         DataMissing, DataCorrupt: MNIST is not there, or not intact.
     """
-    return list(_findings(data_dir, seed))
-
-
-def _findings(data_dir: Path | None, seed: int) -> Iterator[Finding]:
-    train, test = (load_split(name, seed, data_dir) for name in ("train60k", "test10k"))
-    part, held_out = (load_split(name, seed, data_dir) for name in ("train50k", "heldout10k-of-train"))
+    names = ("train60k", "test10k", "train50k", "heldout10k-of-train")
+    train, test, part, held_out = (load_split(name, SEED, data_dir) for name in names)
     shared = len(set(part.rows.tolist()) & set(held_out.rows.tolist()))
     detail = f"train50k and heldout10k-of-train share {shared} rows of the training file"
     yield Finding("test-looked-at", SUBJECT, "fails" if shared else "passes", detail, {"rows": shared})
@@ -39,7 +36,7 @@ def _findings(data_dir: Path | None, seed: int) -> Iterator[Finding]:
         yield classes(split)
     for name in OOD_NAMES:
         try:
-            outside = load_ood(name, seed, data_dir)
+            outside = load_ood(name, SEED, data_dir)
         except DataMissing as error:
             yield Finding("overlap", SUBJECT, "not measured", str(error))
             continue

@@ -82,12 +82,12 @@ class _File(TomlTable, frozen=True):
     def facts(self) -> Iterator[Fact]:
         """Yield all facts."""
         yield from self.fact
-        short: tuple[tuple[FactOutcome, dict[str, dict[str, str]]], ...] = (
-            ("absent", self.absent),
-            ("unclear", self.unclear),
-            ("not applicable", self.not_applicable),
-        )
-        for outcome, documents in short:
+        short: dict[FactOutcome, dict[str, dict[str, str]]] = {
+            "absent": self.absent,
+            "unclear": self.unclear,
+            "not applicable": self.not_applicable,
+        }
+        for outcome, documents in short.items():
             for document, rules in documents.items():
                 yield from (Fact(document, rule, outcome, what) for rule, what in rules.items())
 
@@ -160,7 +160,9 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
         measured: Mapping[str, float] = {}
         subject = fact.document
         if fact.shown:
-            shown = _shown(fact.shown)
+            if fact.shown not in shown_mistakes():
+                raise unknown_name(f"check in {FILE.name}", fact.shown, shown_mistakes())
+            shown = shown_mistakes()[fact.shown]
             detail += f"; {'shown by' if shown.outcome == 'found' else shown.outcome} {fact.shown}: {shown.detail}"
             measured = shown.measured
             if shown.outcome == "not found":
@@ -171,13 +173,6 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
         effect = "" if fact.effect is None else effect_of(fact.approach, fact.effect, numbers)
         found.append(Finding(fact.rule, subject, outcome, detail, measured, effect))
     return found
-
-
-def _shown(check: str) -> ShownMistake:
-    found = shown_mistakes()
-    if check not in found:
-        raise unknown_name(f"check in {FILE.name}", check, found)
-    return found[check]
 
 
 def rung_of(approach: str, wanted: RungNumber) -> Rung:

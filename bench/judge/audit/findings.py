@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple
 
-from bench.judge.audit.rules import RULES, Severity
+from bench.judge.audit.rules import RULES
 
 Outcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
 """`known`: the subject fails, and its maker declared it. `not measured`: the rule applies, but nothing was seen."""
@@ -20,20 +20,6 @@ class Seen(NamedTuple):
     outcome: Outcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = {}
-
-
-class FindingJson(TypedDict):
-    """A finding for machines, with its rule's title and severity."""
-
-    rule: str
-    severity: Severity
-    title: str
-    subject: str
-    outcome: Outcome
-    detail: str
-    measured: dict[str, float]
-    remedy: str
-    effect: str
 
 
 @dataclass(frozen=True)
@@ -64,8 +50,8 @@ class Finding:
             more.append(f"effect: {self.effect}")
         return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {'; '.join(more)}".replace("\n", " ")
 
-    def as_json(self) -> FindingJson:
-        """Return the finding for machines."""
+    def as_json(self) -> dict[str, object]:
+        """Return the finding for machines, with its rule's title and severity."""
         rule = RULES[self.rule]
         return {
             "rule": self.rule,

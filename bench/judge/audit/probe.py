@@ -6,17 +6,16 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
 
 from bench.core.errors import Unsupported
 from bench.interface import Marginal, Posterior, Split
-from bench.judge.contract import ROWS, ApproachUnderTest, CheckContext
+from bench.judge.contract import ApproachUnderTest, CheckContext
 
 FULL_ROWS = 60_000  # N of the training that is planned
-EPOCHS = 2
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,9 @@ class Probe:
         """Make the approach; raises BenchError where it cannot be made."""
         self.subject = ApproachUnderTest(name, recipe)
         self.blank = torch.arange(self.subject.task.n_inputs) % 2 == 0
+        self.trail = cache(self._trail)
 
-    @cached_property
+    @property
     def posterior(self) -> Posterior:
         """Return a short fit on ordinary rows."""
         return self.subject.fit()
@@ -55,22 +55,8 @@ class Probe:
         except Unsupported:
             return False
 
-    @cached_property
-    def small(self) -> Trail:
-        """Return a fit with blank inputs and N = `ROWS`, the true number of rows."""
-        return self._trail(ROWS)
-
-    @cached_property
-    def large(self) -> Trail:
-        """Return a fit with the same rows and noise and N = `FULL_ROWS`."""
-        return self._trail(FULL_ROWS)
-
-    @cached_property
-    def longer(self) -> Trail:
-        """Return the fit of `large` with one more epoch: two epochs' moves tell a drift from noise."""
-        return self._trail(FULL_ROWS, EPOCHS + 1)
-
-    def _trail(self, n_train: int, epochs: int = EPOCHS) -> Trail:
+    def _trail(self, n_train: int, epochs: int = 2) -> Trail:
+        """Return a fit with blank inputs that is told this N; all have the same rows, in truth `ROWS`, and noise."""
         train = self.subject.train
         x = train.x.clone()
         x[:, self.blank] = 0

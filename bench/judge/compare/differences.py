@@ -71,11 +71,8 @@ class RowTest:
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Difference]:
     """Return the differences of every metric that a pattern names; p-values are adjusted over all (Holm)."""
     found = [difference(cell, metric) for cell in pairs for metric in comparable(cell, patterns)]
-    steps = holm({str(place): one.p for place, one in enumerate(found) if one.p is not None})
-    return [
-        one if one.p is None else replace(one, p_adjusted=steps[str(place)].adjust(one.p))
-        for place, one in enumerate(found)
-    ]
+    adjusted = holm({str(place): one.p for place, one in enumerate(found) if one.p is not None})
+    return [replace(one, p_adjusted=adjusted.get(str(place))) for place, one in enumerate(found)]
 
 
 def difference(cell: Pairs, metric: str) -> Difference:

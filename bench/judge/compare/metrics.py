@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.core.records import Number, Record
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.gate.samples import LAST_EPOCH, read
 from bench.judge.samples import Gap
@@ -50,16 +49,13 @@ def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
     """Return every metric that some record of either side has as a finite number."""
     records = [*cell.a, *cell.b]
     final = dict.fromkeys(name for record in records for name in record.metrics)
-    traced = dict.fromkeys(name for record in records for name in _trace(record) if "/" in name and name not in final)
+    last = [record.epochs[-1].metrics for record in records if record.epochs]
+    traced = dict.fromkeys(name for metrics in last for name in metrics if "/" in name and name not in final)
     names = [
         *(name for name in final if _fits(name, patterns)),
         *(LAST_EPOCH + name for name in traced if _fits(name, patterns)),
     ]
     return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
-
-
-def _trace(record: Record) -> Mapping[str, Number]:
-    return record.epochs[-1].metrics if record.epochs else {}
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

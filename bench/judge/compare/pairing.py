@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from bench.core.errors import ConfigError
-from bench.core.folder import Problem
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
@@ -36,7 +36,7 @@ class Side:
 
     store: Store
     conditions: tuple[str, ...]  # profile, device, precision
-    records: Mapping[tuple[str, str, str, int], Record]
+    records: Mapping[tuple[CellName, int], Record]  # by cell and seed
     problems: tuple[str, ...]
     unfinished: tuple[str, ...]  # records that have no numbers, each with its reason
 
@@ -51,30 +51,25 @@ class Side:
         found = sorted({record.conditions for record in kept})
         if len(found) != 1:
             listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
-            hint = (
-                "choose with --profile, --device, --precision"
-                if found
-                else f"{store.root} has {_counted(records, problems)}"
-            )
+            damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
+            hint = "choose with --profile, --device, --precision"
+            hint = hint if found else f"{store.root} has {len(records)} in all{damaged}"
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
-        done = {key_of(record): record for record in newest if record.outcome == "done"}
+        done = {(record.place[:3], record.seed): record for record in newest if record.outcome == "done"}
         unfinished = [
             f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
             if record.outcome != "done"
         ]
         unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
-        unsound = [*(problem.reason for problem in problems), *_contradictions(store, done, name)]
+        unsound = [problem.reason for problem in problems]
+        for record in done.values():  # one of the folders may be somebody else's
+            unsound += [
+                f"{name}: {record.title}: {why}" for why in contradictions(record.metrics, store.scores(record))
+            ]
         return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
-
-
-def _contradictions(store: Store, records: Mapping[tuple[str, str, str, int], Record], name: str) -> Iterator[str]:
-    """Yield each number that the scores beside its record contradict: one of the folders may be somebody else's."""
-    for record in records.values():
-        for why in contradictions(record.metrics, store.scores(record)):
-            yield f"{name}: {record.title}: {why}"
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -82,10 +77,8 @@ def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Recor
 
     Two folders of different versions may be compared, but the seeds of one cell of a folder must be of one version.
     """
-    newest: dict[CellName, Record] = {}
-    for record in sorted(records, key=made_at):
-        newest[key_of(record)[:3]] = record
-    kept = [record for record in records if record.versions == newest[key_of(record)[:3]].versions]
+    newest = {record.place[:3]: record for record in sorted(records, key=made_at)}
+    kept = [record for record in records if record.versions == newest[record.place[:3]].versions]
     return kept, [record for record in records if record not in kept]
 
 
@@ -99,21 +92,15 @@ class Pairs:
     b: tuple[Record, ...]
 
 
-def key_of(record: Record) -> tuple[str, str, str, int]:
-    """Return what pairs a record: approach, recipe, protocol and seed."""
-    return record.approach, record.recipe, record.protocol, record.seed
-
-
 def pair(a: Side, b: Side) -> list[Pairs]:
     """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
     if not common:
         raise ConfigError("the folders have no finished cell with the same seed in common")
     found = []
-    for cell in dict.fromkeys(key[:3] for key in common):
-        seeds = tuple(key[3] for key in common if key[:3] == cell)
-        keys = [(*cell, seed) for seed in seeds]
-        found.append(Pairs(cell, seeds, tuple(a.records[k] for k in keys), tuple(b.records[k] for k in keys)))
+    for cell in dict.fromkeys(cell for cell, _ in common):
+        seeds = tuple(seed for its_cell, seed in common if its_cell == cell)
+        found.append(Pairs(cell, seeds, *(tuple(side.records[cell, seed] for seed in seeds) for side in (a, b))))
     return found
 
 
@@ -131,16 +118,13 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
         if one != other
     ]
     lines += _other_amounts(a.conditions[0], b.conditions[0])
-    for name in PROVENANCE:
-        n_other = sum(getattr(one.provenance, name) != getattr(other.provenance, name) for one, other in both)
+    looks = {f"{name} differs": attrgetter(f"provenance.{name}") for name in PROVENANCE}
+    looks["versions of recipe, protocol or metrics differ"] = attrgetter("versions")
+    looks["the number of seeds that were trained together differs"] = attrgetter("timings.batched")
+    for what, look in looks.items():
+        n_other = sum(look(one) != look(other) for one, other in both)
         if n_other:
-            lines.append(f"{name} differs in {n_other} of {len(both)} pairs")
-    n_other = sum(one.versions != other.versions for one, other in both)
-    if n_other:
-        lines.append(f"versions of recipe, protocol or metrics differ in {n_other} of {len(both)} pairs")
-    together = sum(one.timings.batched != other.timings.batched for one, other in both)
-    if together:
-        lines.append(f"the number of seeds that were trained together differs in {together} of {len(both)} pairs")
+            lines.append(f"{what} in {n_other} of {len(both)} pairs")
     versions = [(one.provenance.versions, other.provenance.versions) for one, other in both]
     names = sorted({name for one, other in versions for name in {**one, **other} if one.get(name) != other.get(name)})
     if names:
@@ -166,8 +150,3 @@ def made(side: Side, name: str) -> str:
     """Return one line on what made a side's records."""
     (said,) = origin_of([record.provenance for record in side.records.values()])
     return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {said}"
-
-
-def _counted(records: Sequence[Record], problems: Sequence[Problem]) -> str:
-    damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
-    return f"{len(records)} in all{damaged}"

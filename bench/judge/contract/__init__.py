@@ -5,38 +5,7 @@ the check saw and what the contract asks for. tests/judge/test_contract.py runs 
 registry. `python -m bench audit NAME` runs them on one approach, which may be your own.
 """
 
-from __future__ import annotations
+from bench.judge.contract.checks import CHECKS, ContractCheck
+from bench.judge.contract.under_test import ROWS, SAME, STEPS, ApproachUnderTest, CheckContext
 
-from bench.judge.contract import optional, posteriors, training
-from bench.judge.contract.under_test import (
-    PREDICTED,
-    ROWS,
-    SAME,
-    STEPS,
-    ApproachUnderTest,
-    CheckContext,
-    ContractCheck,
-)
-
-__all__ = ["CHECKS", "PREDICTED", "ROWS", "SAME", "STEPS", "ApproachUnderTest", "CheckContext", "ContractCheck"]
-
-CHECKS: tuple[ContractCheck, ...] = (
-    training.manifest,
-    training.fields_unchanged,
-    training.epochs_reported,
-    posteriors.prediction_shape,
-    posteriors.draws_have_names,
-    posteriors.blocks_do_not_matter,
-    training.seed_repeats,
-    training.measuring_is_harmless,
-    training.resume,
-    training.fits_are_apart,
-    posteriors.rebuild,
-    optional.capabilities,
-    optional.pruning,
-    optional.mean_network,
-    optional.density_ratio,
-    optional.many_seeds,
-    posteriors.per_row,
-    training.global_state,
-)
+__all__ = ["CHECKS", "ROWS", "SAME", "STEPS", "ApproachUnderTest", "CheckContext", "ContractCheck"]

@@ -1,15 +1,13 @@
-"""An approach under test: made-up rows, a context that remembers, and what a check is."""
+"""An approach under test: made-up rows, and a context that remembers."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bench.core.errors import ContractViolation
 from bench.interface import Approach, Categorical, Context, Gaussian, Posterior, Split, Task
 from bench.measure.measuring import check_fit
 from bench.plan.recipes import build, profile, resolve
@@ -125,44 +123,6 @@ class ApproachUnderTest:
         return range(3 if posterior.n_draws is None else min(3, posterior.n_draws))
 
 
-@dataclass(frozen=True)
-class ContractCheck:
-    """One thing that the contract asks."""
-
-    name: str  # in reports
-    asks: str  # of an approach, one line
-    run: Callable[[ApproachUnderTest], None]  # raises ContractViolation
-    remedy: str  # what to do where it fails
-    needs: str = ""  # the capability without which it does not apply
-
-
-def contract_check(remedy: str, needs: str = "") -> Callable[[Callable[[ApproachUnderTest], None]], ContractCheck]:
-    """Make a check of a function, named after it; the docstring's first line says what the contract asks."""
-
-    def make(function: Callable[[ApproachUnderTest], None]) -> ContractCheck:
-        asks = (function.__doc__ or "").splitlines()[0]
-        name = function.__name__.replace("_", "-")
-
-        def run(subject: ApproachUnderTest) -> None:
-            if not needs or subject.declares(needs):
-                function(subject)
-
-        return ContractCheck(name, asks, run, remedy, needs)
-
-    return make
-
-
 def values(prediction: Categorical | Gaussian) -> Tensor:
     """Return log-probabilities, or means, [S, B, K]."""
     return prediction.log_probs if isinstance(prediction, Categorical) else prediction.mean
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise ContractViolation with the message unless the condition holds."""
-    if not condition:
-        raise ContractViolation(message)
-
-
-def same_arrays(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return whether two posteriors' arrays are equal to the bit."""
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)

@@ -1,6 +1,7 @@
 """The exact part of the gate: equalities that noise between seeds cannot break.
 
-A check is `missing` if no fresh record has finished, or if a finished one lacks what the check looks at.
+A check is `missing` if no fresh record has finished, or if a finished one lacks what the check looks at. A seed that is
+trained twice agrees to the last bit. So does the reference, if it was made in the same way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bench.plan.registry import manifest
 
 TEST_SPLIT = "test10k"
 WITH_SEED = ("train50k", "heldout10k-of-train")  # splits that every seed draws for itself
+SAME_MACHINE = ("cpu", "vector_instructions", "threads", "source_sha256", "versions")
 
 
 def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
@@ -155,3 +157,55 @@ def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, to
                     f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {metric.key}: {first!r}"
                 )
     return GateCheck(f"seeds {cell.name}", PASS, f"{len(records)} differ")
+
+
+def repeat_checks(gate: Gate, reference: Folder, fresh: Folder, again: Folder) -> list[GateCheck]:
+    """Check that a seed trained twice gives the same numbers: the reference's too, if it was made in the same way."""
+    checks = []
+    for name in gate.repeat.cells:
+        cell = gate.cell(name)
+        (planned,) = gate.planned(cell, [gate.repeat.seed], apart=True)
+        first, second = (
+            next((record for record in finished(folder.cell(cell)) if record.key == planned.key), None)
+            for folder in (fresh, again)
+        )
+        if planned.skip:
+            checks.append(GateCheck(f"repeat {name}", NOT_COMPARABLE, in_words(planned.skip)))
+            continue
+        if first is None or second is None:
+            checks.append(GateCheck(f"repeat {name}", MISSING, f"seed {gate.repeat.seed} was not run twice"))
+            continue
+        checks.append(_same(f"repeat {name}", first, second))
+        stored = [record for record in reference.cell(cell) if record.seed == gate.repeat.seed]
+        checks.append(_as_stored(f"as stored {name}", first, stored))
+    return checks
+
+
+def _numbers(record: Record) -> dict[str, object]:
+    """Return every number of a record except its times."""
+    return {**record.metrics, **{f"epoch {epoch.epoch}": epoch.metrics for epoch in record.epochs}}
+
+
+def _same(title: str, first: Record, second: Record) -> GateCheck:
+    one, other = _numbers(first), _numbers(second)
+    if not one:
+        return GateCheck(title, MISSING, "no numbers to compare")
+    differing = [key for key in {**one, **other} if one.get(key) != other.get(key)]
+    if differing:
+        key = differing[0]
+        text = f"{len(differing)} numbers differ, first {key}: {one.get(key)} and {other.get(key)}"
+        return GateCheck(title, FAIL, text)
+    return GateCheck(title, PASS, f"{len(one)} numbers, equal to the last bit")
+
+
+def _as_stored(title: str, fresh: Record, stored: Sequence[Record]) -> GateCheck:
+    if not stored:
+        return GateCheck(title, MISSING, "the reference has no such seed")
+    (old,) = stored
+    if old.key != fresh.key:
+        return GateCheck(title, NOT_COMPARABLE, "the reference trained this seed together with others")
+    ours, theirs = fresh.provenance, old.provenance
+    unlike = [name for name in SAME_MACHINE if getattr(ours, name) != getattr(theirs, name)]
+    if unlike:
+        return GateCheck(title, NOT_COMPARABLE, f"the reference was made with other {', '.join(unlike)}")
+    return _same(title, old, fresh)

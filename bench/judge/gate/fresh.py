@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError
 from bench.core.store import Store
-from bench.judge.gate.config import Gate
-from bench.plan.cells import Cell, Selection, cells
+from bench.judge.gate.config import Gate, GatedCell
+from bench.plan.cells import Cell
 from bench.run.executors import Pool, Processes
 from bench.run.options import Options
 from bench.run.remote.opening import open_executor, threads_of_a_fit
@@ -55,16 +55,7 @@ def repeated_cells(gate: Gate) -> list[Cell]:
 
 def blind_cells(gate: Gate) -> list[Cell]:
     """Return the cell of the approach whose scores are known."""
-    return cells(
-        Selection(
-            approaches=(BLIND,),
-            protocols=("common",),
-            seeds=gate.fresh_seeds[:1],
-            profile=gate.profile,
-            device=gate.device,
-            precision=gate.precision,
-        )
-    )
+    return gate.planned(GatedCell(BLIND, "published", "common", 1, ()), gate.fresh_seeds[:1])
 
 
 def _run(

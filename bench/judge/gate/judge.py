@@ -10,13 +10,11 @@ from bench.core.records import Record
 from bench.judge.gate.checks import WAIVED, GateCheck, GateReport
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
-from bench.judge.gate.divergence import divergences
-from bench.judge.gate.exact import data_check, label_check, plan_check, seed_check, split_checks
+from bench.judge.gate.exact import data_check, label_check, plan_check, repeat_checks, seed_check, split_checks
 from bench.judge.gate.fresh import AGAIN, BLIND
 from bench.judge.gate.power import FaultEffect, power_table
-from bench.judge.gate.repeats import repeat_checks
 from bench.judge.gate.samples import Folder
-from bench.judge.gate.shifts import judge_shifts
+from bench.judge.gate.shifts import divergences, judge_shifts
 from bench.judge.results import origin_of
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core.csv_rows import CsvRow, read_csv, refused
@@ -23,25 +22,16 @@ from bench.judge.stats.gating import Design
 EFFECTS = REFERENCE / "planted.csv"
 
 
-@dataclass(frozen=True)
-class PlantedFault:
-    """A fault, what it does, and the exact check that always catches it ('': the metrics must)."""
-
-    name: str
-    title: str
-    caught_by: str = ""
-
-
-_ALL = (
-    PlantedFault("kl-scale", "the KL weighs twice as much"),
-    PlantedFault("learning-rate", "the learning rate is twice as high"),
-    PlantedFault("dropout-on", "dropout stays on where it should be off"),
-    PlantedFault("wrong-split", "training on the test rows", "rows learnt from"),
-    PlantedFault("seed-ignored", "every seed draws what seed 0 draws", "seeds"),
-)
-FAULTS = {fault.name: fault for fault in _ALL}
-EXACTLY_CAUGHT = {fault.name: fault.caught_by for fault in _ALL if fault.caught_by}
-"""The exact check that always catches a fault, by the name of the fault."""
+FAULTS = {
+    "kl-scale": "the KL weighs twice as much",
+    "learning-rate": "the learning rate is twice as high",
+    "dropout-on": "dropout stays on where it should be off",
+    "wrong-split": "training on the test rows",
+    "seed-ignored": "every seed draws what seed 0 draws",
+}
+"""What each fault does."""
+EXACTLY_CAUGHT = {"wrong-split": "rows learnt from", "seed-ignored": "seeds"}
+"""The exact check that always catches a fault, by the name of the fault; the metrics must catch the others."""
 
 
 class FaultEffect(CsvRow, frozen=True):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +13,7 @@ from bench.core.records import Record
 from bench.core.store import Problem, Store
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
-from bench.judge.samples import Gap, Sample, gather, metric
+from bench.judge.samples import Gap, Sample, gather, metric, value_of
 from bench.measure.recomputed import sound
 
 LAST_EPOCH = "last epoch/"
@@ -69,11 +68,6 @@ def title_of(cell: GatedCell, record: Record) -> str:
     return f"{cell.name}, seed {record.seed}"
 
 
-def of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
-    """Return the records of these seeds."""
-    return [record for record in records if record.seed in seeds]
-
-
 def key_of(cell: GatedCell, key: str) -> str:
     """Return a metric's key with the cell's training split put in."""
     return key.replace(TRAIN, cell.split)
@@ -90,4 +84,4 @@ def read(record: Record, key: str) -> float | Gap:
         return metric(record, key)
     if not record.epochs:
         return Gap("n/a", "the record has no epochs")
-    return metric(msgspec.structs.replace(record, metrics=record.epochs[-1].metrics), key.removeprefix(LAST_EPOCH))
+    return value_of(record.epochs[-1].metrics, key.removeprefix(LAST_EPOCH), record)

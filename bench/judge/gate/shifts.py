@@ -1,4 +1,9 @@
-"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?"""
+"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?
+
+It also compares how often seeds diverge. The waiver of a cell names the reference's seeds that diverged; the gate
+leaves out these, and no others. It compares the means of the seeds that did not diverge. How many fresh seeds may
+diverge follows from the reference's share.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core.records import Record
-from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck, MetricCheck, MetricShift, State, excuse
-from bench.judge.gate.config import Gate, GatedCell, GatedMetric
-from bench.judge.gate.divergence import Divergence, divergence_check, of_fresh, of_reference, waiver_of
-from bench.judge.gate.samples import Folder, fresh_records, key_of, of_seeds, sample
+from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, GateCheck, MetricCheck, MetricShift, State, excuse
+from bench.judge.gate.config import Gate, GatedCell, GatedMetric, Waiver
+from bench.judge.gate.samples import Folder, fresh_records, key_of, sample
 from bench.judge.samples import Sample
-from bench.judge.stats.gating import Design
-from bench.judge.stats.prediction import HolmStep, holm
+from bench.judge.stats.gating import Design, DivergenceCounts
+from bench.judge.stats.prediction import holm
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The diverged seeds of a cell with a waiver for them."""
+
+    waiver: Waiver
+    counts: DivergenceCounts
+    is_late: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name of the check."""
+        return f"diverged seeds {self.waiver.cell}"
+
+    @property
+    def any(self) -> bool:
+        """Return whether the waiver is needed."""
+        return self.counts.of_reference + self.counts.of_fresh > 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +74,19 @@ class _Pair:
         return self.fresh.mean - self.reference.mean
 
 
+def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
+    """Return what diverged in each cell that has a waiver for it, also where the waiver has ended."""
+    found = []
+    for waiver in gate.waivers:
+        if waiver.diverged:
+            cell = gate.cell(waiver.cell)
+            old = [record for record in reference.cell(cell) if record.outcome in ("done", "diverged")]
+            lost = sum(map(_diverged, fresh_records(gate, cell, fresh)))
+            counts = DivergenceCounts(sum(map(_diverged, old)), len(old), lost, cell.n_seeds)
+            found.append(Divergence(waiver, counts, today > waiver.until))
+    return found
+
+
 def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
 ) -> tuple[list[MetricCheck], list[GateCheck]]:
@@ -58,32 +94,39 @@ def judge_shifts(
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
     p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
-    steps = holm(p_values)
-    adjusted = {name: step.adjust(p_values[name]) for name, step in steps.items()}
-    metrics = [_judge(gate, pair, steps.get(pair.name), len(steps), today) for pair in pairs]
-    return metrics, [divergence_check(gate, found, adjusted.get(found.name, 1.0)) for found in diverged]
+    adjusted = holm(p_values)
+    metrics = [_judge(gate, pair, adjusted.get(pair.name), len(adjusted), today) for pair in pairs]
+    return metrics, [_divergence_check(gate, found, adjusted.get(found.name, 1.0)) for found in diverged]
 
 
 def _pairs(
     gate: Gate, cell: GatedCell, reference: Sequence[Record], fresh: Folder, today: datetime.date
 ) -> list[_Pair]:
-    waiver = waiver_of(gate, cell, today)
+    waiver = _waiver_of(gate, cell, today)
+    named = waiver.diverged if waiver is not None else ()
+    usual = [record for record in reference if not (_diverged(record) and record.seed in named)]
     every = fresh_records(gate, cell, fresh)
-    mine = of_fresh(waiver, every)
+    mine = [record for record in every if waiver is None or not _diverged(record)]
     found = []
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        known = sample(of_reference(waiver, reference), key)
+        known = sample(usual, key)
         problem = _unusable(gate, reference, known)
         found.append(_Pair(cell, metric, known, sample(mine, key), len(every) - len(mine), problem))
     return found
+
+
+def _waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | None:
+    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
+    mine = (waiver for waiver in gate.waivers if waiver.diverged and waiver.cell == cell.name)
+    return next((waiver for waiver in mine if today <= waiver.until), None)
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
     """Return why a reference distribution cannot be used, or ''."""
     if not records:
         return "no reference records"
-    both = of_seeds(records, gate.fresh_seeds)
+    both = [record for record in records if record.seed in gate.fresh_seeds]
     if both:
         return f"seed {both[0].seed} is a reference seed and a fresh seed; take fresh seeds that the reference lacks"
     if known.gap is not None:
@@ -93,7 +136,7 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
     return ""
 
 
-def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: datetime.date) -> MetricCheck:
+def _judge(gate: Gate, pair: _Pair, p: float | None, n_tests: int, today: datetime.date) -> MetricCheck:
     def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
         return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
 
@@ -109,11 +152,10 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
     if gap is not None:
         without: State = FAIL if gap.is_fault else MISSING
         return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
-    assert step is not None
+    assert p is not None
     assert pair.reference.mean is not None
     assert pair.fresh.mean is not None
     design = pair.design
-    p = step.adjust(design.p_value(pair.difference))
     shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
     outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
     if outside and matters:
@@ -121,3 +163,21 @@ def _judge(gate: Gate, pair: _Pair, step: HolmStep | None, n_tests: int, today: 
     words = ["beyond the interval, within the margin"] * outside
     words += [f"{pair.n_diverged} of {pair.cell.n_seeds} fresh seeds diverged"] * bool(pair.n_diverged)
     return check(PASS, "; ".join(words), shift)
+
+
+def _divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateCheck:
+    """Check that an unexpired waiver covers the diverged seeds, and that fresh seeds do not diverge more often."""
+    counts, waiver = found.counts, found.waiver
+    text = f"{counts.of_fresh} of {counts.m} fresh seeds, {counts.of_reference} of {counts.k} of the reference"
+    if not found.any:
+        return GateCheck(found.name, PASS, text)
+    if found.is_late:
+        return GateCheck(found.name, MISSING, f"{text} (their waiver ended on {waiver.until})")
+    text += f", adjusted p {p_adjusted:.2g}"
+    if counts.alarms(p_adjusted, gate.alpha):
+        return GateCheck(found.name, FAIL, text)
+    return GateCheck(found.name, WAIVED if counts.of_fresh else PASS, f"{text} (until {waiver.until}: {waiver.reason})")
+
+
+def _diverged(record: Record) -> bool:
+    return record.outcome == "diverged"

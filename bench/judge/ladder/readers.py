@@ -17,6 +17,7 @@ When a definition changes, raise `bench.judge.ladder.readings.VERSION`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from statistics import fmean
 from typing import NamedTuple
 
@@ -67,14 +68,15 @@ def read_keys(
     metrics: dict[str, float | None] = {}
     missing: dict[str, Reason] = {}
     wanted = {key: parse(key) for key in keys}
-    alone = _Alone(posterior, protocol)
+    alone = _alone(posterior, protocol)
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
         mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
         try:
             if dataset == WEIGHTS:
                 found = _read_weights(posterior, mine)
             else:
-                found = _read_data_set(posterior, protocol, dataset, mine) | alone.read(dataset, mine)
+                found = _read_data_set(posterior, protocol, dataset, mine)
+                found |= {text: alone(dataset, key.name) for text, key in mine.items() if key.name in SINGLE}
         except DataMissing as error:
             missing.update(dict.fromkeys(mine, told("no-data", error)))
             continue
@@ -125,33 +127,23 @@ def _drawn(posterior: Posterior, dataset: str) -> Posterior:
     return posterior if dataset == TEST else posterior.per_row()
 
 
-class _Alone:
-    """Numbers of single networks: each draw alone, or the network of posterior means."""
+def _alone(posterior: Posterior, protocol: Common) -> Callable[[str, str], float]:
+    """Return what gives a number of single networks by data set and name; each network predicts a data set once."""
 
-    def __init__(self, posterior: Posterior, protocol: Common) -> None:
-        self._posterior, self._protocol = posterior, protocol
-        self._known: dict[tuple[str, str], list[DrawSummary]] = {}
+    @cache
+    def networks(network: str, dataset: str) -> list[DrawSummary]:
+        drawn = posterior.mean_network() if network == MEAN_NETWORK else _drawn(posterior, dataset)
+        draws = range(1) if network == MEAN_NETWORK else draws_of(drawn, SINGLE_DRAWS)
+        split = _split(protocol, dataset)
+        return [predict_split(drawn, split, range(draw, draw + 1), N_CLASSES).summary for draw in draws]
 
-    def read(self, dataset: str, keys: Mapping[str, Key]) -> dict[str, float | None]:
-        """Return the numbers of these keys that are of single networks."""
-        return {text: self._value(dataset, key.name) for text, key in keys.items() if key.name in SINGLE}
-
-    def _value(self, dataset: str, name: str) -> float:
+    def value(dataset: str, name: str) -> float:
         network = MEAN_NETWORK if name.startswith(MEAN_NETWORK) else DRAW
-        inside, here = self._networks(network, TEST), self._networks(network, dataset)
-        labels = _split(self._protocol, dataset).y.numpy()
-        return fmean(SINGLE[name](known, one, labels) for known, one in zip(inside, here, strict=True))
+        labels = _split(protocol, dataset).y.numpy()
+        pairs = zip(networks(network, TEST), networks(network, dataset), strict=True)
+        return fmean(SINGLE[name](known, one, labels) for known, one in pairs)
 
-    def _networks(self, network: str, dataset: str) -> list[DrawSummary]:
-        """Return the summary of each network's predictions on its own, made once."""
-        if (network, dataset) not in self._known:
-            drawn = self._posterior.mean_network() if network == MEAN_NETWORK else _drawn(self._posterior, dataset)
-            draws = range(1) if network == MEAN_NETWORK else draws_of(drawn, SINGLE_DRAWS)
-            split = _split(self._protocol, dataset)
-            self._known[network, dataset] = [
-                predict_split(drawn, split, range(draw, draw + 1), N_CLASSES).summary for draw in draws
-            ]
-        return self._known[network, dataset]
+    return value
 
 
 def _read_weights(posterior: Posterior, keys: Mapping[str, Key]) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ record of the same fit. `bench.judge.ladder.readers` defines the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -46,7 +46,9 @@ def read_missing(
     """
     have = {reading.fit_key: reading for reading in read_all(store)[0]}
     wanted, reasons = keys_of(ladder), []
-    for record in _fits(ladder, records) if wanted else ():
+    for record in records if wanted else ():
+        if record.outcome != "done" or record.place[:3] != (ladder.approach, "published", "common"):
+            continue
         old = have.get(record.fit_key)
         if old is not None and _is_complete(old, wanted):
             continue
@@ -68,13 +70,6 @@ def _is_complete(reading: Reading, wanted: Sequence[str]) -> bool:
     come = {row.name for row in list_datasets() if row.optional and row.present}
     lacking = {key.partition("/")[0] for key in reading.missing}
     return all(key in reading.metrics or key in reading.missing for key in wanted) and not come & lacking
-
-
-def _fits(ladder: Ladder, records: Iterable[Record]) -> Iterator[Record]:
-    for record in records:
-        cell = (record.approach, record.recipe, record.protocol)
-        if cell == (ladder.approach, "published", "common") and record.outcome == "done":
-            yield record
 
 
 def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str], data_dir: Path | None) -> Reading:

@@ -12,15 +12,13 @@ Source: Fisher 1932, Statistical Methods for Research Workers; Brown 1975 (Biome
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from bench.core.seeds import stream_seed
-from bench.judge.claims import Claim
 from bench.judge.stats.rule import Evidence
 
 DUPLICATES = {
@@ -40,37 +38,13 @@ BLOCK = 2_000  # simulations at a time, for the memory
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class JointClaim:
-    """One claim or curve of a document."""
-
-    name: str
-    approach: str  # whose seeds measured it
-    evidence: Evidence
-
-
-@dataclass(frozen=True)
-class Joint:
-    """The p-value of all claims of a document together."""
-
-    p: float
-    names: tuple[str, ...]  # of the claims that count
-
-
-def is_duplicate(claim: Claim) -> bool:
-    """Return whether a claim repeats others of its document."""
-    return claim.id in DUPLICATES
-
-
-def joint(
-    document: str, claims: Sequence[JointClaim], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
-) -> Joint | None:
-    """Return the joint p-value of a document's claims; None without any."""
-    if not claims:
-        return None
+def joint_p(
+    document: str, claims: Sequence[tuple[str, Evidence]], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
+) -> float:
+    """Return the joint p-value of a document's claims and curves, each with the approach whose seeds measured it."""
     blocks: dict[tuple[str, int], list[Evidence]] = {}
-    for claim in claims:
-        blocks.setdefault((claim.approach, claim.evidence.n), []).append(claim.evidence)
+    for approach, evidence in claims:
+        blocks.setdefault((approach, evidence.n), []).append(evidence)
     observed = sum(_fisher(np.array([[one.p for one in found]])).item() for found in blocks.values())
     simulated = np.zeros(simulations)
     for (approach, n), found in blocks.items():
@@ -79,7 +53,7 @@ def joint(
             p = simulated_p(found, source, min(BLOCK, simulations - start), shrinkage)
             simulated[start : start + BLOCK] += _fisher(p)
     reached = int((simulated >= observed - 1e-9).sum())
-    return Joint((reached + 1) / (simulations + 1), tuple(claim.name for claim in claims))
+    return (reached + 1) / (simulations + 1)
 
 
 def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: int, shrinkage: float) -> Floats:
@@ -108,9 +82,3 @@ def correlations(values: Floats, shrinkage: float) -> Floats:
 
 def _fisher(p: Floats) -> Floats:
     return np.asarray(-2 * np.log(np.maximum(p, SMALLEST_P)).sum(axis=-1))
-
-
-def joint_by_document(claims: Mapping[str, Sequence[JointClaim]]) -> dict[str, Joint]:
-    """Return the joint p-value of each document that has claims."""
-    found = {document: joint(document, members) for document, members in claims.items()}
-    return {document: one for document, one in found.items() if one is not None}

@@ -45,11 +45,11 @@ def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     }
     # Identical numbers have no p-value: nothing tells them apart.
     p_values = {name: 1.0 if paired.p is None else paired.p for name, (_, _, paired) in pairs.items()}
-    steps = holm(p_values)
+    adjusted = holm(p_values)
     return [
         Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
         for name, (one, other, paired) in pairs.items()
-        if steps[name].adjust(p_values[name]) < ALPHA
+        if adjusted[name] < ALPHA
     ]
 
 

@@ -1,7 +1,11 @@
-"""How far may one more run fall from the runs so far? And Holm's correction for many tests.
+"""How far may one more run fall from the runs so far? Are two means equal up to a margin? And Holm's correction.
 
 For k runs with mean m and standard deviation s (divisor k - 1) of a normal quantity, one more run x has
 (x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1)  (Hahn & Meeker 1991, Statistical Intervals, section 4.7).
+
+The difference of two independent means has standard error se = sqrt(s1^2/n1 + s2^2/n2) and, near enough, a t
+distribution with the degrees of freedom of Welch 1947 (Biometrika 34). Equivalence is shown by two one-sided tests
+(Schuirmann 1987, J. Pharmacokin. Biopharm. 15) that it is above -margin and below margin; the larger p-value counts.
 """
 
 from __future__ import annotations
@@ -93,29 +97,47 @@ def _quantile(probability: float, freedom: float) -> float:
     return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))
 
 
-class HolmStep(NamedTuple):
-    """What Holm's procedure does to the p-value of one hypothesis."""
+class Group(NamedTuple):
+    """What is known of a group of runs."""
 
-    factor: int  # the number of hypotheses for the smallest p-value, then one less each
-    floor: float  # the largest adjusted p-value before it: once a hypothesis is kept, all later ones are kept
-
-    def adjust(self, p: float) -> float:
-        """Return the adjusted p-value."""
-        return max(self.floor, min(1.0, self.factor * p))
+    sd: float  # standard deviation, divisor n - 1
+    n: float  # number of runs, at least 2; may be infinite
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, HolmStep]:
-    """Return the step of each hypothesis.
+def equivalence_p(difference: float, margin: float, first: Group, second: Group) -> float:
+    """Return the p-value of Welch's two one-sided tests that |difference of the means| < margin.
+
+    Without any spread it is 0 inside the margin, else 1.
+    """
+    error, freedom = welch(first, second)
+    room = margin - abs(difference)  # the larger p-value is that of the nearer end
+    if error == 0:
+        return 0.0 if room > 0 else 1.0
+    return upper_tail(room / error, freedom)
+
+
+def welch(first: Group, second: Group) -> tuple[float, float]:
+    """Return the standard error of the difference of two means and its degrees of freedom."""
+    parts = [(group.sd**2 / group.n, group.n - 1) for group in (first, second)]
+    error = math.sqrt(sum(variance for variance, _ in parts))
+    below = sum(variance**2 / freedom for variance, freedom in parts)
+    return error, error**4 / below if below else math.inf
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return the adjusted p-value of each hypothesis.
+
+    The smallest p-value is multiplied by the number of hypotheses, each next one by one less. Once a hypothesis is
+    kept, all later ones are kept.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
     """
-    steps: dict[str, HolmStep] = {}
-    floor = 0.0
-    ranked = sorted(p_values, key=lambda name: p_values[name])
-    for rank, name in enumerate(ranked):
-        steps[name] = HolmStep(len(ranked) - rank, floor)
-        floor = steps[name].adjust(p_values[name])
-    return steps
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
 
 
 def leaves_unit_interval(mean: float, width: float) -> bool:

@@ -20,13 +20,21 @@ agrees if Welch's two one-sided tests show that the means differ by less than th
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bench.judge.claims import CLOSED_FORM, Claim, measured_key, print_interval
 from bench.judge.samples import Sample
-from bench.judge.stats.equivalence import Group, equivalence_p, welch
-from bench.judge.stats.prediction import best_of_p, error_half_width, error_p, prediction_error, resolution
+from bench.judge.stats.prediction import (
+    Group,
+    best_of_p,
+    equivalence_p,
+    error_half_width,
+    error_p,
+    prediction_error,
+    resolution,
+    welch,
+)
 from bench.judge.stats.scales import (
     IDENTITY,
     LOG,
@@ -236,13 +244,11 @@ def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: floa
         return Verdict(claim, TOO_FEW, _what_is_missing(claim, sample), sample, scale, evidence)
     outcome = evidence.outcome(p_adjusted)
     found = Verdict(claim, outcome, "", sample, scale, evidence, p_adjusted, level)
-    return Verdict(claim, outcome, reason_of(found), sample, scale, evidence, p_adjusted, level)
+    return replace(found, reason=_reason(found, evidence))
 
 
-def reason_of(verdict: Verdict) -> str:
+def _reason(verdict: Verdict, evidence: Evidence) -> str:
     """Return in words why a tested claim has its outcome."""
-    evidence = verdict.evidence
-    assert evidence is not None
     if verdict.outcome == DIFFERS:
         little = ", less than the margin" if evidence.distance <= evidence.margin else ""
         return f"differs by {verdict.in_words(evidence.distance)}{little}"

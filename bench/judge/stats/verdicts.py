@@ -13,14 +13,15 @@ from functools import cached_property
 
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.curves import Curve, curve_name, curves
-from bench.judge.stats.joint import Joint, JointClaim, is_duplicate, joint_by_document
-from bench.judge.stats.prediction import HolmStep, holm
+from bench.judge.stats.joint import DUPLICATES, joint_p
+from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import (
     ALPHA,
     COARSE,
     DIFFERS,
     ENOUGH,
     TOO_FEW,
+    Evidence,
     Verdict,
     conclude,
     evidence_of,
@@ -68,26 +69,26 @@ class Judgement:
         return [verdict for verdict in self.verdicts if curve_name(verdict.claim)]
 
     @cached_property
-    def joint(self) -> Mapping[str, Joint]:
+    def joint(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results of each document that has some with enough seeds."""
-        return joint_by_document(self._joint_claims())
+        return {document: joint_p(document, claims) for document, claims in self._joint_claims().items()}
 
     @cached_property
-    def joint_with_curves(self) -> Mapping[str, Joint]:
+    def joint_with_curves(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results and the curves of each document."""
         found = self._joint_claims()
         for one in self.curves:
             claim, evidence = one.curve.first, one.curve.evidence
             if one.p_adjusted is not None and evidence is not None:
-                found.setdefault(claim.source, []).append(JointClaim(one.curve.name, claim.approach, evidence))
-        return joint_by_document(found)
+                found.setdefault(claim.source, []).append((claim.approach, evidence))
+        return {document: joint_p(document, claims) for document, claims in found.items()}
 
-    def _joint_claims(self) -> dict[str, list[JointClaim]]:
-        found: dict[str, list[JointClaim]] = {}
+    def _joint_claims(self) -> dict[str, list[tuple[str, Evidence]]]:
+        found: dict[str, list[tuple[str, Evidence]]] = {}
         for verdict in self.ends:
             claim, evidence = verdict.claim, verdict.evidence
-            if verdict.p_adjusted is not None and evidence is not None and not is_duplicate(claim):
-                found.setdefault(claim.source, []).append(JointClaim(claim.id, claim.approach, evidence))
+            if verdict.p_adjusted is not None and evidence is not None and claim.id not in DUPLICATES:
+                found.setdefault(claim.source, []).append((claim.approach, evidence))
         return found
 
     def of_documents(self, documents: Collection[str]) -> Judgement:
@@ -106,16 +107,16 @@ def is_end(claim: Claim) -> bool:
 def judge(rows: Sequence[ClaimRow]) -> Judgement:
     """Return the verdict of every claim, in the order given, and of every curve."""
     found = {curve.name: curve for curve in curves(rows)}
-    steps: dict[str, tuple[HolmStep, float]] = {}
+    tests: dict[str, tuple[float, float]] = {}
     for document in dict.fromkeys(row.claim.source for row in rows):
         mine = [curve for curve in found.values() if curve.first.source == document]
-        steps |= _steps((row for row in rows if row.claim.source == document), mine)
-    judged = {name: _judge_curve(curve, steps.get(name)) for name, curve in found.items()}
-    return Judgement([_judge_row(row, judged, steps) for row in rows], list(judged.values()))
+        tests |= _tests((row for row in rows if row.claim.source == document), mine)
+    judged = {name: _judge_curve(curve, tests.get(name)) for name, curve in found.items()}
+    return Judgement([_judge_row(row, judged, tests) for row in rows], list(judged.values()))
 
 
-def _steps(rows: Iterable[ClaimRow], mine: Sequence[Curve]) -> dict[str, tuple[HolmStep, float]]:
-    """Return the step in Holm's procedure and the level of each claim and curve of a document that is tested."""
+def _tests(rows: Iterable[ClaimRow], mine: Sequence[Curve]) -> dict[str, tuple[float, float]]:
+    """Return the adjusted p-value and the level of each claim and curve of a document that is tested."""
     in_curves = {row.claim.id for curve in mine for row in curve.rows}
     lasts = {last.claim.id for curve in mine if (last := _last_accuracy(curve)) is not None}
     p_values: dict[str, float] = {}
@@ -127,7 +128,7 @@ def _steps(rows: Iterable[ClaimRow], mine: Sequence[Curve]) -> dict[str, tuple[H
     for curve in mine:
         if curve.evidence is not None and curve.is_testable:
             p_values[curve.name] = curve.evidence.p
-    return {name: (step, ALPHA / len(p_values)) for name, step in holm(p_values).items()}
+    return {name: (p, ALPHA / len(p_values)) for name, p in holm(p_values).items()}
 
 
 def _last_accuracy(curve: Curve) -> ClaimRow | None:
@@ -137,15 +138,14 @@ def _last_accuracy(curve: Curve) -> ClaimRow | None:
     return curve.rows[-1] if len(curve.rows) == curve.n_points else None
 
 
-def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerdict:
+def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> CurveVerdict:
     evidence = curve.evidence
     if test is None or evidence is None:
         fewest = min(row.sample.n for row in curve.rows)
         gap = next((f"; {row.sample.gap.reason}" for row in curve.rows if row.sample.gap), "")
         gap = gap or ("; the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
         return CurveVerdict(curve, TOO_FEW, f"{fewest} seeds in every epoch{gap}", None, ALPHA)
-    step, level = test
-    p = step.adjust(evidence.p)
+    p, level = test
     outcome, margin = evidence.outcome(p), evidence.margin
     if outcome == DIFFERS:
         little = ", less than the margin" if evidence.distance <= margin else ""
@@ -158,13 +158,10 @@ def _judge_curve(curve: Curve, test: tuple[HolmStep, float] | None) -> CurveVerd
     return CurveVerdict(curve, outcome, reason, p, level)
 
 
-def _judge_row(
-    row: ClaimRow, judged: Mapping[str, CurveVerdict], steps: Mapping[str, tuple[HolmStep, float]]
-) -> Verdict:
+def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping[str, tuple[float, float]]) -> Verdict:
     claim, sample = row.claim, row.sample
-    evidence, test = evidence_of(claim, sample), steps.get(claim.id)
-    p = None if evidence is None or test is None else test[0].adjust(evidence.p)
-    alone = conclude(claim, sample, p, test[1] if test else ALPHA)
+    test = tests.get(claim.id)
+    alone = conclude(claim, sample, *(test or (None, ALPHA)))
     curve = judged.get(curve_name(claim))
     if curve is None or not sample.n:
         return alone

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, counted
 from bench.judge.results import Results
 from bench.judge.stats.curves import SEEN_BEFORE
-from bench.judge.stats.joint import Joint
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
@@ -106,9 +105,9 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
     return results_table(results, "verdict_summary", "Verdicts by document", caption, columns, lines, has_spread=False)
 
 
-def joint_text(joint: Joint | None) -> str:
+def joint_text(joint: float | None) -> str:
     """Return a joint p-value."""
-    return "-" if joint is None else p_text(joint.p)
+    return "-" if joint is None else p_text(joint)
 
 
 def _by_kind(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:

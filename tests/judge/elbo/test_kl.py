@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from bench.core.errors import ConfigError
 from bench.judge.audit import elbo
-from bench.judge.audit.elbo import prior as prior_rule
+from bench.judge.audit.elbo.kl import judge_width
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.objective import Factor
 from tests.judge.elbo.models import BATCH, N_TRAIN, PRIOR, STEPS, Single, audit, batches, elbo_of, sampled_loss
@@ -188,7 +188,7 @@ def test_a_variance_in_the_place_of_a_standard_deviation(model):
 def test_a_prior_that_the_error_covers_is_no_other_prior():
     # 1.089 +- .04 is 2.2 errors off: within 5 % + 2 errors of 1; with an error of .005 it is not
     def prior(error, meant):  # d precision = 2 d std / std^3
-        return prior_rule.judge(MeanOfDraws(1.089**-2, 2 * error * 1.089**-3), 0.1, meant)
+        return judge_width(MeanOfDraws(1.089**-2, 2 * error * 1.089**-3), 0.1, meant)
 
     assert prior(0.04, 1.0).outcome == "passes"
     assert prior(0.005, 1.0).outcome == "fails"

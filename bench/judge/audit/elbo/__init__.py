@@ -8,8 +8,7 @@
 file answers one question:
 
     likelihood   how often does the loss count the data, and what other terms does it have?
-    kl           how often does an epoch count the KL of each tensor, and with which sign?
-    prior        how wide is the prior?
+    kl           how often does an epoch count the KL of each tensor, with which sign, and how wide is the prior?
     gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
 
@@ -29,7 +28,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bench.core.errors import MissingFramework, unknown_name
+from bench.core.errors import ConfigError, MissingFramework, unknown_name
 from bench.judge.audit.elbo import gradients, kl, likelihood, sigma
 from bench.judge.audit.elbo.names import factors_by_name, means_without_scale
 from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Loss, Program
@@ -121,6 +120,8 @@ def audit_torch(
     Raises:
         ConfigError: arguments that do not fit together, or a loss that is not finite.
     """
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim.Optimizer that trains")
     objective = AuditedObjective(loss, parameters, batches, nll)
     groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
     lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
@@ -189,7 +190,7 @@ def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int
     slope = gradients.detached(objective, data)
     seen = {
         "wrong-likelihood": likelihood.judge(data),
-        **(kl.judge(case, data) if slope.outcome != "fails" else kl.unseen_without_slopes(case)),
+        **kl.judge(case, data, has_slopes=slope.outcome != "fails"),
         "detached-gradient": slope,
         "unused-layer": gradients.unused(objective, case.groups),
     }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,7 +80,7 @@ class Slope:
         return f"{self.name} (autograd {self.autograd:.3g}, loss {self.loss:.3g}{step})"
 
 
-def slopes(objective: AuditedObjective, without_data: float | None = None, draw: int = 0) -> list[Slope]:
+def slopes(objective: AuditedObjective, without_data: float | None = None) -> list[Slope]:
     """Compare autograd with finite differences, tensor by tensor, under the same noise.
 
     The direction is the gradient itself; where autograd gives zero, a fixed random one.
@@ -87,16 +88,15 @@ def slopes(objective: AuditedObjective, without_data: float | None = None, draw:
     Args:
         objective: what is audited.
         without_data: weight of the NLL in the loss, to subtract the NLL from the loss first; None for the whole loss.
-        draw: gives the noise.
     """
 
     def value() -> Tensor:
-        whole = objective.loss(objective.batches[0], draw)
-        return whole if without_data is None else whole - without_data * objective.nll(objective.batches[0], draw)
+        whole = objective.loss(objective.batches[0], 0)
+        return whole if without_data is None else whole - without_data * objective.nll(objective.batches[0], 0)
 
     gradient = objective.gradient(value())
     eps = torch.finfo(value().dtype).eps
-    rounding = 4 * eps * float(objective.loss(objective.batches[0], draw).detach().abs())
+    rounding = 4 * eps * abs(objective.value())
     return [_slope(objective, value, name, gradient, rounding) for name in objective.parameters]
 
 
@@ -109,34 +109,38 @@ def _slope(
     direction = direction / direction.norm()
     expected = float((gradient[name] * direction).sum())
     size = float(objective.parameters[name].detach().double().norm()) or float(direction.numel()) ** 0.5 * 0.1
-    tried: list[tuple[float, float, float]] = []  # slope, what rounding may leave of it, length of the step
+    tried: list[_Step] = []
     for length in (size * m for m in MOVES):
         slope = _difference(objective, value, name, direction, length)
         if not math.isfinite(slope):
             continue
-        tried.append((slope, rounding / length, length))
+        tried.append(_Step(slope, rounding / length, length))
         agreed = Slope(name, expected, slope, length)
-        if len(tried) > 1 and _straight(tried[-2][:2], tried[-1][:2], expected) and not agreed.differs:
+        if len(tried) > 1 and _straight(tried[-2], tried[-1], expected) and not agreed.differs:
             return agreed  # shorter steps, of which each costs two losses, would tell the same
-    lengths = [length for _, _, length in tried]
-    found = [(slope, noise) for slope, noise, _ in tried]
-    for index, (one, two) in enumerate(pairwise(found)):
-        if _straight(one, two, expected) and not _nears(expected, two[0], found[index + 2 :]):
-            return Slope(name, expected, two[0], lengths[index + 1])
-    flat = bool(found) and all(abs(slope) <= noise for slope, noise in found) and expected == 0
+    for index, (one, two) in enumerate(pairwise(tried)):
+        if _straight(one, two, expected) and not _nears(expected, two.slope, tried[index + 2 :]):
+            return Slope(name, expected, two.slope, two.length)
+    flat = bool(tried) and all(abs(step.slope) <= step.noise for step in tried) and expected == 0
     return Slope(name, expected, 0.0 if flat else None)
 
 
-def _straight(one: tuple[float, float], two: tuple[float, float], expected: float) -> bool:
+class _Step(NamedTuple):
+    slope: float
+    noise: float  # what rounding may leave of the slope
+    length: float
+
+
+def _straight(one: _Step, two: _Step, expected: float) -> bool:
     """Return whether two lengths of step give the same slope, within their rounding errors."""
-    largest = max(abs(one[0]), abs(two[0]), abs(expected))
-    return abs(one[0] - two[0]) <= RESOLVED * largest and max(one[1], two[1]) <= RESOLVED * largest
+    largest = max(abs(one.slope), abs(two.slope), abs(expected))
+    return abs(one.slope - two.slope) <= RESOLVED * largest and max(one.noise, two.noise) <= RESOLVED * largest
 
 
-def _nears(expected: float, slope: float, shorter: Sequence[tuple[float, float]]) -> bool:
+def _nears(expected: float, slope: float, shorter: Sequence[_Step]) -> bool:
     """Return whether shorter steps come nearer to autograd's slope: longer ones stepped over a spike of the loss."""
-    resolved = [v for v, noise in shorter if noise <= RESOLVED * max(abs(v), abs(slope), abs(expected))]
-    return any(abs(v - expected) < NEARER * abs(slope - expected) for v in resolved)
+    resolved = [s.slope for s in shorter if s.noise <= RESOLVED * max(abs(s.slope), abs(slope), abs(expected))]
+    return any(abs(found - expected) < NEARER * abs(slope - expected) for found in resolved)
 
 
 def _difference(

@@ -5,31 +5,39 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
-from bench.judge.audit.elbo import prior
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.likelihood import DataWeight
 from bench.judge.audit.elbo.objective import Case, NotFinite
 from bench.judge.audit.elbo.patterns import Setting, advice
-from bench.judge.audit.elbo.weighing import KlWeight, TensorWeight, counts_rows, measure
+from bench.judge.audit.elbo.weighing import KlWeight, TensorWeight, counts_rows, is_missing, measure
 from bench.judge.audit.findings import Seen
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
 TOLERANCE = 0.05  # of the KL's weight
+WIDTH_TOLERANCE = 0.05  # of the prior's standard deviation
+WIDE = 1e4  # a prior that is wider than the weights by this factor pulls them nowhere
 ALIKE = 0.1  # of a weight, or of a prior's width: groups that differ by less are not called different
 RARE = 0.001  # chance that noise alone puts one of the groups outside its interval
 LISTED = 12  # groups that a line shows; of more it shows the extremes
 
 
-def judge(case: Case, data: DataWeight | None) -> dict[str, Seen]:
-    """Return what the rules on the KL see; `data` is None where no NLL was given."""
+def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Seen]:
+    """Return what the rules on the KL see.
+
+    Args:
+        case: what is audited.
+        data: the NLL's weight; None where no NLL was given.
+        has_slopes: whether autograd's gradients are the slopes of the loss; if not, they tell nothing of the KL.
+    """
     if case.kl is None and not case.groups and not case.lone_means:
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
-    hidden = _why_unseen(case, data)
+    hidden = _why_unseen(case, data, has_slopes)
     if hidden:
         return dict.fromkeys(RULES, Seen("not measured", hidden))
     try:
@@ -44,24 +52,20 @@ def judge(case: Case, data: DataWeight | None) -> dict[str, Seen]:
         )
         return dict.fromkeys(RULES, Seen("not measured", detail))
     scale, sign = _scale_and_sign(case, found, data)
-    if found.missing or found.precision is None:
-        why = "no KL is seen, and so no prior" if found.missing else "kl= hides the prior; give factors= to measure it"
+    if is_missing(found.per_epoch) or found.precision is None:
+        unseen = is_missing(found.per_epoch)
+        why = "no KL is seen, and so no prior" if unseen else "kl= hides the prior; give factors= to measure it"
         width = Seen("not measured", why)
     else:
         width = _width(case, found, found.precision)
     return dict(zip(RULES, (scale, sign, width), strict=True))
 
 
-def unseen_without_slopes(case: Case) -> dict[str, Seen]:
-    """Return the rules on the KL where the gradient is not the slope of the loss: gradients tell nothing of it."""
-    if case.kl is None and not case.groups and not case.lone_means:
-        return judge(case, None)
-    detail = "the gradient is not the slope of the loss (detached-gradient), so that it does not show the KL"
-    return dict.fromkeys(RULES, Seen("not measured", f"{detail}; mend that first"))
-
-
-def _why_unseen(case: Case, data: DataWeight | None) -> str:
+def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     """Return why the KL cannot be seen, or nothing."""
+    if not has_slopes:
+        why = "the gradient is not the slope of the loss (detached-gradient), so that it does not show the KL"
+        return f"{why}; mend that first"
     if case.kl is None and not case.groups:
         return f"{', '.join(case.lone_means)} has no partner such as rho that can be trained; give factors= or kl="
     if case.kl is None and not case.trained:
@@ -87,13 +91,15 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
         detail += f" of {steps * case.n_train / case.objective.batch_size:.0f} batches"
     if data is None:
         detail += ", if the loss sums the rows' NLL with weight 1 (give nll= to measure that)"
-    tensors, unlike = _sure(found.tensors), _unlike(found.tensors)
-    if unlike:
+    # The groups whose weight is known well enough to compare; a missing KL counts as known.
+    known = [(t, t.per_epoch) for t in found.tensors]
+    tensors = [t for t, weight in known if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
+    if _differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
         unsure = Seen("not measured", f"{detail}: too noisy to tell; raise draws=", measured)
         return unsure, unsure
-    if found.missing:
+    if is_missing(found.per_epoch):
         sign = Seen("not measured", "no KL is seen, so that it has no sign", measured)
         return Seen("fails", f"{detail}: it is missing; add it to the loss", measured), sign
     sign = Seen("fails" if value < 0 else "passes", detail, measured)
@@ -138,40 +144,85 @@ def _of_tensors(
     if 2 < len(ordered) <= LISTED:
         detail += ": " + ", ".join(f"{tensor.name} {tensor.per_epoch.value:.3g}" for tensor in found.tensors)
     scale = Seen("fails", f"{detail}; {advice(ordered, None, _setting(case, data))}", measured)
-    wrong = [t.name for t in ordered if t.per_epoch.value < 0 and not t.missing]
+    wrong = [t.name for t in ordered if t.per_epoch.value < 0 and not is_missing(t.per_epoch)]
     turned = f"the KL of {', '.join(wrong)} has the wrong sign"
     return scale, Seen("fails", turned, measured) if wrong else Seen("passes", "no tensor's KL is negative", measured)
 
 
 def _width(case: Case, found: KlWeight, pooled: MeanOfDraws) -> Seen:
     """Judge the prior: of all groups together if they are alike, else group by group."""
-    known = [t for t in found.tensors if t.precision is not None and t.precision.sure(ALIKE) and t.precision.value > 0]
-    if not _differ([t.precision for t in known if t.precision is not None]):
-        return prior.judge(pooled, found.size, case.prior_std)
-    return prior.judge_each({t.name: t.precision for t in known if t.precision is not None}, case.prior_std)
+    every = [(t.name, t.precision) for t in found.tensors if t.precision is not None]
+    known = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
+    if not _differ([precision for _, precision in known]):
+        return judge_width(pooled, found.size, case.prior_std)
+    stds = {name: _root(precision).value for name, precision in known}
+    least, most = (pick(stds, key=lambda name: stds[name]) for pick in (min, max))
+    measured = {"least": stds[least], "most": stds[most]}
+    detail = (
+        f"the prior's standard deviation differs from tensor to tensor, from {stds[least]:.4g} ({least}) to "
+        f"{stds[most]:.4g} ({most})"
+    )
+    if case.prior_std is None:
+        return Seen("not measured", detail, measured)
+    return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured)
 
 
-def _sure(tensors: Sequence[TensorWeight]) -> list[TensorWeight]:
-    """Return the groups whose weight is known well enough to compare. A missing KL counts as known."""
-    return [t for t in tensors if t.per_epoch.sure() or (t.missing and t.per_epoch.error < ALIKE)]
+def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
+    """Return what the rule on the prior's width sees.
+
+    Args:
+        precision: 1 / prior variance, as measured.
+        size: root mean square of the weights.
+        meant: the standard deviation that is meant, if it was given.
+    """
+    std = _root(precision)
+    if not std.sure(2 * WIDTH_TOLERANCE):
+        return _lost_in_noise(precision, size, meant)
+    detail = f"the prior's standard deviation is {std.value:.4g} (standard error {std.error:.1g})"
+    measured = {"prior_std": std.value, "standard error": std.error}
+    if meant is None:
+        return Seen("not measured", f"{detail}; give prior_std= to compare", measured)
+    if _is(std, meant):
+        return Seen("passes", detail, measured)
+    more = f"meant is {meant:.4g}" + (", whose square it is" if _is(std, meant**2) else "")
+    return Seen("fails", f"{detail}; {more}", measured)
 
 
-def _unlike(tensors: Sequence[TensorWeight]) -> bool:
-    """Return whether the groups' weights surely differ."""
-    known = _sure(tensors)
-    return _differ([t.per_epoch for t in known])
+def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
+    """Judge a prior whose pull is lost in noise: it may still be wider than stated, or wider than any prior."""
+    at_least = (max(precision.value, 0.0) + 3 * precision.error + 1e-300) ** -0.5
+    measured = {"at least": at_least}
+    if meant is not None and at_least > (1 + WIDTH_TOLERANCE) * meant:
+        detail = f"the prior's standard deviation is above {at_least:.3g}; meant is {meant:.4g}"
+        return Seen("fails", detail, measured)
+    if meant is None and at_least > WIDE * size:
+        detail = f"the KL pulls the weights to no prior: its standard deviation would be above {at_least:.2g}; "
+        return Seen("fails", f"{detail}look for a detached mean", measured)
+    detail = f"noise hides how the prior pulls the means, its standard deviation is above {at_least:.3g}; raise draws="
+    return Seen("not measured", detail, measured)
+
+
+def _is(std: MeanOfDraws, meant: float) -> bool:
+    """Return whether a standard deviation is the one that is meant, as far as its error tells."""
+    return abs(std.value - meant) <= WIDTH_TOLERANCE * meant + 2 * std.error
+
+
+def _root(precision: MeanOfDraws) -> MeanOfDraws:
+    """Return the standard deviation that belongs to a precision."""
+    if not precision.value > 0:
+        return MeanOfDraws(math.nan, math.inf)
+    std = precision.value**-0.5
+    return MeanOfDraws(std, std * precision.error / precision.value / 2, precision.freedom)
 
 
 def _differ(values: Sequence[MeanOfDraws]) -> bool:
     """Return whether two of the values differ by more than their errors and a tenth."""
     level = 1 - RARE / max(len(values), 1)
-    for index, one in enumerate(values):
-        for other in values[:index]:
-            reach = one.half_width(level) + other.half_width(level)
-            gap = abs(one.value - other.value)
-            if gap > reach and gap > ALIKE * max(abs(one.value), abs(other.value)):
-                return True
-    return False
+    return any(
+        abs(one.value - other.value) > one.half_width(level) + other.half_width(level)
+        and abs(one.value - other.value) > ALIKE * max(abs(one.value), abs(other.value))
+        for one, other in itertools.combinations(values, 2)
+    )
 
 
 def _is_an_epoch(case: Case) -> bool:

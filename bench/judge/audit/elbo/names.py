@@ -12,20 +12,13 @@ from torch.nn.functional import softplus
 from bench.judge.audit.elbo.objective import Factor
 
 _MEANS = r"mu|mean|loc|locs"
+_POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are where they can be
 _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
     "rho": softplus,
-    "log_sigma": torch.exp,
-    "log_std": torch.exp,
-    "log_scale": torch.exp,
-    "logsigma": torch.exp,
-    "logvar": lambda raw: (raw / 2).exp(),
-    "log_var": lambda raw: (raw / 2).exp(),
-    "sigma": softplus,
-    "std": softplus,
-    "scale": softplus,
-    "scales": softplus,
+    **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma"), torch.exp),
+    **dict.fromkeys(("logvar", "log_var"), lambda raw: (raw / 2).exp()),
+    **dict.fromkeys(_POSITIVE, softplus),
 }
-_POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are where they can be
 
 
 def _identity(raw: Tensor) -> Tensor:

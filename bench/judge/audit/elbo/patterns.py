@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.judge.audit.elbo.weighing import TensorWeight
+from bench.judge.audit.elbo.weighing import TensorWeight, is_missing
 
 NEAR = 0.1  # largest relative distance from the weight that a known mistake gives
 
@@ -39,7 +39,7 @@ def advice(tensors: Sequence[TensorWeight], common: float | None, setting: Setti
     """
     if common is not None:
         return _of_one_weight(common, sum(tensor.n for tensor in tensors), setting)
-    absent = [tensor.name for tensor in tensors if tensor.missing]
+    absent = [tensor.name for tensor in tensors if is_missing(tensor.per_epoch)]
     if absent:
         return f"the KL of {', '.join(absent)} is missing: add it to the loss"
     sums = [abs(tensor.per_epoch.value) * tensor.n for tensor in tensors]

@@ -4,50 +4,20 @@
 # (Pyro has no types)
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypedDict, TypeGuard
+from collections.abc import Mapping, Sequence
 
 import pyro
 import torch
 from pyro import poutine
-from pyro.infer import Trace_ELBO
+from pyro.distributions import Distribution
+from pyro.infer import ELBO, Trace_ELBO
+from pyro.poutine import Trace
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
 from bench.core.errors import ConfigError
 from bench.core.streams import own_noise
 from bench.judge.audit.elbo.objective import Batch, Program, arguments
-
-
-class _Distribution(Protocol):
-    def log_prob(self, value: Tensor) -> Tensor: ...
-
-
-class _Frame(Protocol):
-    name: str
-
-
-class _Site(TypedDict):
-    """The fields of a Pyro site that are used here."""
-
-    type: str
-    is_observed: bool
-    fn: _Distribution
-    value: Tensor
-    cond_indep_stack: Sequence[_Frame]
-
-
-class _Trace(Protocol):
-    nodes: Mapping[str, _Site]
-
-
-class _Traces(NamedTuple):
-    guide: _Trace
-    model: _Trace
-
-
-class _Estimator(Protocol):
-    def differentiable_loss(self, model: Program, guide: Program, *batch: object) -> Tensor: ...
 
 
 class PyroObjective:
@@ -62,7 +32,7 @@ class PyroObjective:
             raise ConfigError("no batch was given; give three")
         with own_noise(), torch.no_grad():
             traces = self._traces(*arguments(batches[0]))
-        _check_latents(traces.model)
+        _check_latents(traces[1])
         self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
 
     def parameters(self) -> list[tuple[str, Tensor]]:
@@ -76,12 +46,13 @@ class PyroObjective:
 
     def loss(self, *batch: object) -> Tensor:
         """Return the estimator's loss of a batch."""
-        return self.estimator.differentiable_loss(self.model, self.guide, *batch)
+        value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *batch)
+        return value
 
     def nll(self, *batch: object) -> Tensor:
         """Return -log p of the observed sites without their scales, the mean over the estimator's particles."""
-        traces = [self._traces(*batch).model for _ in range(self.n_particles)]
-        terms = [_log_prob(site) for trace in traces for site in _samples(trace) if site["is_observed"]]
+        models = [self._traces(*batch)[1] for _ in range(self.n_particles)]
+        terms = [term for model in models for term in _log_probs(model, are_observed=True)]
         if not terms:
             raise ConfigError("the model observes nothing; give pyro.sample(..., obs=y)")
         return -torch.stack(terms).sum() / self.n_particles
@@ -90,9 +61,9 @@ class PyroObjective:
         """Return the latent sites' log q - log p without scales, the mean over the estimator's particles."""
         terms = []
         for _ in range(self.n_particles):
-            traces = self._traces(*batch)
-            terms += [_log_prob(site) for site in _samples(traces.guide) if not site["is_observed"]]
-            terms += [-_log_prob(site) for site in _samples(traces.model) if not site["is_observed"]]
+            guide, model = self._traces(*batch)
+            terms += _log_probs(guide, are_observed=False)
+            terms += [-term for term in _log_probs(model, are_observed=False)]
         if not terms:
             raise ConfigError("neither model nor guide has a latent site; there is no KL to audit")
         return torch.stack(terms).sum() / self.n_particles
@@ -100,20 +71,20 @@ class PyroObjective:
     def constant_scales(self, *batch: object) -> list[str]:
         """Return the guide's Gaussian sites whose mean can be trained and whose scale cannot."""
         with own_noise(), torch.enable_grad():
-            sites = self._traces(*batch).guide.nodes.items()
+            sites = self._traces(*batch)[0].nodes.items()
         found = [(name, _gaussian(site["fn"])) for name, site in sites if site["type"] == "sample"]
         return [name for name, q in found if q is not None and q.loc.requires_grad and not q.scale.requires_grad]
 
-    def _traces(self, *batch: object) -> _Traces:
-        guide_trace = poutine.trace(self.guide).get_trace(*batch)
-        model = poutine.replay(self.model, guide_trace)
-        return _Traces(guide_trace, poutine.trace(model).get_trace(*batch))
+    def _traces(self, *batch: object) -> tuple[Trace, Trace]:
+        """Return the traces of the guide and of the model on a batch."""
+        guide = poutine.trace(self.guide).get_trace(*batch)
+        return guide, poutine.trace(poutine.replay(self.model, guide)).get_trace(*batch)
 
 
-def _checked_estimator(given: object) -> _Estimator:
+def _checked_estimator(given: object) -> ELBO:
     """Return an estimator whose loss can be audited; raises ConfigError for any other object."""
     name = getattr(given, "__name__", type(given).__name__)
-    if not _is_estimator(given):
+    if isinstance(given, type) or not hasattr(given, "differentiable_loss"):
         raise ConfigError(
             f"loss= is {'the class' if isinstance(given, type) else 'a'} {name}; give an ELBO such as Trace_ELBO()"
         )
@@ -126,34 +97,28 @@ def _checked_estimator(given: object) -> _Estimator:
     return given
 
 
-def _is_estimator(given: object) -> TypeGuard[_Estimator]:
-    return not isinstance(given, type) and hasattr(given, "differentiable_loss")
-
-
-def _check_latents(trace: _Trace) -> None:
+def _check_latents(trace: Trace) -> None:
     """Refuse latent sites of single rows: their KL grows with the batch like the likelihood."""
-    plates = {frame.name for site in _samples(trace) if site["is_observed"] for frame in site["cond_indep_stack"]}
-    for name, site in trace.nodes.items():
-        shared = [frame.name for frame in site.get("cond_indep_stack", ()) if frame.name in plates]
-        if site["type"] == "sample" and not site["is_observed"] and shared:
+    sites = {name: site for name, site in trace.nodes.items() if site["type"] == "sample"}
+    plates = {frame.name for site in sites.values() if site["is_observed"] for frame in site["cond_indep_stack"]}
+    for name, site in sites.items():
+        shared = [frame.name for frame in site["cond_indep_stack"] if frame.name in plates]
+        if shared and not site["is_observed"]:
             raise ConfigError(
                 f"latent site '{name}' is in the data's plate '{shared[0]}', one for each row as in a VAE; "
                 "audit_pyro is for weights that all rows share"
             )
 
 
-def _gaussian(fn: _Distribution) -> Normal | None:
+def _gaussian(fn: Distribution) -> Normal | None:
     """Return the Gaussian of a site, within `to_event`; None for any other distribution."""
     while isinstance(fn, Independent):
         fn = fn.base_dist
     return fn if isinstance(fn, Normal) else None
 
 
-def _samples(trace: _Trace) -> Iterator[_Site]:
-    for site in trace.nodes.values():
-        if site["type"] == "sample" and type(site["fn"]).__name__ != "_Subsample":
-            yield site
-
-
-def _log_prob(site: _Site) -> Tensor:
-    return site["fn"].log_prob(site["value"]).sum()
+def _log_probs(trace: Trace, are_observed: bool) -> list[Tensor]:
+    """Return log p of each observed site, or of each latent one, without its scale."""
+    sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
+    sites = [site for site in sites if type(site["fn"]).__name__ != "_Subsample"]
+    return [site["fn"].log_prob(site["value"]).sum() for site in sites if site["is_observed"] == are_observed]

@@ -59,11 +59,6 @@ class TensorWeight:
     per_epoch: MeanOfDraws
     precision: MeanOfDraws | None = None  # 1 / prior variance; None where kl= hides it
 
-    @property
-    def missing(self) -> bool:
-        """Return whether no KL is seen."""
-        return abs(self.per_epoch.value) <= max(2 * self.per_epoch.error, MISSING)
-
 
 @dataclass(frozen=True)
 class KlWeight:
@@ -76,10 +71,10 @@ class KlWeight:
     by_batch: Sequence[float] = ()  # the weight in each batch, where it surely changes from batch to batch
     size: float = math.nan  # root mean square of the weights' means and sigmas
 
-    @property
-    def missing(self) -> bool:
-        """Return whether no KL is seen."""
-        return abs(self.per_epoch.value) <= max(2 * self.per_epoch.error, MISSING)
+
+def is_missing(weight: MeanOfDraws) -> bool:
+    """Return whether no KL is seen."""
+    return abs(weight.value) <= max(2 * weight.error, MISSING)
 
 
 def measure(case: Case, data: DataWeight | None) -> KlWeight:

@@ -2,8 +2,7 @@
 
 setting     the network, the batches and the seed of all examples
 layers      torchbnn, bayesian-torch, blitz, torch-uncertainty
-functional  posteriors, Pyro's automatic guides
-post_hoc    laplace-torch
+functional  posteriors, Pyro's automatic guides, laplace-torch
 reading     what was measured, as a file
 examples    which objective of which library, in words
 auditing    runs them

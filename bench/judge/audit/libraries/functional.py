@@ -1,18 +1,22 @@
-"""Libraries without layers of their own: posteriors' variational inference, and Pyro's automatic guides."""
+"""Libraries without layers of their own: posteriors' variational inference, Pyro's automatic guides, laplace-torch.
+
+laplace-torch has no loss to audit, but a precision of the data beside that of the prior, which can be counted.
+"""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Pyro has no types)
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 from bench.judge.audit.elbo import ElboReport, Factor, audit_pyro, audit_torch
-from bench.judge.audit.libraries.examples import BATCH, N_TRAIN
+from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS
+from bench.judge.audit.libraries.reading import ObjectiveReading
 from bench.judge.audit.libraries.setting import SIZES, batches, library, network
 
 
@@ -43,28 +47,20 @@ def posteriors(corrected: bool) -> ElboReport:
         output = torch.func.functional_call(net, {name: value[0] for name, value in weights.items()}, x)
         return functional.cross_entropy(output, y, reduction="sum")
 
-    factors = [Factor(name, _itself(means[name]), log_stds[name].exp) for name in means]
+    factors = [Factor(name, means[name].clone, log_stds[name].exp) for name in means]
     named = [
         (f"{name}.{kind}", part[name]) for kind, part in (("mean", means), ("log_std", log_stds)) for name in means
     ]
     return audit_torch(loss, named, batches(32), N_TRAIN, nll=nll, factors=factors)
 
 
-def _itself(value: Tensor) -> Callable[[], Tensor]:
-    return lambda: value
+def automatic_guide(corrected: bool, name: str) -> ElboReport:
+    """Audit one of Pyro's guides with Trace_ELBO, and a plate of the batch; corrected: scaled by N / batch size.
 
-
-def auto_normal(corrected: bool) -> ElboReport:
-    """Audit AutoNormal with Trace_ELBO, and a plate of the batch; corrected: scaled by N / batch size."""
-    return _automatic_guide("AutoNormal", corrected)
-
-
-def auto_diagonal_normal(corrected: bool) -> ElboReport:
-    """Audit AutoDiagonalNormal, which has one vector for all weights."""
-    return _automatic_guide("AutoDiagonalNormal", corrected)
-
-
-def _automatic_guide(name: str, corrected: bool) -> ElboReport:
+    Args:
+        corrected: whether the change is made.
+        name: AutoNormal, or AutoDiagonalNormal, which has one vector for all weights.
+    """
     pyro = library("pyro")
     distributions = library("pyro.distributions")
     scale = N_TRAIN / BATCH if corrected else 1.0
@@ -88,3 +84,38 @@ def _automatic_guide(name: str, corrected: bool) -> ElboReport:
         guide = getattr(library("pyro.infer.autoguide"), name)(model)
         guide(*given[0])
         return audit_pyro(model, guide, given, N_TRAIN, loss=library("pyro.infer").Trace_ELBO())
+
+
+def laplace(corrected: bool) -> ObjectiveReading:
+    """Fit Laplace(model, 'classification', 'all', 'diag') and compare its precision with the exact one of its rows.
+
+    For each tensor, the weight says how often the prior counts while the data count once: the exact generalised
+    Gauss-Newton diagonal of all rows divided by what the library adds to the prior's precision.
+    """
+    del corrected  # no change is needed
+    package = library("laplace")
+    model = network(nn.Linear)
+    x, y = (torch.cat(parts) for parts in zip(*batches(ROWS), strict=True))
+    found = package.Laplace(model, "classification", subset_of_weights="all", hessian_structure="diag")
+    found.fit(DataLoader(TensorDataset(x, y), batch_size=ROWS))
+    prior = float(found.prior_precision)
+    added = found.posterior_precision - prior
+    weights, start = {}, 0
+    for name, exact in _exact_diagonal(model, x).items():
+        part = added[start : start + exact.numel()]
+        weights[name] = float(f"{float((exact * part).sum() / part.square().sum()):.6g}")
+        start += exact.numel()
+    return ObjectiveReading("not measured", "nothing is trained by a loss", weights, "", prior**-0.5)
+
+
+def _exact_diagonal(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """Return the diagonal of sum over rows of J' (diag(p) - p p') J by parameter, J the logits' derivatives."""
+    values = {name: value.detach() for name, value in model.named_parameters()}
+    total = {name: torch.zeros(value.numel()) for name, value in values.items()}
+    for row in x:
+        probabilities = model(row).softmax(0).detach()
+        slopes = torch.func.jacrev(lambda given, at=row: torch.func.functional_call(model, given, at))(values)
+        for name, slope in slopes.items():
+            rows = slope.reshape(len(probabilities), -1)
+            total[name] += probabilities @ rows.square() - (probabilities @ rows).square()
+    return total

@@ -30,11 +30,17 @@ def torchbnn(corrected: bool) -> ElboReport:
     return _audit(model, lambda x, y: functional.cross_entropy(model(x), y) + weight * kl(model), 1)
 
 
-def bayesian_torch(corrected: bool, passes: int = 1) -> ElboReport:
-    """Audit cross-entropy + get_kl_loss(model) / batch size; corrected: each KL summed, divided by N."""
+def bayesian_torch(corrected: bool, passes: int) -> ElboReport:
+    """Audit cross-entropy + get_kl_loss(model) / batch size; corrected: each KL summed, divided by N, and one pass.
+
+    Args:
+        corrected: whether the change is made.
+        passes: of the network before one `backward`.
+    """
     converter = library("bayesian_torch.models.dnn_to_bnn")
     model = network(nn.Linear)
     converter.dnn_to_bnn(model, README_PRIOR)
+    passes = 1 if corrected else passes
     if corrected:
         for layer in model.modules():
             if hasattr(layer, "kl_div"):
@@ -48,17 +54,12 @@ def bayesian_torch(corrected: bool, passes: int = 1) -> ElboReport:
     return _audit(model, loss, passes)
 
 
-def bayesian_torch_passes(corrected: bool) -> ElboReport:
-    """Audit two passes before one `backward`; corrected: one pass, and the KL as above."""
-    return bayesian_torch(corrected, 1 if corrected else 2)
-
-
 def _exact_kl(mean: Tensor, std: Tensor, prior_mean: Tensor, prior_std: Tensor) -> Tensor:
     return kl_divergence(Normal(mean, std), Normal(prior_mean, prior_std)).sum()
 
 
-def blitz(corrected: bool, passes: int = 3) -> ElboReport:
-    """Audit sample_elbo(..., sample_nbr=3); corrected: sample_nbr=1 and complexity_cost_weight=1/N."""
+def blitz(corrected: bool, passes: int) -> ElboReport:
+    """Audit sample_elbo(..., sample_nbr=passes); corrected: sample_nbr=1 and complexity_cost_weight=1/N."""
     install = "blitz-bayesian-pytorch (GPL-3)"
     modules = library("blitz.modules", install)
 
@@ -77,11 +78,6 @@ def blitz(corrected: bool, passes: int = 3) -> ElboReport:
         return value
 
     return _audit(model, loss, passes, batch_size=16)
-
-
-def blitz_one_sample(corrected: bool) -> ElboReport:
-    """Audit sample_elbo(..., sample_nbr=1), whose gradients can be trusted."""
-    return blitz(corrected, passes=1)
 
 
 def torch_uncertainty(corrected: bool) -> ElboReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -53,11 +52,6 @@ class LibraryReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     versions: Mapping[str, str]  # of the library and of torch
     published: ObjectiveReading
     changed: ObjectiveReading
-
-
-def versions_of(*packages: str) -> dict[str, str]:
-    """Return the installed versions."""
-    return {name: importlib.metadata.version(name) for name in packages}
 
 
 @cache
