@@ -103,7 +103,7 @@ def made_of(records: Sequence[Record], results: Results) -> str:
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:
     """Return the table of final numbers with a drawing in each line."""
     place = table.columns.index(DRAWING)
-    verdicts = final_verdicts(content.material.claims, content.material.verdicts)
+    verdicts = final_verdicts(content.material)
     rows = []
     for row, verdict in zip(table.rows, verdicts, strict=True):
         drawn = replace(row[place], strip=strip(verdict))

@@ -29,7 +29,7 @@ def summary(material: Material, more: str = "") -> str:
         more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
             and the rows of approaches without any record.
     """
-    table = material.beside.marked(accuracy_table(material.results, material.claims))
+    table = material.beside.marked(accuracy_table(material))
     notes = [f"notes: {more}"] if more else table.notes
     if more:
         ran = {record.approach for record in material.results.records}

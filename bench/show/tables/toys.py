@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bench.core.text import THREE, THREE_DIFFERENCE
-from bench.judge.claims import Claim
-from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.show.cells import Entry, Measured, Table, results_table
+from bench.show.material import Material
 from bench.show.tables.accuracy import beside_report, headline
 
 MEASURED = {
@@ -19,14 +16,15 @@ MEASURED = {
 }
 
 
-def toys_table(results: Results, claims: Sequence[Claim]) -> Table:
+def toys_table(material: Material) -> Table:
     """One row for each toy and recipe."""
+    results = material.results
     rows: list[list[Entry]] = []
     for approach in results.toys():
         for recipe in results.recipes(approach):
             records = results.cell(approach, recipe, "common")
             cells = [Measured(metrics_of(records, key), THREE) for key in MEASURED]
-            claim = headline(claims, approach, "prediction", "toy") if recipe == "published" else None
+            claim = headline(material.claims, approach, "prediction", "toy") if recipe == "published" else None
             published = results.cell(approach, recipe, "published")
             rows.append([approach, recipe, *cells, *beside_report(claim, published, THREE, THREE_DIFFERENCE)])
     columns = ["approach", "recipe", *MEASURED.values(), "reported at x = 100", "published x published", "difference"]
