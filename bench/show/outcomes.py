@@ -55,14 +55,9 @@ def tone(outcome: str) -> str:
     return LOOKS[outcome].tone if outcome in LOOKS else "open"
 
 
-def css_name(outcome: str) -> str:
-    """Return the name of an outcome's colour on the page."""
-    return outcome.replace(", ", "-").replace(" ", "-")
-
-
 def css() -> str:
     """Return the style sheet of the outcomes: a variable for the colour of each."""
-    names = {css_name(outcome): LOOKS[outcome] for outcome in OUTCOMES}
+    names = {outcome.replace(", ", "-").replace(" ", "-"): LOOKS[outcome] for outcome in OUTCOMES}
     variables = "".join(f"  --{name}: light-dark({look.light}, {look.dark});\n" for name, look in names.items())
     return f":root {{\n{variables}}}\n"
 

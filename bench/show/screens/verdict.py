@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted
-from bench.judge.claims import Claim
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
@@ -101,22 +100,15 @@ def _every(judgement: Judgement, width: int) -> Iterator[str]:
 
 def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     claim = verdict.claim
-    name = names.get(claim.id) or _own_name(claim)
+    name = names.get(claim.id) or claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
     if verdict.curve:
         name = f"{name} *"
     p = p_text(verdict.evidence.p if verdict.evidence else None)
     words = _words(verdict.outcome, verdict.reason, width)
     if width >= WIDE:
-        words = f"{_percentile(verdict):>4} {words}"
+        percentile = "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
+        words = f"{percentile:>4} {words}"
     return _cells(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
-
-
-def _percentile(verdict: Verdict) -> str:
-    return "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
-
-
-def _own_name(claim: Claim) -> str:
-    return claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
 
 
 def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:
