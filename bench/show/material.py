@@ -218,13 +218,11 @@ class Material:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record, empty without them."""
         if record.key not in self._scores:
-            self._scores[record.key] = self._read_scores(record)
+            is_own = record.key in self.beside.own_keys
+            store = self.store if self._baseline is None or is_own else self._baseline
+            named = structs.replace(record, approach=record.approach.removeprefix(MINE))
+            self._scores[record.key] = store.scores(named)
         return self._scores[record.key]
-
-    def _read_scores(self, record: Record) -> Scores:
-        if self._baseline is not None and record.key not in self.beside.own_keys:
-            return self._baseline.scores(record)
-        return self.store.scores(structs.replace(record, approach=record.approach.removeprefix(MINE)))
 
     def scored(self, approach: str) -> Record | None:
         """Return the first published x common record that has per-row scores, None without any."""

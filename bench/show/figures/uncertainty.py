@@ -106,7 +106,7 @@ def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArr
     total = np.maximum(1, counts.sum(axis=0))
 
     def mean(columns: Sequence[Sequence[float | None]]) -> FloatArray:
-        values = np.array([[0.0 if value is None else value for value in column] for column in columns])
+        values = np.nan_to_num(np.array(columns, dtype=float))  # None counts no image
         return np.asarray((values * counts).sum(axis=0) / total)
 
     edges = np.array([*tables[0].lower, tables[0].upper[-1]])
