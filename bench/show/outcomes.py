@@ -5,9 +5,23 @@ What agrees is blue, what differs orange-red (Okabe & Ito 2008, "Color Universal
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW
+from bench.judge.stats.rule import (
+    AGREES,
+    COARSE,
+    DIFFERS,
+    ENOUGH,
+    EXACT,
+    NOT_EXACT,
+    NOT_RUN,
+    OUTCOMES,
+    TOO_FEW,
+    Verdict,
+)
+from bench.judge.stats.verdicts import CurveVerdict
 
 
 class VerdictLook(NamedTuple):
@@ -67,12 +81,12 @@ def meanings(outcomes: set[str]) -> list[str]:
     return [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
 
 
-def counts(outcomes: list[str]) -> str:
+def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
     """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
-    found = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
-    return ", ".join(f"{count} {_said_of(outcome, count)}" for outcome, count in found.items() if count) or "none"
+    found = Counter(verdict.outcome for verdict in verdicts)
+    return ", ".join(_counted(found[outcome], outcome) for outcome in OUTCOMES if found[outcome]) or "none"
 
 
-def _said_of(outcome: str, count: int) -> str:
+def _counted(count: int, outcome: str) -> str:
     said = outcome.replace(",", "")
-    return said if count == 1 else said.replace("agrees", "agree").replace("differs", "differ")
+    return f"{count} {said if count == 1 else said.replace('agrees', 'agree').replace('differs', 'differ')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from bench.core.files import write_atomically
 from bench.show.figures import (
@@ -31,7 +32,7 @@ from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-MODULES = (confidence, changes, methods, shift, accuracy, digits, votes, toys, answers)
+MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, toys, answers)
 MODULES += (rabanser, training, forest, uncertainty, detection, pruning, learning, cost)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""
 
@@ -42,7 +43,7 @@ def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
     the data sets.
     """
-    found = [item for module in MODULES for item in module.make(material)]
+    found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
     said = material.beside.said()
     drawable = [
         replace(item, caption=f"{item.caption} {said}" if said else item.caption)

@@ -119,8 +119,8 @@ def _roc_panel(
         mine, area = look(name, names), areas[name, which]
         text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
         height = 0.94 - 0.11 * place
-        style = {"color": mine.colour, "linestyle": mine.line, "transform": axes.transAxes, "clip_on": False}
-        axes.plot([1.03, 1.12], [height] * 2, **style)
+        x, y = (1.03, 1.12), (height, height)
+        axes.plot(x, y, color=mine.colour, linestyle=mine.line, transform=axes.transAxes, clip_on=False)
         axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)

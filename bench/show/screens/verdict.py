@@ -45,9 +45,8 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
 def summary_text(judgement: Judgement, width: int) -> str:
     """Return what the end results say, and what the words mean, in lines that fit a terminal of `width` columns."""
-    ends = counts([verdict.outcome for verdict in judgement.ends])
     more = " *: last point of a curve, not counted." if judgement.lasts else ""
-    said = f"{counted(len(judgement.ends), 'end result')}: {ends}.{more}"
+    said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}.{more}"
     return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
 
 
@@ -55,8 +54,8 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
     """Return everything: end results, curves, computed numbers, and every number with its id."""
     parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
     if judgement.computed:
-        found = counts([verdict.outcome for verdict in judgement.computed])
-        parts.append(f"{counted(len(judgement.computed), 'computed number')}, not trained: {found}")
+        n_computed = counted(len(judgement.computed), "computed number")
+        parts.append(f"{n_computed}, not trained: {counts(judgement.computed)}")
     parts.append(
         "Every number by its name (a point of a curve gets the verdict of the curve)\n"
         + "\n".join(_every(judgement, width))
@@ -67,8 +66,7 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
 def _curves_text(judgement: Judgement, width: int) -> str:
     if not judgement.curves:
         return "No curve was measured."
-    found = counts([one.outcome for one in judgement.curves])
-    lines = [f"{counted(len(judgement.curves), 'curve')}, each one claim: {found}"]
+    lines = [f"{counted(len(judgement.curves), 'curve')}, each one claim: {counts(judgement.curves)}"]
     lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
     lines += [_curve_line(one, width) for one in judgement.curves]
     lines.append("before: the earlier statistic, the smallest p of the epochs times their number")

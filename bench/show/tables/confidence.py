@@ -16,7 +16,6 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
-from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table, make_table
@@ -183,7 +182,6 @@ def confidence_table(material: Material) -> Table:
         for place, one in found.items()
     ]
     records = [record for one in found.values() for record in one.records]
-    conditions = (material.profile, material.device, material.precision)
     return make_table(
         "confidence",
         "At least 99 % sure: how often, and how often right?",
@@ -195,7 +193,7 @@ def confidence_table(material: Material) -> Table:
         ["approach", "recipe", "digits", "of these right", "promised", *SHOWN.values()],
         rows,
         [*_precision(material, records), *_left_out(material, found)],
-        conditions=described(conditions, {record.seed for record in records}) if records else "No records.",
+        conditions=material.conditions(records) if records else "No records.",
         origin=material.results.origin(),
     )
 

@@ -54,11 +54,10 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
     lines = [_line(quoted, verdict) for quoted, verdict in found]
-    ends = [verdict.outcome for verdict in judgement.ends]
     caption = (
         "Ours: mean of our seeds, each trained and measured as published; in brackets the 95 % interval for one more "
-        f"run, because a reported number is of a single run. All {len(ends)} end results of the documents: "
-        f"{counts(ends)}."
+        f"run, because a reported number is of a single run. All {len(judgement.ends)} end results of the documents: "
+        f"{counts(judgement.ends)}."
     )
     columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"

@@ -43,9 +43,8 @@ from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.throughput import throughput_table
-from bench.show.tables.toys import toys_table
 from bench.show.tables.trial import trial_table
-from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
+from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
 
 SPEEDS = "python -m benchmarks.throughput measures speeds"

@@ -70,8 +70,8 @@ def comma_separated(table: Table) -> str:
         return visible(out.getvalue())
     spreads = [any(isinstance(row[place], Measured) for row in table.rows) for place in range(len(table.columns))]
     writer = csv.writer(out, lineterminator="\n")
-    header = [[column, f"{column} sd", f"{column} n"] for column in table.columns]
-    for line in (header, *([_raw(entry) for entry in row] for row in table.rows)):
+    header: list[list[str | int]] = [[column, f"{column} sd", f"{column} n"] for column in table.columns]
+    for line in [header, *([_raw(entry) for entry in row] for row in table.rows)]:
         kept = (parts if has_spread else parts[:1] for parts, has_spread in zip(line, spreads, strict=True))
         writer.writerow(itertools.chain.from_iterable(kept))
     return visible(out.getvalue())

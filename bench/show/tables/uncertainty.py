@@ -1,11 +1,11 @@
-"""Tables of the common protocol: out-of-distribution entropy and detection, refusal, calibration."""
+"""Tables of the common protocol: out-of-distribution entropy and detection, refusal, calibration, the toys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
-from bench.core.text import FRACTION
+from bench.core.text import FRACTION, THREE, THREE_DIFFERENCE
 from bench.data.manifest import OOD_NAMES
 from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT
@@ -146,3 +146,30 @@ def calibration_table(material: Material) -> Table:
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
     return results_table(material.results, "calibration", "Calibration", caption, columns, rows)
+
+
+TOYS = {
+    "toy/rmse": "RMSE at the points",
+    "toy/nll": "NLL at the points",
+    "toy/band_width_near": "band, -5 to 5",
+    "toy/band_width_far": "band, -100 to 100",
+}
+
+
+def toys_table(material: Material) -> Table:
+    """One row for each toy and recipe."""
+    results = material.results
+    rows: list[list[Entry]] = []
+    for approach in results.toys():
+        for recipe in results.recipes(approach):
+            records = results.cell(approach, recipe, "common")
+            cells = [Measured(metrics_of(records, key), THREE) for key in TOYS]
+            claim = headline(material.claims, approach, "prediction", "toy") if recipe == "published" else None
+            published = results.cell(approach, recipe, "published")
+            rows.append([approach, recipe, *cells, *beside_report(claim, published, THREE, THREE_DIFFERENCE)])
+    columns = ["approach", "recipe", *TOYS.values(), "reported at x = 100", "published x published", "difference"]
+    caption = (
+        "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
+        "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
+    )
+    return results_table(results, "toys", "Six-point regression", caption, columns, rows)
