@@ -73,4 +73,4 @@ def small() -> Material:
 
 
 def small_accuracy() -> Table:
-    return accuracy_table(small().results, small().claims)
+    return accuracy_table(small())

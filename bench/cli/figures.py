@@ -24,13 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", action="store_true", help="draw nothing; name the figures, and say why others are missing"
     )
-    parser.add_argument(
-        "--format",
-        type=names,
-        default=("svg",),
-        metavar="F,...",
-        help="svg, png (default: svg, png where svg is large)",
-    )
+    parser.add_argument("--format", type=names, default=("svg",), metavar="F,...", help="svg, png (default: svg)")
     parser.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
     parser.set_defaults(action=_figures)
 

@@ -75,13 +75,9 @@ class Beside:
 
     def said(self) -> str:
         """Return a sentence that names the user's cells that a baseline has too, for captions; '' if there are none."""
-        both = {
-            f"{record.approach} {record.recipe} x {record.protocol}" for record in self.own if self._is_of_both(record)
-        }
+        shared = [one for one in self.own if self.others and one.approach not in self.new and one.outcome == "done"]
+        both = {f"{record.approach} {record.recipe} x {record.protocol}" for record in shared}
         return f"Yours: {', '.join(sorted(both))}." if both else ""
-
-    def _is_of_both(self, record: Record) -> bool:
-        return bool(self.others) and record.approach not in self.new and record.outcome == "done"
 
     def only_own(self, table: Table) -> Table:
         """Return the rows of a table that show any of the user's records."""

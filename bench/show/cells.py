@@ -99,11 +99,6 @@ def sources_of(entry: Entry) -> tuple[str, ...]:
     return () if isinstance(entry, str) else entry.sources
 
 
-def is_number(entry: Entry) -> bool:
-    """Return whether an entry is a number or the place of one."""
-    return isinstance(entry, Measured | Number | Missing)
-
-
 def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
     """Return measured mean minus reported value, or the reason why nothing was measured."""
     if measured.mean is None:
@@ -156,7 +151,7 @@ class Table:
 
     def is_numeric(self, place: int) -> bool:
         """Return whether any entry of a column is a number or the place of one."""
-        return any(is_number(row[place]) for row in self.rows)
+        return any(isinstance(row[place], Measured | Number | Missing) for row in self.rows)
 
     def text(self, entry: Entry) -> str:
         """Return an entry's text."""

@@ -21,7 +21,6 @@ from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
-from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
@@ -85,7 +84,7 @@ class Material:
             kept, contradicting = sound(found, store)
             self._trusted[store.root] = kept, [*problems, *contradicting]
         records, all_problems = self._trusted[store.root]
-        return self._of_group(records), all_problems
+        return [record for record in records if group_of(record.approach) == self.group], all_problems
 
     @cached_property
     def beside(self) -> Beside:
@@ -101,9 +100,6 @@ class Material:
         other = Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
         other._trusted = self._trusted  # no file is read twice
         return other
-
-    def _of_group(self, records: Sequence[Record]) -> Sequence[Record]:
-        return [record for record in records if group_of(record.approach) == self.group]
 
     @property
     def records(self) -> Sequence[Record]:
@@ -151,11 +147,6 @@ class Material:
     def judgement(self) -> Judgement:
         """The verdicts of every reported number and of every curve."""
         return judge(self.rows)
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]:
-        """The verdict of every reported number."""
-        return self.judgement.verdicts
 
     @cached_property
     def readings(self) -> Sequence[Reading]:
@@ -211,10 +202,9 @@ class Material:
 
     def classifiers(self, recipe: str = "published") -> list[str]:
         """Return the approaches to MNIST, of documents and the user's, with finished common records of a recipe."""
-        return [name for name in self.results.classifiers() if self._is_shown(name) and self.finished(name, recipe)]
-
-    def _is_shown(self, name: str) -> bool:
-        return name.startswith(MINE) or bool(name in self.manifests and self.manifests[name].document)
+        documented = {name for name, entry in self.manifests.items() if entry.document}
+        shown = [name for name in self.results.classifiers() if name.startswith(MINE) or name in documented]
+        return [name for name in shown if self.finished(name, recipe)]
 
     def with_array(self, array: str) -> dict[tuple[str, str], list[Record]]:
         """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
@@ -228,13 +218,11 @@ class Material:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores beside a record, empty without them."""
         if record.key not in self._scores:
-            self._scores[record.key] = self._read_scores(record)
+            is_own = record.key in self.beside.own_keys
+            store = self.store if self._baseline is None or is_own else self._baseline
+            named = structs.replace(record, approach=record.approach.removeprefix(MINE))
+            self._scores[record.key] = store.scores(named)
         return self._scores[record.key]
-
-    def _read_scores(self, record: Record) -> Scores:
-        if self._baseline is not None and record.key not in self.beside.own_keys:
-            return self._baseline.scores(record)
-        return self.store.scores(structs.replace(record, approach=record.approach.removeprefix(MINE)))
 
     def scored(self, approach: str) -> Record | None:
         """Return the first published x common record that has per-row scores, None without any."""

@@ -5,9 +5,23 @@ What agrees is blue, what differs orange-red (Okabe & Ito 2008, "Color Universal
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW
+from bench.judge.stats.rule import (
+    AGREES,
+    COARSE,
+    DIFFERS,
+    ENOUGH,
+    EXACT,
+    NOT_EXACT,
+    NOT_RUN,
+    OUTCOMES,
+    TOO_FEW,
+    Verdict,
+)
+from bench.judge.stats.verdicts import CurveVerdict
 
 
 class VerdictLook(NamedTuple):
@@ -55,14 +69,9 @@ def tone(outcome: str) -> str:
     return LOOKS[outcome].tone if outcome in LOOKS else "open"
 
 
-def css_name(outcome: str) -> str:
-    """Return the name of an outcome's colour on the page."""
-    return outcome.replace(", ", "-").replace(" ", "-")
-
-
 def css() -> str:
     """Return the style sheet of the outcomes: a variable for the colour of each."""
-    names = {css_name(outcome): LOOKS[outcome] for outcome in OUTCOMES}
+    names = {outcome.replace(", ", "-").replace(" ", "-"): LOOKS[outcome] for outcome in OUTCOMES}
     variables = "".join(f"  --{name}: light-dark({look.light}, {look.dark});\n" for name, look in names.items())
     return f":root {{\n{variables}}}\n"
 
@@ -72,12 +81,12 @@ def meanings(outcomes: set[str]) -> list[str]:
     return [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
 
 
-def counts(outcomes: list[str]) -> str:
+def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
     """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
-    found = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
-    return ", ".join(f"{count} {_said_of(outcome, count)}" for outcome, count in found.items() if count) or "none"
+    found = Counter(verdict.outcome for verdict in verdicts)
+    return ", ".join(_counted(found[outcome], outcome) for outcome in OUTCOMES if found[outcome]) or "none"
 
 
-def _said_of(outcome: str, count: int) -> str:
+def _counted(count: int, outcome: str) -> str:
     said = outcome.replace(",", "")
-    return said if count == 1 else said.replace("agrees", "agree").replace("differs", "differ")
+    return f"{count} {said if count == 1 else said.replace('agrees', 'agree').replace('differs', 'differ')}"

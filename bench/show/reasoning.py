@@ -198,15 +198,10 @@ def as_json(judgement: Judgement, verdicts: Sequence[Verdict]) -> list[dict[str,
 def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
     claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
     curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
+    fields = ("source", "approach", "stage", "locator", "unit", "printed", "precision_kind")
     return {
         "claim": claim.id,
-        "source": claim.source,
-        "approach": claim.approach,
-        "stage": claim.stage,
-        "locator": claim.locator,
-        "unit": claim.unit,
-        "printed": claim.printed,
-        "precision_kind": claim.precision_kind,
+        **{name: getattr(claim, name) for name in fields},
         "reported": claim.value,
         "margin": claim.margin,
         "margin_reason": claim.margin_reason,

@@ -76,7 +76,8 @@ def grid(table: Table, console: Console) -> RenderableType:
     least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
     width = console.width - GAP * (len(columns) - 1)
     if sum(least) > width:
-        return _blocks(table.columns, rows)
+        lines = (Listing(first, list(zip(table.columns[1:], others, strict=True))) for first, *others in rows)
+        return Group(*map(_listing, lines))
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
     shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column the remaining width
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
@@ -98,11 +99,6 @@ def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
         shares[place] += more
         left -= more
     return shares
-
-
-def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
-    """Return for each row a line for each column; the first column is the heading."""
-    return Group(*(_listing(Listing(first, list(zip(columns[1:], others, strict=True)))) for first, *others in rows))
 
 
 def _listing(part: Listing) -> Group:

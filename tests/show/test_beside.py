@@ -43,7 +43,7 @@ def accuracies(material):
 def one(material):
     from bench.show.tables.accuracy import accuracy_table
 
-    return accuracy_table(material.results, material.claims)
+    return accuracy_table(material)
 
 
 def test_each_is_shown_and_what_is_the_users_is_marked(folders):

@@ -175,13 +175,6 @@ def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
     assert absent.reason == "there are none"
 
 
-def test_large_figures_are_written_as_png(found):
-    from dataclasses import replace
-
-    assert catalogue.forms(found[0], ("svg", "png")) == ["svg", "png"]
-    assert catalogue.forms(replace(found[0], vector=False), ("svg", "png")) == ["png"]
-
-
 def test_command_writes_one_figure(root, tmp_path, capsys):
     place = ["--results", str(root), "--baseline", "none", "--to", str(tmp_path)]
     assert main(["figures", "accuracy", *place, "--format", "svg,png"]) == 0

@@ -24,10 +24,9 @@ from bench.judge.stats.rule import COARSE, DIFFERS, NOT_EXACT, OUTCOMES, Verdict
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS, css, tone
-from bench.show.page.answer import strip
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect
-from bench.show.page.grid import Strip, breakable, coded, levels, typeset
+from bench.show.page.grid import Strip, breakable, coded, levels, strip, typeset
 from bench.show.page.images import embed
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from bench.core.files import write_atomically
 from bench.show.figures import (
@@ -31,25 +32,9 @@ from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-MAKERS: tuple[Callable[[Material], Iterator[Figure | Absent]], ...] = (
-    confidence.make,
-    changes.make,
-    methods.make,
-    shift.make,
-    accuracy.make,
-    digits.make,
-    votes.make,
-    toys.make,
-    answers.make,
-    rabanser.make,
-    training.make,
-    forest.make,
-    uncertainty.make,
-    detection.make,
-    pruning.make,
-    learning.make,
-    cost.make,
-)
+MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, toys, answers)
+MODULES += (rabanser, training, forest, uncertainty, detection, pruning, learning, cost)
+"""The figures in their order; `make` of each gives its figures, or why they are absent."""
 
 
 def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
@@ -58,7 +43,7 @@ def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
     the data sets.
     """
-    found = [item for maker in MAKERS for item in maker(material)]
+    found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
     said = material.beside.said()
     drawable = [
         replace(item, caption=f"{item.caption} {said}" if said else item.caption)
@@ -74,11 +59,6 @@ def render(figure: Figure, form: str) -> bytes:
         return printed(figure.draw(), form)
 
 
-def forms(figure: Figure, formats: Sequence[str]) -> list[str]:
-    """Return the formats in which a figure is written: one that would be too large as SVG is PNG."""
-    return list(dict.fromkeys("png" if form == "svg" and not figure.vector else form for form in formats))
-
-
 def write(
     figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("svg",), below: Path | None = None
 ) -> list[Path]:
@@ -87,12 +67,12 @@ def write(
     Args:
         figures: what to draw.
         folder: made if it is not there.
-        formats: of `FORMATS`; see `forms`.
+        formats: of `FORMATS`.
         below: see `bench.core.files.opened_folder`.
     """
     written = []
     for figure in figures:
-        for form in forms(figure, formats):
+        for form in formats:
             path = folder / f"{figure.name}.{form}"
             write_atomically(path, render(figure, form), below)
             written.append(path)

@@ -48,11 +48,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
     counted = ", ".join(f"{SHOWN[which]} {sizes[which]:,}" for which in SHOWN if which in sizes)
-    areas = {
-        (name, which): record.metrics.get(f"{which}/auroc_{SCORE}")
-        for name, record in records.items()
-        for which in SHOWN
-    }
+    metrics = {name: record.metrics for name, record in records.items()}
+    areas = {(name, which): metrics[name].get(f"{which}/auroc_{SCORE}") for name in metrics for which in SHOWN}
     conditions = material.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
@@ -95,11 +92,15 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[Floa
 def _draw_roc(scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a panel for each data set."""
     sets = [which for which in SHOWN if any(which in found for found in scores.values())]
-    drawing, panels = small_multiples(len(sets), 2.0, columns=2)
+    drawing, panels = small_multiples(
+        len(sets),
+        2.0,
+        "digits flagged [fraction, logarithmic]",
+        "images that are no digits flagged [fraction]",
+        columns=2,
+    )
     for axes, which in zip(panels, sets, strict=True):
         _roc_panel(axes, which, scores, areas, names)
-    drawing.supxlabel("digits flagged [fraction, logarithmic]", fontsize=8)
-    drawing.supylabel("images that are no digits flagged [fraction]", fontsize=8)
     return drawing
 
 
@@ -118,14 +119,8 @@ def _roc_panel(
         mine, area = look(name, names), areas[name, which]
         text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
         height = 0.94 - 0.11 * place
-        axes.plot(
-            [1.03, 1.12],
-            [height] * 2,
-            color=mine.colour,
-            linestyle=mine.line,
-            transform=axes.transAxes,
-            clip_on=False,
-        )
+        x, y = (1.03, 1.12), (height, height)
+        axes.plot(x, y, color=mine.colour, linestyle=mine.line, transform=axes.transAxes, clip_on=False)
         axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)
@@ -151,10 +146,10 @@ def _draw_entropy(scores: Scores, names: tuple[str, ...]) -> Drawing:
 
 
 def _entropy_panel(axes: Axes, name: str, found: Mapping[str, FloatArray], which: str, names: tuple[str, ...]) -> None:
-    axes.stairs(_shares(found["mnist"], EDGES), EDGES, fill=True, color=FAINT, baseline=1e-5)
+    axes.stairs(_shares(found["mnist"]), EDGES, fill=True, color=FAINT, baseline=1e-5)
     if which in found:
         colour = look(name, names).colour
-        axes.stairs(_shares(found[which], EDGES), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
+        axes.stairs(_shares(found[which]), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
 
 
 def _share_scales(axes: Axes) -> None:
@@ -166,7 +161,7 @@ def _share_scales(axes: Axes) -> None:
     axes.set_xlim(0, EDGES[-1])
 
 
-def _shares(values: FloatArray, edges: FloatArray) -> FloatArray:
+def _shares(values: FloatArray) -> FloatArray:
     """Return the share of values in each bin; an empty bin is below every axis."""
-    counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
+    counts = np.histogram(np.clip(values, EDGES[0], EDGES[-1]), EDGES)[0] / len(values)
     return np.maximum(counts, 1e-5)

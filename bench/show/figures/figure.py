@@ -20,7 +20,6 @@ class Figure:
     caption: str  # what is shown, of which records, with n; where reported numbers come from
     group: str  # the document whose figure it is, or "field" for those that the field expects
     draw: Callable[[], Drawing]
-    vector: bool = True  # False where so many marks or pixels are drawn that SVG would be large
     narrow: Callable[[], Drawing] | None = None  # the same for a page as narrow as a telephone
 
 

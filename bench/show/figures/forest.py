@@ -44,7 +44,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all end results, then one for each document."""
     yield _end_results(material)
     documents: dict[str, list[Verdict]] = {}
-    for verdict in material.verdicts:
+    for verdict in material.judgement.verdicts:
         documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
     for document, verdicts in documents.items():
         name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"

@@ -13,8 +13,8 @@ Pixels = NDArray[np.float32]
 SIDE = 28  # pixels of an image's side
 
 
-def small_multiples(count: int, height: float, columns: int = 3) -> tuple[Drawing, list[Axes]]:
-    """Return a drawing and `count` panels with common axes in rows of `columns`, each `height` inches."""
+def small_multiples(count: int, height: float, across: str, up: str, columns: int = 3) -> tuple[Drawing, list[Axes]]:
+    """Return a drawing and `count` panels with common, named axes in rows of `columns`, each `height` inches."""
     rows = -(-count // columns)
     drawing = canvas(WIDTH, 0.4 + height * rows)
     panels = drawing.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).reshape(-1)
@@ -22,6 +22,8 @@ def small_multiples(count: int, height: float, columns: int = 3) -> tuple[Drawin
         axes.set_axis_off()
     for axes in panels[max(0, count - columns) : count]:  # the lowest of each column names its axis
         axes.tick_params(labelbottom=True)
+    drawing.supxlabel(across, fontsize=8)
+    drawing.supylabel(up, fontsize=8)
     return drawing, list(panels[:count])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,27 +69,15 @@ def _is_of(cell: tuple[str, str], claim: PaperClaim) -> bool:
     """Return whether a number is the error of this method, prior and size, nothing pruned."""
     approach, recipe = cell
     units = "1200" if recipe.endswith(LARGE) else "400"
-    return (
-        claim.approach == approach
-        and claim.paper.network.startswith(f"784-{units}-")
-        and _prior(claim.recipe) == _prior(recipe)
-        and ".pruned" not in claim.paper.id
-    )
-
-
-def _prior(recipe: str) -> bool:
-    return "gaussian-prior" in recipe
+    priors = {"gaussian-prior" in one for one in (claim.recipe, recipe)}
+    is_of_network = claim.paper.network.startswith(f"784-{units}-") and ".pruned" not in claim.paper.id
+    return claim.approach == approach and len(priors) == 1 and is_of_network
 
 
 def _errors(records: Sequence[Record]) -> FloatArray:
-    rows = [[_of(epoch.metrics) for epoch in record.epochs] for record in records]
+    rows = [[epoch.metrics.get(KEY) for epoch in record.epochs] for record in records]
     shortest = min(map(len, rows))
-    return 100 * np.array([row[:shortest] for row in rows], dtype=np.float64)
-
-
-def _of(metrics: Mapping[str, float | None]) -> float:
-    value = metrics.get(KEY)
-    return np.nan if value is None else value
+    return 100 * np.array([row[:shortest] for row in rows], dtype=np.float64)  # None becomes NaN
 
 
 def _draw(found: Sequence[Learnt]) -> Drawing:

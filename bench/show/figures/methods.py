@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from matplotlib.ticker import LogLocator
 
@@ -33,7 +33,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "neighbours may owe to chance (the places of table methods say so). Costs are multiplications. "
         f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.records])}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(found))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, found))
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -71,33 +71,29 @@ def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
     return [heights[place] for place in range(len(points))]
 
 
-@dataclass(frozen=True)
-class _Draw:
-    rows: Sequence[Row]
+def _draw(found: Sequence[Row]) -> Drawing:
+    """Return the drawing: a panel for each cost."""
+    drawing = canvas(WIDTH, 3.8)
+    for axes, (cost, label) in zip(drawing.subplots(1, 2, sharey=True), AXES.items(), strict=True):
+        _panel(axes, found, cost)
+        axes.set_xlabel(label)
+    drawing.axes[0].set_ylabel("negative log-likelihood [nats a digit]")
+    return drawing
 
-    def __call__(self) -> Drawing:
-        """Return the drawing."""
-        drawing = canvas(WIDTH, 3.8)
-        for axes, (cost, label) in zip(drawing.subplots(1, 2, sharey=True), AXES.items(), strict=True):
-            self._panel(axes, cost)
-            axes.set_xlabel(label)
-        drawing.axes[0].set_ylabel("negative log-likelihood [nats a digit]")
-        return drawing
 
-    def _panel(self, axes: Axes, cost: str) -> None:
-        points = [(row.costs[cost], row.mean(RANKED)) for row in self.rows]
-        best = front(points)
-        labels = label_heights(points)
-        axes.plot(*zip(*(points[place] for place in best), strict=True), color=FAINT, linewidth=0.8, zorder=1)
-        for place, (row, (x, y)) in enumerate(zip(self.rows, points, strict=True)):
-            colour = COLOURS[0] if place in best else INK
-            fill = colour if place in best else "none"
-            half = half_width(row.numbers[RANKED])
-            axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
-            place_of_label = (x, labels[place])
-            axes.annotate(row.name, place_of_label, (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
-        for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
-            scale("log")
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter("{x:g}")
-        axes.minorticks_off()
+def _panel(axes: Axes, found: Sequence[Row], cost: str) -> None:
+    points = [(row.costs[cost], row.mean(RANKED)) for row in found]
+    best = front(points)
+    labels = label_heights(points)
+    axes.plot(*zip(*(points[place] for place in best), strict=True), color=FAINT, linewidth=0.8, zorder=1)
+    for place, (row, (x, y)) in enumerate(zip(found, points, strict=True)):
+        colour = COLOURS[0] if place in best else INK
+        fill = colour if place in best else "none"
+        half = half_width(row.numbers[RANKED])
+        axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
+        axes.annotate(row.name, (x, labels[place]), (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
+    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    axes.minorticks_off()

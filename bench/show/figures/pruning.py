@@ -47,11 +47,11 @@ def _draw(
 ) -> Drawing:
     """Return the drawing: a panel for each approach, the others faint behind it."""
     approaches = list(dict.fromkeys(approach for approach, _ in lines))
-    drawing, panels = small_multiples(len(approaches), 2.1)
+    drawing, panels = small_multiples(
+        len(approaches), 2.1, "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
+    )
     for axes, approach in zip(panels, approaches, strict=True):
         _panel(axes, approach, lines, claims, names)
-    drawing.supxlabel("weights kept [%, logarithmic]", fontsize=8)
-    drawing.supylabel("test accuracy [fraction of images]", fontsize=8)
     return drawing
 
 

@@ -20,13 +20,10 @@ DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one
 
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    yield _density(material)
-
-
-def _density(material: Material) -> Figure | Absent:
     records = material.finished(APPROACH)
     if not records:
-        return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
+        yield Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
+        return
     for record in records:
         read = _read(material, record)
         found = _fitted(material, record) if read is None else read
@@ -38,13 +35,14 @@ def _density(material: Material) -> Figure | Absent:
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
                 f"{material.conditions([record])}"
             )
-            return Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, partial(_draw_density, *found))
+            yield Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, partial(_draw_density, *found))
+            return
     reason = (
         "records hold no weights, and this results folder has neither the fitted posterior (fits/, which git does not "
         f"keep) nor a reading of it (readings/); python -m bench ladder {APPROACH} --run --results DIR makes both in "
         "another folder"
     )
-    return Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
+    yield Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 
 
 def _read(material: Material, record: Record) -> FloatArray | None:

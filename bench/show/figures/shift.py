@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from bench.core.metric_table import SHARE_SURE, SURE
@@ -12,7 +12,7 @@ from bench.core.records import Record
 from bench.measure.metrics.shifts import ROTATED, STEPS, step_key
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import COLOURS, FAINT, Axes, Drawing
+from bench.show.figures.style import COLOURS, FAINT, Drawing
 from bench.show.material import Material
 from bench.show.tables.methods import PLAIN, Row, rows
 
@@ -34,7 +34,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"{plain.name if plain else 'which has no such records'}. Turned by 180 degrees, a 6 looks like a 9. "
         f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.shifted])}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, _Draw(found, plain))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, found, plain))
 
 
 def curve(records: Sequence[Record], name: str) -> list[float]:
@@ -43,28 +43,17 @@ def curve(records: Sequence[Record], name: str) -> list[float]:
     return [fmean([one for one in values if one is not None] or [math.nan]) for values in found]
 
 
-@dataclass(frozen=True)
-class _Draw:
-    rows: Sequence[Row]
-    plain: Row | None
-
-    def __call__(self) -> Drawing:
-        """Return the drawing: a panel for each method."""
-        drawing, panels = small_multiples(len(self.rows), 1.5)
-        for axes, row in zip(panels, self.rows, strict=True):
-            self._panel(axes, row)
-        panels[0].legend(loc="upper right")
-        drawing.supxlabel("angle [degrees]", fontsize=8)
-        drawing.supylabel("share of images", fontsize=8)
-        return drawing
-
-    def _panel(self, axes: Axes, row: Row) -> None:
-        for name, (label, line) in CURVES.items():
-            if self.plain is not None and self.plain is not row:
-                axes.plot(STEPS[ROTATED], curve(self.plain.shifted, name), color=FAINT, linestyle=line, linewidth=0.9)
-            colour = COLOURS[list(CURVES).index(name)]
+def _draw(methods: Sequence[Row], plain: Row | None) -> Drawing:
+    """Return the drawing: a panel for each method."""
+    drawing, panels = small_multiples(len(methods), 1.5, "angle [degrees]", "share of images")
+    for axes, row in zip(panels, methods, strict=True):
+        for colour, (name, (label, line)) in zip(COLOURS, CURVES.items(), strict=False):
+            if plain is not None and plain is not row:
+                axes.plot(STEPS[ROTATED], curve(plain.shifted, name), color=FAINT, linestyle=line, linewidth=0.9)
             axes.plot(STEPS[ROTATED], curve(row.shifted, name), color=colour, linestyle=line, label=label)
         axes.set_title(row.name)
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, STEPS[ROTATED][-1])
         axes.set_xticks(range(0, 181, 45))
+    panels[0].legend(loc="upper right")
+    return drawing

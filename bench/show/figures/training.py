@@ -40,7 +40,11 @@ class LogCurve:
 
     def reported(self, source: str) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return epochs, values and margins of one reported run."""
-        mine = [(epoch_of(claim), claim.value, claim.margin) for claim in self.claims if claim.source == source]
+        mine = [
+            (int(measured_key(claim)[0].partition(":")[2]), claim.value, claim.margin)
+            for claim in self.claims
+            if claim.source == source
+        ]
         epochs, values, margins = np.array(sorted(mine)).T
         return epochs, values, margins
 
@@ -50,11 +54,6 @@ def quantity(claim: Claim) -> str:
     what = "loss" if "loss" in claim.metric else claim.metric.replace("_", " ")
     is_average = claim.metric.endswith("_ema")
     return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"
-
-
-def epoch_of(claim: Claim) -> int:
-    """Return the epoch whose end a claim of a training log is of."""
-    return int(measured_key(claim)[0].partition(":")[2])
 
 
 def curves(material: Material, approach: str) -> list[LogCurve]:

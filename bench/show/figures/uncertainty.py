@@ -54,7 +54,9 @@ def _reliability(material: Material) -> Figure | Absent:
 def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a panel for each approach."""
     approaches = list(dict.fromkeys(approach for approach, _ in cells))
-    drawing, panels = small_multiples(len(approaches), 2.2)
+    drawing, panels = small_multiples(
+        len(approaches), 2.2, "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
+    )
     for axes, approach in zip(panels, approaches, strict=True):
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
         lines = []
@@ -68,8 +70,6 @@ def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
         axes.set_title(approach, color=look(approach, names).colour)
         axes.set_xlim(0, 1.03)
         axes.set_ylim(0, 1.03)
-    drawing.supxlabel("confidence: largest mean probability [fraction]", fontsize=8)
-    drawing.supylabel("accuracy [fraction of images]", fontsize=8)
     return drawing
 
 
@@ -106,7 +106,7 @@ def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArr
     total = np.maximum(1, counts.sum(axis=0))
 
     def mean(columns: Sequence[Sequence[float | None]]) -> FloatArray:
-        values = np.array([[0.0 if value is None else value for value in column] for column in columns])
+        values = np.nan_to_num(np.array(columns, dtype=float))  # None counts no image
         return np.asarray((values * counts).sum(axis=0) / total)
 
     edges = np.array([*tables[0].lower, tables[0].upper[-1]])

@@ -14,13 +14,14 @@ from markupsafe import Markup
 
 from bench.core.files import write_atomically
 from bench.core.reasons import in_words
-from bench.core.text import visible
-from bench.judge.results import code_of, made_at
+from bench.core.records import Record
+from bench.core.text import counted, visible
+from bench.judge.results import Results, code_of, made_at
 from bench.show import outcomes
-from bench.show.page import answer, evidence, sections
+from bench.show.page import evidence, sections
 from bench.show.page.content import ReportContent
-from bench.show.page.findings import in_short
-from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded
+from bench.show.page.findings import FINDINGS, in_short
+from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded, strip
 from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
@@ -62,8 +63,6 @@ def render_page(content: ReportContent) -> str:
     said = material.results.origin()
     shown = {name: page_table(table, links, said) for name, table in content.tables.items()}
     shown["headlines"] = _with_strips(shown["headlines"], content)
-    documents = sections.documents(content, links, shown)
-    topics = sections.topics(content, shown)
     style, script = outcomes.css() + _text("page.css"), _text("page.js")
     return (
         _environment()
@@ -71,17 +70,18 @@ def render_page(content: ReportContent) -> str:
         .render(
             title=TITLE,
             in_short=in_short(material),
-            lead=answer.LEAD,
-            made=answer.made_of(content.records, material.results),
-            terms=answer.TERMS,
-            findings=sections.findings(content, shown),
-            choice=shaded(shown[sections.CHOICE], candidates(material.results)),
-            documents=documents,
-            topics=topics,
+            made=made_of(content.records, material.results),
+            material=material,
+            manifests=material.manifests,
+            images=content.images,
+            tables=shown,
+            findings=FINDINGS,
+            choice=shaded(shown["choice"], candidates(material.results)),
+            documents=sections.documents(content, links, shown),
+            topics=sections.topics(content, shown),
             reasonings=reasonings,
             places=evidence.places(content),
             links=links,
-            contents=sections.contents(documents, topics),
             style=Markup(style),
             script=Markup(script),
             style_hash=_hash(style),
@@ -90,13 +90,23 @@ def render_page(content: ReportContent) -> str:
     )
 
 
+def made_of(records: Sequence[Record], results: Results) -> str:
+    """Return what the page was made from, with the records' own dates."""
+    days = sorted({day for record in records if (day := made_at(record)[:10])})
+    span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
+    n_approaches = len({record.approach for record in records})
+    approaches = f"{n_approaches} approach{'' if n_approaches == 1 else 'es'}"
+    made = f"Made from {counted(len(records), 'record')} of {approaches}{span}, and nothing else."
+    return f"{made} {results.describe(spread=False)}"
+
+
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:
     """Return the table of final numbers with a drawing in each line."""
     place = table.columns.index(DRAWING)
-    verdicts = final_verdicts(content.material.claims, content.material.verdicts)
+    verdicts = final_verdicts(content.material)
     rows = []
     for row, verdict in zip(table.rows, verdicts, strict=True):
-        drawn = replace(row[place], strip=answer.strip(verdict))
+        drawn = replace(row[place], strip=strip(verdict))
         rows.append((*row[:place], drawn, *row[place + 1 :]))
     return replace(table, rows=tuple(rows))
 

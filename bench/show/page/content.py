@@ -61,13 +61,12 @@ class ReportContent:
 
 def collect(material: Material, with_figures: bool = True) -> ReportContent:
     """Make everything; raises ConfigError if the claims or the list of their documents cannot be read."""
-    return ReportContent(material, all_tables(material), load_documents(), _figures(material) if with_figures else ())
+    figures: Sequence[Figure] = ()
+    if with_figures:
+        from bench.show.figures.catalogue import survey  # here: pictures of images need PyTorch, tables do not
 
-
-def _figures(material: Material) -> Sequence[Figure]:
-    from bench.show.figures.catalogue import survey  # here: pictures of images need PyTorch, tables do not
-
-    return survey(material)[0]
+        figures = survey(material)[0]
+    return ReportContent(material, all_tables(material), load_documents(), figures)
 
 
 def load_documents(path: Path = DOCUMENTS) -> dict[str, DocumentFacts]:

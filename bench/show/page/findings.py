@@ -165,7 +165,9 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     if not broken:
         return f"{said} None is wrong more often than its own probabilities say, beyond chance."
     (first, *others) = broken
-    more = "".join(f"; {_named(one)}: {_both(found[one])}" for one in others)
+    more = "".join(
+        f"; {_named(one)}: {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in others
+    )
     return (
         f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure of these. {_named(first)}: on "
         f"average at least {_mean(found[first].promised):.2f} % sure, but {_mean(found[first].right):.2f} % "
@@ -179,10 +181,6 @@ def _rounded_down(percent: float) -> str:
 
 def _named(place: RecipePlace) -> str:
     return f"{place.approach} {'as ' if place.recipe == 'published' else ''}{place.recipe}"
-
-
-def _both(found: Sureness) -> str:
-    return f"{_mean(found.promised):.2f} and {_mean(found.right):.2f} %"
 
 
 def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
@@ -201,7 +199,11 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     found = _sure_of(corrected)
     spans = [f"{min(one.values()):.0f} to {max(one.values()):.0f} % of the {name}" for name, one in found.items()]
     worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
-    worst_of_all = f" {_described(*worst)} is the worst on each kind." if len(worst) == 1 and len(corrected) > 1 else ""
+    worst_of_all = ""
+    if len(worst) == 1 and len(corrected) > 1:
+        (name,) = worst
+        named = f"The network without Bayes, {name}," if _is_plain(name) else name
+        worst_of_all = f" {named} is the worst on each kind."
     return (
         f"Pictures that show no digit: even the corrected networks are at least {LEVEL} sure to see a digit in "
         f"{_listed(spans)}, depending on the network.{worst_of_all}"
@@ -213,10 +215,6 @@ def _trainings(found: Iterable[Sureness]) -> str:
     if counts == {1}:
         return "Each percentage is from one training."
     return f"Each percentage is a mean of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings."
-
-
-def _described(approach: str) -> str:
-    return f"The network without Bayes, {approach}," if _is_plain(approach) else approach
 
 
 def worth(material: Material) -> str:

@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from bench.core.text import visible
+from bench.judge.stats.rule import Verdict
 from bench.show.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
 from bench.show.tables.choice import ANSWER, COLUMNS, HIGHER, TRAINING, Candidate
+from bench.show.tables.headline import REACH
 
 HOTTEST = 4
+BEGINS = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")  # with a number
 GAP = "\N{EN DASH}"  # where tables of other forms have a hyphen
 NOT_ON_THE_PAGE = {
     "pruning": ("kept weights", "bytes", "kept by layer"),
@@ -35,6 +38,33 @@ class Strip:
     mean: float
     outside: str  # "below" or "above" where the mean is beyond the reach, else ''
     text: str  # the same in words
+
+
+def strip(verdict: Verdict) -> Strip | None:
+    """Return the drawing of one verdict, None where nothing was measured or no margin was declared."""
+    claim, centre = verdict.claim, verdict.centre
+    if centre is None or claim.margin == 0:
+        return None
+    middle = (centre - claim.value) / claim.margin
+    interval = None
+    text = f"{middle:+.2f} margins from the reported number"
+    if verdict.interval is not None:
+        below, above = ((end - claim.value) / claim.margin for end in verdict.interval)
+        interval = _span(below, above)
+        text += f", 95 % prediction interval {below:+.2f} to {above:+.2f}"
+    outside = "" if abs(middle) <= REACH else "above" if middle > 0 else "below"
+    return Strip(_span(-1.0, 1.0), interval, _percent(middle), outside, text)
+
+
+def _span(low: float, high: float) -> tuple[float, float]:
+    """Return start and width of a part of the strip whose ends are given in margins."""
+    start = _percent(low)
+    return start, round(_percent(high) - start, 2)
+
+
+def _percent(margins: float) -> float:
+    """Return a place of the strip, 0 to 100."""
+    return round(50 + 50 * max(-REACH, min(REACH, margins)) / REACH, 2)
 
 
 @dataclass(frozen=True)
@@ -134,12 +164,8 @@ def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> Page
 def _sorts_by_number(entries: Sequence[Entry]) -> bool:
     """Return whether most entries of a column, gaps aside, begin with a number."""
     filled = [entry for entry in entries if not isinstance(entry, Missing) and entry != "-"]
-    numbers = [entry for entry in filled if isinstance(entry, Measured | Number) or _leads_with_number(str(entry))]
+    numbers = [entry for entry in filled if isinstance(entry, Measured | Number) or BEGINS.match(str(entry))]
     return 2 * len(numbers) > len(filled)
-
-
-def _leads_with_number(text: str) -> bool:
-    return bool(re.match(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)", text))
 
 
 def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
@@ -158,14 +184,10 @@ def levels(values: Sequence[float | None], is_higher_better: bool, is_logarithmi
 
     A value without a logarithm has no level where the steps are equal factors.
     """
-    scaled = [_logarithm(value) if is_logarithmic else value for value in values]
+    scaled = [(math.log(value) if value else None) if is_logarithmic else value for value in values]
     known = [value for value in scaled if value is not None]
     if not known or min(known) == max(known):
         return [None] * len(values)
     low, high = min(known), max(known)
     shares = [None if value is None else (value - low) / (high - low) for value in scaled]
     return [None if one is None else round(HOTTEST * (one if is_higher_better else 1 - one)) for one in shares]
-
-
-def _logarithm(value: float | None) -> float | None:
-    return math.log(value) if value else None

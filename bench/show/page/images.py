@@ -69,21 +69,18 @@ def _embed(figure: Figure) -> Image:
     with style():
         drawing = figure.draw()
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
-        address = _address(drawing, figure.vector)
-        narrow = Markup() if figure.narrow is None else _address(figure.narrow(), figure.vector)
+        address = _address(drawing)
+        narrow = Markup() if figure.narrow is None else _address(figure.narrow())
         narrow = narrow.replace(" ", "%20")  # a space would end an address of `srcset`
     return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height, narrow)
 
 
-def _address(drawing: Drawing, is_vector: bool) -> Markup:
+def _address(drawing: Drawing) -> Markup:
     """Return a drawing as an address without any character that HTML would escape between apostrophes."""
-    content, kind = b"", "svg+xml"
-    if is_vector:
-        content = printed(drawing, "svg")
-    if not is_vector or len(content) > LARGEST_SVG:
-        content, kind = printed(drawing, "png", dpi=PIXELS_PER_INCH), "png"
-    if kind == "png":
-        return Markup(f"data:image/png;base64,{base64.b64encode(content).decode()}")
+    content = printed(drawing, "svg")
+    if len(content) > LARGEST_SVG:
+        pixels = printed(drawing, "png", dpi=PIXELS_PER_INCH)
+        return Markup(f"data:image/png;base64,{base64.b64encode(pixels).decode()}")
     # A third smaller than base64. Places have six decimals, of which one is enough: 0.1 of a point.
     text = re.sub(r' (?:d|x|y)="[^"]+"', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), content.decode())
     return Markup(f"data:image/svg+xml,{quote(' '.join(text.split()), safe=PLAIN)}")

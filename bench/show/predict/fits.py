@@ -105,8 +105,9 @@ def choose(
             raise unknown_name("classifier of digits", name, classifiers())
         for recipe in recipes:
             resolve(manifest(name), recipe)
-    if not approaches:
-        _check_recipes(recipes)
+    for recipe in () if approaches else recipes:
+        if not any(_has(entry, recipe) for entry in classifiers().values()):
+            raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
     stored = store.all_records()[0]
     there = _fitted(store, stored)
     right = [fit for fit in there if fit.profile == budget and seed in (None, fit.seed)]
@@ -120,13 +121,6 @@ def choose(
     if not chosen:
         raise _not_there(store, stored, there, (), recipes[0], budget, seed)
     return chosen
-
-
-def _check_recipes(recipes: Sequence[str]) -> None:
-    """Raise ConfigError for a recipe that no approach has."""
-    for recipe in recipes:
-        if not any(_has(entry, recipe) for entry in classifiers().values()):
-            raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
 
 
 def _has(entry: ApproachManifest, recipe: str) -> bool:

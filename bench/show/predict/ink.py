@@ -67,12 +67,13 @@ def shapes(drawn: Floats) -> int:
 
     A digit in several strokes is one shape where they overlap in both directions, or where the gap is small.
     """
-    return max(_parted(drawn.sum(axis=axis), APART * _side(drawn)) for axis in (0, 1))
+    return max(_parted(drawn.sum(axis=axis), APART * max(sides(drawn != 0))) for axis in (0, 1))
 
 
-def _side(drawn: Floats) -> int:
-    """Return the longer side of what is drawn, pixels."""
-    return max(int(np.ptp(np.flatnonzero(drawn.any(axis=axis)))) + 1 for axis in (0, 1))
+def sides(drawn: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Return height and width of the box around what is drawn, pixels."""
+    height, width = (int(np.ptp(np.flatnonzero(drawn.any(axis=1 - axis)))) + 1 for axis in (0, 1))
+    return height, width
 
 
 def _parted(mass: Floats, gap: float) -> int:

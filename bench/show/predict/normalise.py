@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.ink import Ink, find_ink
+from bench.show.predict.ink import Ink, find_ink, sides
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
@@ -50,7 +50,7 @@ def normalise(path: str | Path) -> Normalised:
 def from_picture(picture: Picture) -> Normalised:
     """Bring a decoded picture to MNIST's conventions; raises UnusableImage, see `normalise`."""
     ink = find_ink(picture)
-    height, width = (int(np.ptp(np.flatnonzero((ink.amount >= EDGE).any(axis=1 - axis)))) + 1 for axis in (0, 1))
+    height, width = sides(ink.amount >= EDGE)
     if max(height, width) < SMALLEST:
         raise UnusableImage(
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
@@ -79,13 +79,10 @@ def fit_box(amount: Floats) -> Floats:
     Each pixel is the mean of the area that it covers. The border holds what is fainter than EDGE, as the blurred rim
     of a photographed stroke is.
     """
-    y, x = (np.flatnonzero((amount >= EDGE).any(axis=1 - axis)) for axis in (0, 1))
-    sides = [int(np.ptp(places)) + 1 for places in (y, x)]
-    kept = [max(1, round(side * BOX / max(sides))) for side in sides]
-    down, across = (
-        _areas(int(places[0]), side, pixels, reach)
-        for places, side, pixels, reach in zip((y, x), sides, kept, amount.shape, strict=True)
-    )
+    box = amount >= EDGE
+    first = [int(box.any(axis=1 - axis).argmax()) for axis in (0, 1)]
+    kept = [max(1, round(side * BOX / max(sides(box)))) for side in sides(box)]
+    down, across = map(_areas, first, sides(box), kept, amount.shape)
     return np.asarray(down @ amount @ across.T, np.float32)
 
 

@@ -25,13 +25,12 @@ def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> dict[str, ob
         "height": image.size[1],
         "ink": ink(image),
         "remarks": image.remarks,
-        "answers": [_answer(answer) for answer in answers],
+        "answers": [
+            {name: value for name, value in vars(answer).items() if name != "draws"}
+            | {"refused_by": answer.refused_by or None}
+            for answer in answers
+        ],
     }
-
-
-def _answer(answer: PictureAnswer) -> dict[str, object]:
-    fields = {name: value for name, value in vars(answer).items() if name != "draws"}
-    return {**fields, "refused_by": answer.refused_by or None}
 
 
 def ink(image: Normalised) -> str:

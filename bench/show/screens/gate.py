@@ -92,7 +92,11 @@ def as_json(report: GateReport) -> dict[str, object]:
         "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
-        "planted_faults": _faults_json(report.caught),
+        "planted_faults": {
+            "by_metrics": [vars(row) for row in report.caught],
+            "by_exact_checks": EXACTLY_CAUGHT,
+            "not_measured": unmeasured(report.caught),
+        },
         "notes": list(report.notes),
     }
 
@@ -152,29 +156,24 @@ def _sentence(check: MetricCheck) -> str:
     )
 
 
-def _faults_json(rows: Sequence[Caught]) -> dict[str, object]:
-    by_metrics = [vars(row) for row in rows]
-    return {"by_metrics": by_metrics, "by_exact_checks": EXACTLY_CAUGHT, "not_measured": unmeasured(rows)}
-
-
 def _metric_json(check: MetricCheck) -> dict[str, object]:
     row: dict[str, object] = {"cell": check.cell, "metric": check.key, "margin": check.margin, "state": check.state}
     row["text"] = check.text
-    if check.shift is not None:
-        shift = check.shift
-        width = shift.design.half_width()
-        row |= {
-            "reference_mean": shift.reference_mean,
-            "reference_sd": shift.design.sd,
-            "k": shift.design.k,
-            "fresh_mean": shift.fresh_mean,
-            "m": shift.design.m,
-            "difference": shift.difference,
-            "interval": [shift.reference_mean - width, shift.reference_mean + width],
-            "p_adjusted": shift.p_adjusted,
-            "smallest_shift": shift.smallest,
-        }
-    return row
+    shift = check.shift
+    if shift is None:
+        return row
+    width = shift.design.half_width()
+    return row | {
+        "reference_mean": shift.reference_mean,
+        "reference_sd": shift.design.sd,
+        "k": shift.design.k,
+        "fresh_mean": shift.fresh_mean,
+        "m": shift.design.m,
+        "difference": shift.difference,
+        "interval": [shift.reference_mean - width, shift.reference_mean + width],
+        "p_adjusted": shift.p_adjusted,
+        "smallest_shift": shift.smallest,
+    }
 
 
 def _troubles(report: GateReport) -> list[str]:

@@ -15,11 +15,11 @@ LABEL = 14  # characters
 
 def own_text(judged: Judged, width: int) -> str:
     """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
-    return "\n".join(_line(name, text, width) for name, text in _parts(judged))
-
-
-def _line(name: str, text: str, width: int) -> str:
-    return textwrap.fill(text, max(width, 2 * LABEL), initial_indent=f"{name:<{LABEL}}", subsequent_indent=" " * LABEL)
+    longest, indent = max(width, 2 * LABEL), " " * LABEL
+    return "\n".join(
+        textwrap.fill(text, longest, initial_indent=f"{name:<{LABEL}}", subsequent_indent=indent)
+        for name, text in _parts(judged)
+    )
 
 
 def _parts(judged: Judged) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted
-from bench.judge.claims import Claim
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
@@ -46,9 +45,8 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
 def summary_text(judgement: Judgement, width: int) -> str:
     """Return what the end results say, and what the words mean, in lines that fit a terminal of `width` columns."""
-    ends = counts([verdict.outcome for verdict in judgement.ends])
     more = " *: last point of a curve, not counted." if judgement.lasts else ""
-    said = f"{counted(len(judgement.ends), 'end result')}: {ends}.{more}"
+    said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}.{more}"
     return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
 
 
@@ -56,8 +54,8 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
     """Return everything: end results, curves, computed numbers, and every number with its id."""
     parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
     if judgement.computed:
-        found = counts([verdict.outcome for verdict in judgement.computed])
-        parts.append(f"{counted(len(judgement.computed), 'computed number')}, not trained: {found}")
+        n_computed = counted(len(judgement.computed), "computed number")
+        parts.append(f"{n_computed}, not trained: {counts(judgement.computed)}")
     parts.append(
         "Every number by its name (a point of a curve gets the verdict of the curve)\n"
         + "\n".join(_every(judgement, width))
@@ -68,8 +66,7 @@ def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
 def _curves_text(judgement: Judgement, width: int) -> str:
     if not judgement.curves:
         return "No curve was measured."
-    found = counts([one.outcome for one in judgement.curves])
-    lines = [f"{counted(len(judgement.curves), 'curve')}, each one claim: {found}"]
+    lines = [f"{counted(len(judgement.curves), 'curve')}, each one claim: {counts(judgement.curves)}"]
     lines.append(f"{'':<{CURVE}} {'p':>{P}} {'before':>{P}} verdict")
     lines += [_curve_line(one, width) for one in judgement.curves]
     lines.append("before: the earlier statistic, the smallest p of the epochs times their number")
@@ -101,22 +98,15 @@ def _every(judgement: Judgement, width: int) -> Iterator[str]:
 
 def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     claim = verdict.claim
-    name = names.get(claim.id) or _own_name(claim)
+    name = names.get(claim.id) or claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
     if verdict.curve:
         name = f"{name} *"
     p = p_text(verdict.evidence.p if verdict.evidence else None)
     words = _words(verdict.outcome, verdict.reason, width)
     if width >= WIDE:
-        words = f"{_percentile(verdict):>4} {words}"
+        percentile = "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
+        words = f"{percentile:>4} {words}"
     return _cells(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
-
-
-def _percentile(verdict: Verdict) -> str:
-    return "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
-
-
-def _own_name(claim: Claim) -> str:
-    return claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
 
 
 def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:

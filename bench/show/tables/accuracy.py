@@ -8,9 +8,9 @@ from dataclasses import replace
 from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import Claim, in_claim_unit, measure, measured_key, print_interval
-from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
+from bench.show.material import Material
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(
@@ -61,9 +61,9 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
     return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared
 
 
-def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
+def accuracy_table(material: Material) -> Table:
     """Return a row for each approach and variant: the three cells beside the reported accuracy."""
-    rows = [row for approach in results.classifiers() for row in _rows(results, claims, approach)]
+    rows = [row for approach in material.results.classifiers() for row in _rows(material, approach)]
     columns = ["approach", "document", "measured on", "reported", "published x published", "difference"]
     columns += ["published x common", "corrected x common"]
     caption = (
@@ -73,8 +73,8 @@ def accuracy_table(results: Results, claims: Sequence[Claim]) -> Table:
         "protocol. Difference: published x published minus reported."
     )
     title = "Accuracy against the reported numbers"
-    notes = truncations(claim for claim in claims if claim.metric == "accuracy")
-    return results_table(results, "accuracy", title, caption, columns, rows, notes)
+    notes = truncations(claim for claim in material.claims if claim.metric == "accuracy")
+    return results_table(material.results, "accuracy", title, caption, columns, rows, notes)
 
 
 def truncations(claims: Iterable[Claim]) -> list[str]:
@@ -91,8 +91,8 @@ def _decimals(claim: Claim) -> int:
     return len(claim.printed.partition(".")[2])
 
 
-def _rows(results: Results, claims: Sequence[Claim], approach: str) -> list[list[Entry]]:
-    claim = headline(claims, approach, "accuracy", "mnist")
+def _rows(material: Material, approach: str) -> list[list[Entry]]:
+    results, claim = material.results, headline(material.claims, approach, "accuracy", "mnist")
     document = results.manifests[approach].document if approach in results.manifests else ""
     start = [document or "none", claim.split if claim else "test10k"]
 

@@ -144,7 +144,10 @@ def _beside(results: Results) -> Iterator[str]:
     errors = [_both("the scale mixture", own.values(), mixture)]
     errors += [_both(name, one.before, others[name]) for name, one in whole.items()]
     yield f"Mistakes with the network of the means, ours and the paper's: {'; '.join(errors)}."
-    changes = [_change(name, one, reported[name]) for name, one in whole.items()]
+    changes = [
+        f"{name} {100 * one.mean:+.2f} {_interval(one)} (in the paper {100 * reported[name]:+.2f})"
+        for name, one in whole.items()
+    ]
     yield f"The scale mixture minus each, paired by seed, with the 95 % interval, in points: {'; '.join(changes)}."
     turned = [name for name, one in whole.items() if one.excludes_zero and one.mean * reported[name] < 0]
     if turned:
@@ -155,9 +158,9 @@ def _both(name: str, errors: Iterable[float], claim: PaperClaim) -> str:
     return f"{name} {100 * statistics.fmean(errors):.2f} and {100 * claim.paper.value:.2f} %"
 
 
-def _change(name: str, paired: Paired, reported: float) -> str:
-    low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
-    return f"{name} {100 * paired.mean:+.2f} [{low}, {high}] (in the paper {100 * reported:+.2f})"
+def _interval(paired: Paired) -> str:
+    """Return the 95 % interval in points."""
+    return "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in paired.interval or (0.0, 0.0)))
 
 
 def _errors(claim: PaperClaim, results: Results) -> dict[int, float]:
@@ -179,10 +182,9 @@ def _gains(results: Results) -> Iterator[str]:
         ]
         if len(pairs) > 1:
             paired = Paired(tuple(range(len(pairs))), *map(tuple, zip(*pairs, strict=True)))
-            low, high = (f"{100 * end:+.2f}" for end in paired.interval or (0.0, 0.0))
             yield (
-                f"Choosing the epoch {choice} changes the error by {100 * paired.mean:+.2f} points [{low}, {high}] "
-                f"({len(pairs)} fits)."
+                f"Choosing the epoch {choice} changes the error by {100 * paired.mean:+.2f} points "
+                f"{_interval(paired)} ({len(pairs)} fits)."
             )
 
 

@@ -10,6 +10,7 @@ from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, Sample, gather, metrics_of
 from bench.show.cells import Entry, Linked, Measured, Table, make_table
+from bench.show.material import Material
 from bench.show.tables.speed import counted_times
 
 KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison
@@ -84,9 +85,9 @@ def refused_for_risk(record: Record) -> float | Gap:
     return 100 * (1 - max(enough)) if enough else UNREACHED
 
 
-def choice_table(results: Results) -> Table:
+def choice_table(material: Material) -> Table:
     """Return a row for each approach."""
-    found = candidates(results)
+    results, found = material.results, candidates(material.results)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
         "expected calibration error, the mean distance between confidence and accuracy. Refused: percent of the digits "
@@ -113,12 +114,9 @@ def _entry(one: Candidate, column: str) -> Entry:
     if column not in (TRAINING, ANSWER) or sample.mean is None:
         digits = METRICS[column].digits if column in METRICS else PERCENT
         return Measured(sample, digits, has_spread=False)
-    short = duration(sample.mean) if column == TRAINING else _milliseconds(sample.mean)
+    digits = WHOLE if sample.mean >= 0.001 else FINEST_MS
+    short = duration(sample.mean) if column == TRAINING else f"{digits.text(1000 * sample.mean)} ms"
     return Linked(short + ("!" if column in one.busy else ""), sample.sources)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{(WHOLE if seconds >= 0.001 else FINEST_MS).text(1000 * seconds)} ms"
 
 
 def _notes(found: Sequence[Candidate]) -> list[str]:

@@ -16,7 +16,6 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import SHOWN
-from bench.judge.results import described
 from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table, make_table
@@ -39,8 +38,7 @@ class RecipePlace(NamedTuple):
     recipe: str
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """The answers on digits of which a network is sure; means over seeds where there are several."""
 
     answers: float
@@ -111,17 +109,13 @@ def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
     def share(dataset: str) -> Sample:
         return sample(lambda seed: seed.shares[dataset])
 
-    promises = [seed.promise for _, seed in seeds.values()]
+    promises = zip(*(seed.promise for _, seed in seeds.values()), strict=True)
     return Sureness(
         share("mnist"),
         sample(lambda seed: seed.promise.right),
         sample(lambda seed: seed.promise.promised_right),
         {name: share(name) for name in SHOWN},
-        Promise(
-            statistics.fmean(one.answers for one in promises),
-            statistics.fmean(one.wrong for one in promises),
-            statistics.fmean(one.promised for one in promises),
-        ),
+        Promise(*map(statistics.fmean, promises)),
         records,
     )
 
@@ -130,15 +124,12 @@ def _seed(material: Material, record: Record) -> _Seed | None:
     """Return what a record's metrics tell; of a record of older code, what its scores tell, if it has them."""
     promise = measured_promise(record)
     if promise:
-        return _Seed({name: _percent(metric(record, f"{name}/{SHARE_SURE}")) for name in ("mnist", *SHOWN)}, promise)
+        shares = {name: metric(record, f"{name}/{SHARE_SURE}") for name in ("mnist", *SHOWN)}
+        return _Seed({name: one if isinstance(one, Gap) else 100 * one for name, one in shares.items()}, promise)
     scores = material.scores(record)
     if not scores:
         return None
     return _Seed({name: share_sure(scores, name) for name in ("mnist", *SHOWN)}, promise_of(scores))
-
-
-def _percent(share: float | Gap) -> float | Gap:
-    return share if isinstance(share, Gap) else 100 * share
 
 
 def measured_promise(record: Record) -> Promise | None:
@@ -191,7 +182,6 @@ def confidence_table(material: Material) -> Table:
         for place, one in found.items()
     ]
     records = [record for one in found.values() for record in one.records]
-    conditions = (material.profile, material.device, material.precision)
     return make_table(
         "confidence",
         "At least 99 % sure: how often, and how often right?",
@@ -203,7 +193,7 @@ def confidence_table(material: Material) -> Table:
         ["approach", "recipe", "digits", "of these right", "promised", *SHOWN.values()],
         rows,
         [*_precision(material, records), *_left_out(material, found)],
-        conditions=described(conditions, {record.seed for record in records}) if records else "No records.",
+        conditions=material.conditions(records) if records else "No records.",
         origin=material.results.origin(),
     )
 
@@ -213,9 +203,10 @@ def _precision(material: Material, records: Sequence[Record]) -> list[str]:
     scores = next((found for record in records if (found := material.scores(record))), None)
     if not scores:
         return []
-    sizes = {len(values) for name, values in scores.items() if name.endswith("/max_probability")}
+    sizes = sorted({len(values) for name, values in scores.items() if name.endswith("/max_probability")}, reverse=True)
+    halves = [100 * 1.96 * math.sqrt(0.25 / size) for size in sizes]
     shown = ", ".join(
-        f"\N{PLUS-MINUS SIGN}{_half_width(size):.1f} of {size:,} images" for size in sorted(sizes, reverse=True)
+        f"\N{PLUS-MINUS SIGN}{half:.1f} of {size:,} images" for half, size in zip(halves, sizes, strict=True)
     )
     return [f"Images are a sample: the 95 % interval of a share of one seed is at most, in points, {shown}."]
 
@@ -230,8 +221,3 @@ def _left_out(material: Material, found: Mapping[RecipePlace, Sureness]) -> Iter
             missing.append(f"{place.approach} {place.recipe} {', '.join(map(str, seeds))}")
     if missing:
         yield f"Seeds of older code, which did not record how often it is sure, are left out: {'; '.join(missing)}."
-
-
-def _half_width(images: int) -> float:
-    """Return half of the widest 95 % interval of a share of so many images, in points."""
-    return 100 * 1.96 * math.sqrt(0.25 / images)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.core.text import FRACTION, SIX, Digits
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.claims import PUBLISHED, Claim
+from bench.judge.claims import PUBLISHED
 from bench.judge.results import Results
 from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
 from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
+from bench.show.material import Material
 from bench.show.outcomes import counts, meanings
 from bench.show.reasoning import digits_of, ours_text
 from bench.show.tables.accuracy import headline, truncations
@@ -53,11 +54,10 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
     lines = [_line(quoted, verdict) for quoted, verdict in found]
-    ends = [verdict.outcome for verdict in judgement.ends]
     caption = (
         "Ours: mean of our seeds, each trained and measured as published; in brackets the 95 % interval for one more "
-        f"run, because a reported number is of a single run. All {len(ends)} end results of the documents: "
-        f"{counts(ends)}."
+        f"run, because a reported number is of a single run. All {len(judgement.ends)} end results of the documents: "
+        f"{counts(judgement.ends)}."
     )
     columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
@@ -101,19 +101,18 @@ def reported_text(verdict: Verdict) -> str:
     return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
 
 
-def final_verdicts(claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> list[Verdict]:
+def final_verdicts(material: Material) -> list[Verdict]:
     """Return the verdicts on what the documents report at their end: final numbers, and each approach's accuracy."""
-    at_end = {claim.id for claim in claims if claim.stage == "final"}
-    for approach in dict.fromkeys(claim.approach for claim in claims):
-        claim = headline(claims, approach, "accuracy", "mnist")
-        at_end |= {claim.id} if claim else set()
-    return [verdict for verdict in verdicts if verdict.claim.id in at_end]
+    claims = material.claims
+    accuracies = (headline(claims, name, "accuracy", "mnist") for name in {claim.approach for claim in claims})
+    at_end = {claim.id for claim in (*(one for one in claims if one.stage == "final"), *accuracies) if claim}
+    return [verdict for verdict in material.judgement.verdicts if verdict.claim.id in at_end]
 
 
-def final_numbers_table(results: Results, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> Table:
+def final_numbers_table(material: Material) -> Table:
     """Return a row for each number that a document reports at its end; the page draws the column `DRAWING`."""
     lines: list[list[Entry]] = []
-    for verdict in final_verdicts(claims, verdicts):
+    for verdict in final_verdicts(material):
         claim, here = verdict.claim, (of_claim(verdict.claim.id),)
         digits = FRACTION if claim.unit == "fraction" else SIX
         place = ", ".join(part for part in (claim.metric.replace("_", " "), claim.dataset, claim.split) if part)
@@ -138,7 +137,7 @@ def final_numbers_table(results: Results, claims: Sequence[Claim], verdicts: Ite
         f"drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
-    return results_table(results, "headlines", title, caption, columns, lines, has_spread=False)
+    return results_table(material.results, "headlines", title, caption, columns, lines, has_spread=False)
 
 
 def _in_margins(verdict: Verdict) -> Number | str:

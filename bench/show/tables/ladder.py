@@ -99,40 +99,27 @@ def _entry(effect: Effect | None, quantity: str) -> Missing | str:
 
 def as_lines(ladder: Ladder, found: Found) -> list[dict[str, str | float | None]]:
     """Return one line for each rung, data set and quantity, for machines."""
-    return [
-        {
-            "approach": ladder.approach,
-            "rung": rung.name,
-            "kind": rung.kind,
-            "title": rung.title,
-            "data set": data_set,
-            "quantity": quantity,
-            **_ends(rung, data_set, quantity),
-            **_numbers(effect),
-        }
-        for rung, effects in found
-        for (data_set, quantity), effect in effects.items()
-    ]
+    return [_line(ladder, rung, what, effect) for rung, effects in found for what, effect in effects.items()]
 
 
-def _ends(rung: Rung, data_set: str, quantity: str) -> dict[str, str]:
-    before, after = rung.numbers[data_set, quantity]
+def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> dict[str, str | float | None]:
+    (data_set, quantity), (before, after), paired = what, rung.numbers[what], effect.paired
+    low, high = (paired.interval if paired else None) or (None, None)
     return {
+        "approach": ladder.approach,
+        "rung": rung.name,
+        "kind": rung.kind,
+        "title": rung.title,
+        "data set": data_set,
+        "quantity": quantity,
         "from": f"{before.fit_text()} {before.source} {before.key}",
         "to": f"{after.fit_text()} {after.source} {after.key}",
-    }
-
-
-def _numbers(effect: Effect) -> dict[str, str | float | None]:
-    paired = effect.paired
-    interval = paired.interval if paired else None
-    return {
         "n": paired.n if paired else 0,
         "seeds": " ".join(map(str, paired.seeds)) if paired else "",
         "before": sum(paired.before) / paired.n if paired else None,
         "after": sum(paired.after) / paired.n if paired else None,
         "difference": paired.mean if paired else None,
-        "low": interval[0] if interval else None,
-        "high": interval[1] if interval else None,
+        "low": low,
+        "high": high,
         "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
     }

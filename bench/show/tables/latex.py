@@ -37,20 +37,24 @@ def latex(table: Table) -> str:
     ]
     header = [escape(column) for column in table.columns]
     columns = "".join("r" if table.is_numeric(place) else "l" for place in range(len(header)))
-    caption = rf"\caption{{{escape(table.title)}. {escape(table.caption)}}}\label{{tab:{_label(table.name)}}}"
+    label = re.sub(r"[^A-Za-z0-9:.-]", "-", table.name)
+    caption = rf"\caption{{{escape(table.title)}. {escape(table.caption)}}}\label{{tab:{label}}}"
     body = "\n".join(_row(row) for row in rows)
-    lines = _long if len(rows) > LONGEST_FLOAT else _float
+    top = rf"\toprule{_break(_row(header))}\midrule"
+    if len(rows) > LONGEST_FLOAT:
+        lines = [rf"{{\small\begin{{longtable}}{{{columns}}}", rf"{caption} \\"]
+        lines += [rf"{top}\endfirsthead", rf"{top}\endhead"]
+        lines += [rf"\bottomrule\endfoot{_break(body)}\end{{longtable}}}}"]
+    else:
+        lines = [r"\begin{table}", r"\centering\small", caption, rf"\begin{{tabular}}{{{columns}}}"]
+        lines += [rf"{top}{_break(body)}\bottomrule", r"\end{tabular}", r"\end{table}"]
     notes = "".join(f"% {one_line(note)}\n" for note in table.notes)
-    return f"% \\usepackage{{booktabs,longtable}}\n{notes}{lines(columns, caption, _row(header), body)}\n"
+    return f"% \\usepackage{{booktabs,longtable}}\n{notes}" + "\n".join(lines) + "\n"
 
 
 def escape(raw: str) -> str:
     """Return text that LaTeX prints as it is, on one line."""
     return "".join(_SPECIAL.get(character, character) for character in one_line(raw))
-
-
-def _label(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9:.-]", "-", name)
 
 
 def _shown(entry: Entry, text: str) -> str:
@@ -63,32 +67,6 @@ def _shown(entry: Entry, text: str) -> str:
 
 def _row(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _float(columns: str, caption: str, header: str, body: str) -> str:
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering\small",
-            caption,
-            rf"\begin{{tabular}}{{{columns}}}",
-            rf"\toprule{_break(header)}\midrule{_break(body)}\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    )
-
-
-def _long(columns: str, caption: str, header: str, body: str) -> str:
-    return "\n".join(
-        [
-            rf"{{\small\begin{{longtable}}{{{columns}}}",
-            rf"{caption} \\",
-            rf"\toprule{_break(header)}\midrule\endfirsthead",
-            rf"\toprule{_break(header)}\midrule\endhead",
-            rf"\bottomrule\endfoot{_break(body)}\end{{longtable}}}}",
-        ]
-    )
 
 
 def _break(text: str) -> str:

@@ -43,17 +43,14 @@ def libraries_table(found: Mapping[str, LibraryReading]) -> Table:
             rows.append([_name(example), *[Missing(gap)] * 5, *text, Missing(gap)])
             continue
         one = found[example.name]
-        rows.append([_name(example), _versions(example, one), *_measured(one.published), *text, weights(one.changed)])
+        version = f"{example.package} {one.versions[example.package]}"
+        rows.append([_name(example), version, *_measured(one.published), *text, weights(one.changed)])
     remarks = sorted({f"torch {one.versions['torch']}" for one in found.values()})
     return make_table("libraries", "Other people's libraries", CAPTION, COLUMNS, rows, remarks)
 
 
 def _name(example: Example) -> str:
     return f"{example.name} ({example.batch_size})"
-
-
-def _versions(example: Example, one: LibraryReading) -> str:
-    return f"{example.package} {one.versions[example.package]}"
 
 
 def _measured(one: ObjectiveReading) -> list[str]:

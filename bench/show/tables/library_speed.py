@@ -75,29 +75,25 @@ def _row(library: str, found: LibrarySpeeds | None) -> list[Entry]:
     if found is None or not (own := [one for one in found.compared if one.library == library]):
         return [library, *[not_measured] * 6]
     of = {(one.what, one.side): one for one in own}
-    step = of.get(("step", "kernels"), of.get(("step", "adapter")))
-    answer = of.get(("predict", "kernels"))
+    adapter, answer = of.get(("step", "adapter")), of.get(("predict", "kernels"))
+    step = of.get(("step", "kernels"), adapter)
     return [
         library,
         not_measured if step is None else f"{THREE.text(1e3 * statistics.median(step.library_seconds))} ms",
-        _shown(_faster(of.get(("step", "kernels")))),
+        _faster(of.get(("step", "kernels"))),
         "-" if answer is None else f"{THREE.text(statistics.median(answer.library_seconds))} s",
-        _shown(_faster(answer)),
-        _shown(_faster(of.get(("predict", "per_row")))),
-        _shown(_over(of.get(("step", "adapter")))),
+        _faster(answer),
+        _faster(of.get(("predict", "per_row"))),
+        "-" if adapter is None else _shown(ratio(adapter.seconds, adapter.library_seconds)),
     ]
 
 
-def _faster(one: Compared | None) -> Ratio | None:
-    return None if one is None else ratio(one.library_seconds, one.seconds)
+def _faster(one: Compared | None) -> str:
+    return "-" if one is None else _shown(ratio(one.library_seconds, one.seconds))
 
 
-def _over(one: Compared | None) -> Ratio | None:
-    return None if one is None else ratio(one.seconds, one.library_seconds)
-
-
-def _shown(found: Ratio | None) -> str:
-    return "-" if found is None else f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
+def _shown(found: Ratio) -> str:
+    return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _targets(found: LibrarySpeeds) -> Iterable[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from bench.core.text import Digits
 from bench.judge.ladder.effects import Effect, effects, seeds_lost
-from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Ladder, Rung
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Rung
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
 from bench.judge.stats.paired import Paired
@@ -37,15 +36,12 @@ class Mistake(NamedTuple):
 
 def mistakes(material: Material) -> list[Mistake]:
     """Return every correction of every published recipe by itself."""
-    return [found for ladder in chosen(()) for found in _mistakes(material, ladder)]
-
-
-def _mistakes(material: Material, ladder: Ladder) -> Iterator[Mistake]:
-    found = effects(ladder, material.numbers)
-    kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
-    for rung, changes in found:
-        if rung.kind == kind:
-            yield Mistake(ladder.approach, rung, changes)
+    made = []
+    for ladder in chosen(()):
+        found = effects(ladder, material.numbers)
+        kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
+        made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
+    return made
 
 
 def mistakes_table(material: Material) -> Table:

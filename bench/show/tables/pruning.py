@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from bench.core.reasons import in_words
 from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, WHOLE
-from bench.judge.claims import Claim, measured_key
-from bench.judge.results import Results
+from bench.judge.claims import measured_key
 from bench.judge.samples import Gap, gather
 from bench.show.cells import Entry, Linked, Measured, Missing, Table, results_table
+from bench.show.material import Material
 from bench.show.tables.accuracy import ABSENT, beside_report
 
 MEAN = "mean"
@@ -26,12 +26,11 @@ NOT_REPORTED: list[Entry] = [Missing(ABSENT)] * 3
 NO_PRUNING = Gap("n/a", "the record has no pruning curve")
 
 
-def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
+def pruning_table(material: Material) -> Table:
     """Levels x networks of every approach, rabanser2017's numbers beside the published recipe."""
-    rows: list[list[Entry]] = []
-    for approach in results.classifiers():
-        for recipe in results.recipes(approach):
-            rows += _rows(results, claims, approach, recipe)
+    results = material.results
+    cells = [(approach, recipe) for approach in results.classifiers() for recipe in results.recipes(approach)]
+    rows = [row for cell in cells for row in _rows(material, *cell)]
     accuracy, *others = MEASURED.values()
     columns = ["approach", "recipe", "score", "network", "removed", accuracy]
     columns += ["reported", "published x published", "difference", *others, "kept by layer"]
@@ -45,8 +44,8 @@ def pruning_table(results: Results, claims: Sequence[Claim]) -> Table:
     return results_table(results, "pruning", "Pruning", caption, columns, rows)
 
 
-def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str) -> list[list[Entry]]:
-    records = results.cell(approach, recipe, "common")
+def _rows(material: Material, approach: str, recipe: str) -> list[list[Entry]]:
+    records = material.results.cell(approach, recipe, "common")
     curves = [curve for record in records if (curve := record.arrays.pruning) is not None]
     if not curves:
         why = Measured(gather(records, _no_curve))
@@ -56,7 +55,7 @@ def _rows(results: Results, claims: Sequence[Claim], approach: str, recipe: str)
     rows = []
     for draws, network, fraction in sorted(levels):
         accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
-        beside = NOT_REPORTED if draws else _beside(results, claims, approach, recipe, fraction)
+        beside = NOT_REPORTED if draws else _beside(material, approach, recipe, fraction)
         layers = _layers(records, network, fraction)
         rows.append([approach, recipe, score, network, f"{fraction:g}", accuracy, *beside, *others, layers])
     return rows
@@ -96,8 +95,8 @@ def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked 
     return Linked(text, tuple(record.key for record in records))
 
 
-def _beside(results: Results, claims: Sequence[Claim], approach: str, recipe: str, fraction: float) -> list[Entry]:
+def _beside(material: Material, approach: str, recipe: str, fraction: float) -> list[Entry]:
     ending = f"/pruned_accuracy@{fraction:g}"
-    own = [claim for claim in claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
+    own = [claim for claim in material.claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
     claim = own[0] if recipe == "published" and own else None
-    return beside_report(claim, results.cell(approach, recipe, "published"))
+    return beside_report(claim, material.results.cell(approach, recipe, "published"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
-from bench.judge.results import SHOWN_VERSIONS, Results, code_of, made_at
+from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
 from bench.show.cells import Entry, Linked, Table, make_table, results_table, sources_of
 from bench.show.material import Material
 
@@ -49,8 +49,9 @@ def _origin(provenance: Provenance) -> tuple[str, ...]:
     )
 
 
-def unfinished_table(results: Results) -> Table:
+def unfinished_table(material: Material) -> Table:
     """Records without numbers, and why."""
+    results = material.results
     rows: list[list[Entry]] = [
         [
             record.approach,

@@ -43,9 +43,8 @@ from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.throughput import throughput_table
-from bench.show.tables.toys import toys_table
 from bench.show.tables.trial import trial_table
-from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table
+from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
 
 SPEEDS = "python -m benchmarks.throughput measures speeds"
@@ -101,26 +100,22 @@ TABLES = (
     ),
     TableKind("confidence", "When a network is 99 % sure, is it right?", confidence_table),
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
-    TableKind("choice", "Which approach should I take?", lambda m: choice_table(m.results)),
+    TableKind("choice", "Which approach should I take?", choice_table),
     TableKind("methods", "Which method for uncertainty should I take?", methods_table),
-    TableKind("accuracy", "Do the reported accuracies hold?", lambda m: accuracy_table(m.results, m.claims)),
-    TableKind(
-        "ood", "How unsure are the networks of pictures that show no digit?", lambda m: ood_table(m.results, m.claims)
-    ),
-    TableKind(
-        "detection", "Which score is best at finding pictures that show no digit?", lambda m: detection_table(m.results)
-    ),
-    TableKind("refusal", "How often do the networks refuse to answer?", lambda m: refusal_table(m.results, m.claims)),
-    TableKind("pruning", "How many weights can be removed?", lambda m: pruning_table(m.results, m.claims)),
-    TableKind("calibration", "How well calibrated are the probabilities?", lambda m: calibration_table(m.results)),
-    TableKind("speed", "What do training and prediction cost?", lambda m: speed_table(m.results)),
+    TableKind("accuracy", "Do the reported accuracies hold?", accuracy_table),
+    TableKind("ood", "How unsure are the networks of pictures that show no digit?", ood_table),
+    TableKind("detection", "Which score is best at finding pictures that show no digit?", detection_table),
+    TableKind("refusal", "How often do the networks refuse to answer?", refusal_table),
+    TableKind("pruning", "How many weights can be removed?", pruning_table),
+    TableKind("calibration", "How well calibrated are the probabilities?", calibration_table),
+    TableKind("speed", "What do training and prediction cost?", speed_table),
     TableKind(
         "throughput",
         "Is our code as fast as the documents' own?",
         lambda m: throughput_table(m.speeds, m.manifests) if m.speeds else (),
         SPEEDS,
     ),
-    TableKind("toys", "What do the regressions on six points give?", lambda m: toys_table(m.results, m.claims)),
+    TableKind("toys", "What do the regressions on six points give?", toys_table),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
         "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)
@@ -159,13 +154,9 @@ TABLES = (
         lambda m: fault_table(m.faults) if m.faults else (),
         TRIALS,
     ),
-    TableKind(
-        "headlines",
-        "How far are our numbers from the end results of each document?",
-        lambda m: final_numbers_table(m.results, m.claims, m.verdicts),
-    ),
+    TableKind("headlines", "How far are our numbers from the end results of each document?", final_numbers_table),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
-    TableKind("unfinished", "Which records have no numbers, and why?", lambda m: unfinished_table(m.results)),
+    TableKind("unfinished", "Which records have no numbers, and why?", unfinished_table),
 )
 
 

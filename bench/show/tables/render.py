@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Callable
 
 from tabulate import tabulate
@@ -69,15 +70,10 @@ def comma_separated(table: Table) -> str:
         return visible(out.getvalue())
     spreads = [any(isinstance(row[place], Measured) for row in table.rows) for place in range(len(table.columns))]
     writer = csv.writer(out, lineterminator="\n")
-    header: list[str] = []
-    for column, has_spread in zip(table.columns, spreads, strict=True):
-        header += [column, f"{column} sd", f"{column} n"] if has_spread else [column]
-    writer.writerow(header)
-    for row in table.rows:
-        line: list[str | int] = []
-        for entry, has_spread in zip(row, spreads, strict=True):
-            line += _raw(entry) if has_spread else _raw(entry)[:1]
-        writer.writerow(line)
+    header: list[list[str | int]] = [[column, f"{column} sd", f"{column} n"] for column in table.columns]
+    for line in [header, *([_raw(entry) for entry in row] for row in table.rows)]:
+        kept = (parts if has_spread else parts[:1] for parts, has_spread in zip(line, spreads, strict=True))
+        writer.writerow(itertools.chain.from_iterable(kept))
     return visible(out.getvalue())
 
 

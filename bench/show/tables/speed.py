@@ -11,6 +11,7 @@ from bench.core.text import THREE, WHOLE
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather
 from bench.show.cells import Entry, Measured, Table, results_table
+from bench.show.material import Material
 
 TIMINGS = {
     "fit_s": "training, s",
@@ -24,8 +25,9 @@ NOT_TAKEN = Gap("n/a", "not measured: it does not apply to this task or protocol
 MILLISECONDS = 1000.0
 
 
-def speed_table(results: Results) -> Table:
+def speed_table(material: Material) -> Table:
     """One row for each approach and recipe, toys included."""
+    results = material.results
     rows = [_row(results, approach, recipe) for approach in results.approaches for recipe in results.recipes(approach)]
     columns = ["approach", "recipe", "parameters", "weights", *TIMINGS.values()]
     columns += ["peak memory, MiB", "device", "threads"]
@@ -45,7 +47,7 @@ def _row(results: Results, approach: str, recipe: str) -> list[Entry]:
     return [
         approach,
         recipe,
-        *(Measured(_size(records, name), WHOLE) for name in ("n_parameters", "n_weights")),
+        *(Measured(_number(records, "model", name, NOT_COUNTED), WHOLE) for name in ("n_parameters", "n_weights")),
         *(_time(records, name) for name in TIMINGS),
         Measured(_timing(_alone(records), "peak_memory_mib"), WHOLE),
         _distinct(record.device for record in records),
@@ -62,16 +64,18 @@ def _distinct(values: Iterable[object]) -> str:
     return " / ".join(sorted({str(value) for value in values if value is not None})) or "-"
 
 
-def _size(records: Sequence[Record], name: str) -> Sample:
-    return gather(records, lambda record: _or_gap(getattr(record.model, name), NOT_COUNTED))
+def _number(records: Sequence[Record], part: str, name: str, why: Gap) -> Sample:
+    """Return a number of a part of the records, or why it is not there."""
+
+    def read(record: Record) -> float | Gap:
+        value: float | None = getattr(getattr(record, part), name)
+        return why if value is None else float(value)
+
+    return gather(records, read)
 
 
 def _timing(records: Sequence[Record], name: str) -> Sample:
-    return gather(records, lambda record: _or_gap(getattr(record.timings, name), NOT_TAKEN))
-
-
-def _or_gap(value: float | None, why: Gap) -> float | Gap:
-    return why if value is None else float(value)
+    return _number(records, "timings", name, NOT_TAKEN)
 
 
 def counted_times(records: Sequence[Record], name: str) -> tuple[Sample, bool]:

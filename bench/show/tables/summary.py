@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.judge.claims import ClaimRow, print_interval
+from bench.judge.claims import print_interval
 from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
@@ -29,20 +28,16 @@ def summary(material: Material, more: str = "") -> str:
         more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
             and the rows of approaches without any record.
     """
-    table = material.beside.marked(accuracy_table(material.results, material.claims))
+    table = material.beside.marked(accuracy_table(material))
     notes = [f"notes: {more}"] if more else table.notes
     if more:
         ran = {record.approach for record in material.results.records}
         table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
-    last = measured_text(material.rows)
-    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
-
-
-def measured_text(rows: Sequence[ClaimRow]) -> str:
-    """Return how many claims are measured, in one sentence."""
-    means = [(row.claim, row.sample.mean) for row in rows if row.sample.mean is not None]
+    means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
     inside = sum(mean in print_interval(claim) for claim, mean in means)
-    return f"{len(means)} of {len(rows)} reported numbers are measured; {inside} print as the document has them."
+    measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
+    last = f"{measured}; {inside} print as the document has them."
+    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
 
 
 def _narrowed(table: Table) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from bench.judge.alternatives.trial import TRUE, Trial
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
-from bench.show.cells import Entry, Table, make_table
+from bench.show.cells import Table, make_table
 
 COLUMNS = ("approach", "what made the reports", "kind", "protocol", "profile", "reports", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)
@@ -24,7 +24,11 @@ CAPTION = (
 
 def trial_table(results: Results, found: Sequence[Trial]) -> Table:
     """One line for each truth about each approach."""
-    lines = [_line(trial) for trial in found]
+    lines = [
+        [trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile, str(len(trial.reports))]
+        + [str(count) for count in (trial.n_told, *map(trial.count, COUNTED))]
+        for trial in found
+    ]
     remarks = [f"In all, told apart: {_share([trial for trial in found if trial.kind == TRUE])} true reports"]
     kinds = dict.fromkeys(trial.kind for trial in found if trial.kind != TRUE)
     remarks += [f"of kind {kind}: {_share([trial for trial in found if trial.kind == kind])}" for kind in kinds]
@@ -40,12 +44,6 @@ def trial_table(results: Results, found: Sequence[Trial]) -> Table:
         else ["No approach has enough seeds: `python -m bench reference` says which are missing."],
         origin=results.origin(),
     )
-
-
-def _line(trial: Trial) -> list[Entry]:
-    counts = [str(trial.count(outcome)) for outcome in COUNTED]
-    places = [trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile]
-    return [*places, str(len(trial.reports)), str(trial.n_told), *counts]
 
 
 def _share(found: Iterable[Trial]) -> str:

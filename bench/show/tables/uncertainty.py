@@ -1,18 +1,18 @@
-"""Tables of the common protocol: out-of-distribution entropy and detection, refusal, calibration."""
+"""Tables of the common protocol: out-of-distribution entropy and detection, refusal, calibration, the toys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from bench.core.records import Record
-from bench.core.text import FRACTION
+from bench.core.text import FRACTION, THREE, THREE_DIFFERENCE
 from bench.data.manifest import OOD_NAMES
 from bench.data.manifest import manifest as data_manifest
-from bench.judge.claims import NATS_PER_BIT, Claim
-from bench.judge.results import Results
+from bench.judge.claims import NATS_PER_BIT
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
 from bench.show.cells import Entry, Measured, Missing, Number, Table, results_table
+from bench.show.material import Material
 from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")
@@ -20,7 +20,8 @@ N_TEST = 10_000  # images of the MNIST test set
 COMMON = "Common protocol: mean of the probabilities of 100 draws (one for a deterministic network), official test set."
 
 
-def _cells(results: Results) -> Iterator[tuple[str, str, list[Record]]]:
+def _cells(material: Material) -> Iterator[tuple[str, str, list[Record]]]:
+    results = material.results
     for approach in results.classifiers():
         for recipe in results.recipes(approach):
             yield approach, recipe, results.cell(approach, recipe, "common")
@@ -30,24 +31,23 @@ def _cell(records: Sequence[Record], key: str) -> Measured:
     return Measured(metrics_of(records, key))
 
 
-def _beside(results: Results, claims: Sequence[Claim], name: str, place: tuple[str, str, str]) -> list[Entry]:
-    """Return the reported number of (approach, recipe, data set) and what the published protocol measured."""
-    approach, recipe, dataset = place
-    claim = headline(claims, approach, name, dataset) if recipe == "published" else None
-    return beside_report(claim, results.cell(approach, recipe, "published"))[:2]
+def _beside(material: Material, name: str, approach: str, recipe: str, dataset: str) -> list[Entry]:
+    """Return the reported number and what the published protocol measured."""
+    claim = headline(material.claims, approach, name, dataset) if recipe == "published" else None
+    return beside_report(claim, material.results.cell(approach, recipe, "published"))[:2]
 
 
-def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
+def ood_table(material: Material) -> Table:
     """Entropies on and off the training distribution, and how well scores tell the two apart."""
     rows: list[list[Entry]] = []
-    for approach, recipe, records in _cells(results):
+    for approach, recipe, records in _cells(material):
         for dataset in ("mnist", *OOD_NAMES):
             inside = dataset == "mnist"
             row: list[Entry] = [approach, recipe, dataset]
             row += [_cell(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
             row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/geometric_entropy")]
             row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/auroc_{score}") for score in SCORES]
-            rows.append(row + _beside(results, claims, "predictive_entropy", (approach, recipe, dataset)))
+            rows.append(row + _beside(material, "predictive_entropy", approach, recipe, dataset))
     columns = ["approach", "recipe", "data set", "entropy", "mutual information", "geometric estimator"]
     columns += [f"AUROC {score.replace('_', ' ')}" for score in SCORES]
     columns += ["reported, bits", "published x published, bits"]
@@ -57,26 +57,20 @@ def ood_table(results: Results, claims: Sequence[Claim]) -> Table:
         "feldman2018's entropy of exp(mean log-probability), not normalised. AUROC: area under the ROC curve for "
         f"telling the data set from MNIST; 0.5 is chance. {COMMON}"
     )
-    return results_table(results, "ood", "Out-of-distribution entropy and detection", caption, columns, rows)
+    return results_table(material.results, "ood", "Out-of-distribution entropy and detection", caption, columns, rows)
 
 
-def detection_table(results: Results) -> Table:
+def detection_table(material: Material) -> Table:
     """Detection of every out-of-distribution set by every score."""
-    profile = results.conditions[0] if results.conditions else "full"
-    rows: list[list[Entry]] = [
-        [
-            approach,
-            recipe,
-            dataset,
-            score.replace("_", " "),
-            *(_cell(records, f"{dataset}/{name}_{score}") for name in ("auroc", "aupr")),
-            Number(chance_of_aupr(dataset, profile), FRACTION),
-            _cell(records, f"{dataset}/fpr95_{score}"),
-        ]
-        for approach, recipe, records in _cells(results)
-        for dataset in OOD_NAMES
-        for score in SCORES
-    ]
+    conditions = material.results.conditions
+    rows: list[list[Entry]] = []
+    for approach, recipe, records in _cells(material):
+        for dataset in OOD_NAMES:
+            chance = Number(chance_of_aupr(dataset, conditions[0] if conditions else "full"), FRACTION)
+            for score in SCORES:
+                areas, fpr = ("auroc", "aupr"), _cell(records, f"{dataset}/fpr95_{score}")
+                found = [_cell(records, f"{dataset}/{name}_{score}") for name in areas]
+                rows.append([approach, recipe, dataset, score.replace("_", " "), *found, chance, fpr])
     caption = (
         "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC, AUPR: areas "
         "under the ROC and the precision-recall curve; 1 is best. By chance, AUROC is 0.5 and AUPR is the share of "
@@ -85,7 +79,9 @@ def detection_table(results: Results) -> Table:
         f"{COMMON}"
     )
     columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "chance", "FPR95"]
-    return results_table(results, "detection", "Out-of-distribution detection by score", caption, columns, rows)
+    return results_table(
+        material.results, "detection", "Out-of-distribution detection by score", caption, columns, rows
+    )
 
 
 def chance_of_aupr(dataset: str, profile: str) -> float:
@@ -95,10 +91,10 @@ def chance_of_aupr(dataset: str, profile: str) -> float:
     return outside / (outside + min(N_TEST, most))
 
 
-def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
+def refusal_table(material: Material) -> Table:
     """How often the two rules refuse, and how right the accepted images are."""
     rows: list[list[Entry]] = []
-    for approach, recipe, records in _cells(results):
+    for approach, recipe, records in _cells(material):
         for dataset in ("mnist", *OOD_NAMES):
             row: list[Entry] = [approach, recipe, dataset]
             for rule in ("", "_strict"):
@@ -106,7 +102,7 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
                 labelled = dataset == "mnist"
                 row.append(_cell(records, f"mnist/selective_accuracy{rule}") if labelled else Missing(ABSENT))
             for name in ("refusal_rate", "selective_accuracy"):
-                row += _beside(results, claims, name, (approach, recipe, dataset))
+                row += _beside(material, name, approach, recipe, dataset)
             rows.append(row)
     columns = ["approach", "recipe", "data set", "refused", "accuracy of accepted"]
     columns += ["refused, strict", "accuracy of accepted, strict"]
@@ -117,8 +113,8 @@ def refusal_table(results: Results, claims: Sequence[Claim]) -> Table:
         "probability over the draws is above 0.2. Strict rule: if the 10th percentile is above 0.5. Images that show "
         f"no digit have no right answer, so only their refusal counts. {COMMON}"
     )
-    notes = truncations(claim for claim in claims if claim.metric == "selective_accuracy")
-    return results_table(results, "refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
+    notes = truncations(claim for claim in material.claims if claim.metric == "selective_accuracy")
+    return results_table(material.results, "refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
 
 
 CALIBRATION = {
@@ -136,11 +132,11 @@ CALIBRATION = {
 }
 
 
-def calibration_table(results: Results) -> Table:
+def calibration_table(material: Material) -> Table:
     """How far the probabilities can be believed."""
     rows: list[list[Entry]] = [
         [approach, recipe, *(_cell(records, f"mnist/{name}") for name in CALIBRATION)]
-        for approach, recipe, records in _cells(results)
+        for approach, recipe, records in _cells(material)
     ]
     caption = (
         "MNIST test images. NLL: negative log-likelihood, nats per image. Brier: squared error summed over classes. "
@@ -149,4 +145,31 @@ def calibration_table(results: Results) -> Table:
         f"Mean network: posterior means, dropout off. {COMMON}"
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
-    return results_table(results, "calibration", "Calibration", caption, columns, rows)
+    return results_table(material.results, "calibration", "Calibration", caption, columns, rows)
+
+
+TOYS = {
+    "toy/rmse": "RMSE at the points",
+    "toy/nll": "NLL at the points",
+    "toy/band_width_near": "band, -5 to 5",
+    "toy/band_width_far": "band, -100 to 100",
+}
+
+
+def toys_table(material: Material) -> Table:
+    """One row for each toy and recipe."""
+    results = material.results
+    rows: list[list[Entry]] = []
+    for approach in results.toys():
+        for recipe in results.recipes(approach):
+            records = results.cell(approach, recipe, "common")
+            cells = [Measured(metrics_of(records, key), THREE) for key in TOYS]
+            claim = headline(material.claims, approach, "prediction", "toy") if recipe == "published" else None
+            published = results.cell(approach, recipe, "published")
+            rows.append([approach, recipe, *cells, *beside_report(claim, published, THREE, THREE_DIFFERENCE)])
+    columns = ["approach", "recipe", *TOYS.values(), "reported at x = 100", "published x published", "difference"]
+    caption = (
+        "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
+        "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
+    )
+    return results_table(results, "toys", "Six-point regression", caption, columns, rows)

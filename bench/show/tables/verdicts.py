@@ -69,7 +69,7 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
     columns = ["document", "curve", "epochs", "seeds", "percentile", "h", "M", "p", "smallest p x epochs"]
     columns += ["adjusted p", "verdict", "why"]
     lines = [_curve_line(one) for one in judgement.curves]
-    caption = f"{_kind('curve', [one.outcome for one in judgement.curves])} {CURVE_RULE}".strip()
+    caption = f"{_kind('curve', judgement.curves)} {CURVE_RULE}".strip()
     notes = [
         f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}"
         for one in judgement.curves
@@ -97,8 +97,8 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
     lines: list[list[Entry]] = []
     for source in dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts):
         mine = judgement.of_documents([source])
-        texts = [*(counts(outcomes) for outcomes in _by_kind(mine)), joint_text(judgement.joint.get(source))]
-        texts.append(joint_text(judgement.joint_with_curves.get(source)))
+        texts = [counts(mine.ends), counts(mine.curves), counts(mine.computed)]
+        texts += [joint_text(joint.get(source)) for joint in (judgement.joint, judgement.joint_with_curves)]
         lines.append([Linked(text, (of_document(source),)) for text in (source, *texts)])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
@@ -110,25 +110,19 @@ def joint_text(joint: float | None) -> str:
     return "-" if joint is None else p_text(joint)
 
 
-def _by_kind(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
-    ends = [verdict.outcome for verdict in judgement.ends]
-    return ends, [one.outcome for one in judgement.curves], [verdict.outcome for verdict in judgement.computed]
-
-
 def kinds_text(judgement: Judgement) -> str:
     """Return the outcomes of end results, of curves and of computed numbers, apart.
 
     A curve has many points that agree or not together, and a computed number tests arithmetic: neither is an answer.
     """
-    ends, curves, computed = _by_kind(judgement)
     n_points = sum(len(one.curve.rows) for one in judgement.curves)
     parts = [
-        _kind("end result", ends),
-        _kind("curve", curves, f" with {counted(n_points, 'point')}"),
-        _kind("computed number", computed),
+        _kind("end result", judgement.ends),
+        _kind("curve", judgement.curves, f" with {counted(n_points, 'point')}"),
+        _kind("computed number", judgement.computed),
     ]
     return " ".join(part for part in parts if part)
 
 
-def _kind(name: str, outcomes: Sequence[str], more: str = "") -> str:
-    return f"{counted(len(outcomes), name)}{more}: {counts(list(outcomes))}." if outcomes else ""
+def _kind(name: str, found: Sequence[Verdict] | Sequence[CurveVerdict], more: str = "") -> str:
+    return f"{counted(len(found), name)}{more}: {counts(found)}." if found else ""
