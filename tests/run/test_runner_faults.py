@@ -14,7 +14,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
-from bench.run.runner import existing
+from bench.run.existing import existing
 from tests.run.toys import go, ill_seed, interrupt, records
 
 pytestmark = pytest.mark.usefixtures("short_intervals")

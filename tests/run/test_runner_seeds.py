@@ -16,7 +16,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
-from bench.run.runner import existing, is_final
+from bench.run.existing import existing, is_final
 from tests import synthetic
 from tests.run.toys import close, go, ill_seed, interrupt, numbers, records
 
