@@ -33,9 +33,8 @@ from bench.show.measured import SPEEDS_SCHEMA, SpeedRow, Speeds, SpeedTimings, s
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
-from benchmarks.throughput.sources import source_files
 from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.yardsticks import Yardstick, source_files
 
 WHATS = ("train", "predict")
 SEED = 0
