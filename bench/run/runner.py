@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from bench.core.errors import FitCrashed, OutOfTime, StoreError
-from bench.core.locks import Busy
+from bench.core.locks import Busy, hold
 from bench.core.reasons import in_words, told
 from bench.core.records import Outcome
 from bench.core.store import Store
@@ -82,7 +82,7 @@ def run(
 
     def attempt(group: list[Cell]) -> list[Result] | None:
         try:
-            with store.hold([cell.lock_key for cell in group]):
+            with hold(store.root, [cell.lock_key for cell in group]):
                 return _run_group(group, store, options, tell, executor, time_limit_s)
         except Busy:  # another process works on it; come back later
             tell(group, Waiting())
