@@ -135,17 +135,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     known = time_for(list(jobs.values()), arguments.workers or 1)
     unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "cells": rows,
-                    "expected_s": known,
-                    "cells_of_unknown_length": unknown,
-                    "busy_cores": speed.busy_cores,
-                },
-                indent=1,
-            )
-        )
+        found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
+        print(json.dumps(found, indent=1))
         return 0
     more = f", and {unknown} cells of unknown length" if unknown else ""
     print(shown(_plan_table(rows, arguments.wide), "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
