@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch.nn import functional
@@ -42,24 +42,16 @@ class Rows:
         if self.fault == "KL in every batch":
             return pyro.plate("data", batch)
         if self.way == "scale":
-            return Both(pyro.poutine.scale(scale=total / batch), pyro.plate("data", batch))
+            return both(pyro.poutine.scale(scale=total / batch), pyro.plate("data", batch))
         plate = pyro.plate("data", total, subsample_size=batch)
-        return Both(pyro.poutine.scale(scale=total / batch), plate) if self.fault == "both scale and plate" else plate
+        return both(pyro.poutine.scale(scale=total / batch), plate) if self.fault == "both scale and plate" else plate
 
 
-class Both:
-    """Two contexts, one inside the other."""
-
-    def __init__(self, outer, inner) -> None:
-        self.outer, self.inner = outer, inner
-
-    def __enter__(self):
-        self.outer.__enter__()
-        return self.inner.__enter__()
-
-    def __exit__(self, *error):
-        self.inner.__exit__(*error)
-        return self.outer.__exit__(*error)
+@contextmanager
+def both(outer, inner):
+    """Open two contexts, one inside the other."""
+    with outer, inner as found:
+        yield found
 
 
 def finish(s: Sizes, fault: str | None, model, guide, batches, kl: float | None = 1.0, **more) -> Objective:
@@ -182,16 +174,8 @@ def latent_noise(s: Sizes, fault: str | None) -> Objective:
         with rows(len(x)):
             return pyro.sample("obs", dist.Normal(x @ weight, noise), obs=y)
 
-    return finish(
-        s,
-        fault,
-        model,
-        auto.AutoNormal(model, init_scale=s.sigma),
-        batches,
-        loss=infer.Trace_ELBO(),
-        factors=[],
-        prior_std=None,
-    )
+    guide = auto.AutoNormal(model, init_scale=s.sigma)
+    return finish(s, fault, model, guide, batches, loss=infer.Trace_ELBO(), factors=[], prior_std=None)
 
 
 def hierarchy(s: Sizes, fault: str | None) -> Objective:
@@ -219,16 +203,8 @@ def hierarchy(s: Sizes, fault: str | None) -> Objective:
                 return pyro.sample("obs", dist.Categorical(logits=logits), obs=y)
 
     model = Net()
-    return finish(
-        s,
-        fault,
-        model,
-        auto.AutoNormal(model, init_scale=s.sigma),
-        batches,
-        loss=infer.Trace_ELBO(),
-        factors=[],
-        prior_std=None,
-    )
+    guide = auto.AutoNormal(model, init_scale=s.sigma)
+    return finish(s, fault, model, guide, batches, loss=infer.Trace_ELBO(), factors=[], prior_std=None)
 
 
 STYLES = [
