@@ -27,7 +27,7 @@ from torch import Tensor
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
-from bench.core.csv_rows import columns
+from bench.core.csv_rows import CsvRow, columns
 from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import check_writable, write_atomically
@@ -117,10 +117,13 @@ def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
     """Add effects to the file, in place of older ones of the same fault, cell and metric."""
     every = [*(read_effects(path) if path.exists() else []), *effects]
     kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
+    write_rows(path, FaultEffect, [effect for _, effect in sorted(kept.items())])
+
+
+def write_rows(path: Path, schema: type[CsvRow], rows: Sequence[CsvRow]) -> None:
+    """Write a CSV file that `bench.core.csv_rows.read_csv` reads."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns(FaultEffect))
-    writer.writerows(msgspec.structs.astuple(effect) for _, effect in sorted(kept.items()))
+    csv.writer(out, lineterminator="\n").writerows([columns(schema), *map(msgspec.structs.astuple, rows)])
     write_atomically(path, out.getvalue().encode())
 
 

@@ -28,10 +28,16 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bench.core.errors import unknown_name
 from bench.core.streams import normals_
+from bench.data.torchvision_shim import make_importable
 from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._kernels.layout import Layout, linearised
-from implementations._laplace import Kron, Laplace
+
+make_importable()  # laplace-torch imports torchmetrics, which imports torchvision where it is installed
+with warnings.catch_warnings():  # of what the library imports
+    warnings.filterwarnings("ignore", message="`torch.jit.script", category=DeprecationWarning)
+    from laplace import Laplace
+    from laplace.utils.matrix import Kron
 
 PRIORS = {"last_layer": "scalar", "all": "layerwise"}
 """The prior precisions that are fitted: the library takes one for the last layer, one a tensor for all layers."""
