@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core.environment import code_state, now
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.records import Record
 from bench.core.store import Store
@@ -48,9 +48,7 @@ def main() -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
-    for name in given.plants:
-        if name not in PLANTS:
-            raise unknown_name("planted fault", name, PLANTS)
+    check_known("planted fault", PLANTS, *given.plants)
     if given.save:
         check_writable(RUNS.parent)  # before the runs, not after them
     for name in given.plants or PLANTS:

@@ -29,7 +29,7 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
 from bench.core.csv_rows import CsvRow, columns
 from bench.core.environment import code_state, now
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable, write_atomically
 from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
@@ -59,9 +59,7 @@ def main() -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
-    for name in given.faults:
-        if name not in FAULTS:
-            raise unknown_name("fault", name, FAULTS)
+    check_known("fault", FAULTS, *given.faults)
     gate = narrowed(load_gate(given.gate), given.only)
     if given.save:
         check_writable(given.effects.parent)  # before the run, not after it

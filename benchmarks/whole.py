@@ -27,7 +27,7 @@ import msgspec
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core.canonical import plain
-from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.errors import BenchError, ConfigError, check_known
 from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
 from bench.core.records import Provenance
@@ -93,9 +93,7 @@ def main() -> int:
 
 
 def _measure(given: argparse.Namespace) -> int:
-    for name in given.parts:
-        if name not in PARTS:
-            raise unknown_name("part", name, PARTS)
+    check_known("part", PARTS, *given.parts)
     _check_machine()
     check_writable(given.results / "tables")
     to_do = [name for name in given.parts or PARTS if not _file(given.new, name, given.workers).exists()]

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.streams import normals_
 from bench.data.torchvision_shim import make_importable
 from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
@@ -54,8 +54,7 @@ class LaplaceNetwork(_methods.Method):
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown choice of weights."""
-        if self.weights not in PRIORS:
-            raise unknown_name("choice of weights of laplace", self.weights, PRIORS)
+        check_known("choice of weights of laplace", PRIORS, self.weights)
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses."""

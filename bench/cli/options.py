@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.precision import PRECISIONS
 from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import one_line, visible
@@ -301,8 +301,7 @@ def check_place(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
-    if arguments.precision not in PRECISIONS:
-        raise unknown_name("precision", arguments.precision, PRECISIONS)
+    check_known("precision", PRECISIONS, arguments.precision)
 
 
 def check_records(arguments: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from typing import TypedDict
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
 from bench.cli.training import add_training_on_request, train_on_request
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
@@ -38,9 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _reference(arguments: argparse.Namespace) -> int:
-    for name in arguments.stages:
-        if name not in NAMES:
-            raise unknown_name("stage", name, NAMES)
+    check_known("stage", NAMES, *arguments.stages)
     if arguments.run:
         refuse_to_write(arguments, "--results DIR")
     tell_place(arguments)

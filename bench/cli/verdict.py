@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.results import Results
@@ -129,8 +129,7 @@ def _chosen(judgement: Judgement, document: str | None) -> Judgement:
     sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
     if document is None:
         return judgement
-    if document not in sources:
-        raise unknown_name("document", document, sources)
+    check_known("document", sources, document)
     return judgement.of_documents([document])
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.files import write_atomically
 from bench.judge.audit.documents import SHOWN, ShownMistake, shown_mistakes
 from benchmarks.documents import shown
@@ -45,9 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(given: argparse.Namespace) -> int:
     known, missing = checks()
-    for name in given.checks:
-        if name not in known:
-            raise unknown_name("check", name, known)
+    check_known("check", known, *given.checks)
     found = {}
     for name in given.checks or known:
         found[name] = shown.run(name, known[name])

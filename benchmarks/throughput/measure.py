@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bench.core import environment
-from bench.core.errors import ConfigError, MissingFramework, Unsupported, unknown_name
+from bench.core.errors import ConfigError, MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
@@ -65,9 +65,7 @@ def requests(
     **how: Any,
 ) -> list[Request]:
     """Return the requests of every combination; raises ConfigError for what is unknown or below 1."""
-    for what in whats:
-        if what not in WHATS:
-            raise unknown_name("--what", what, WHATS)
+    check_known("--what", WHATS, *whats)
     for precision in precisions:
         for device in devices:
             check_precision(precision, device)

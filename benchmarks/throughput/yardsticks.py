@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.interface import Noise, Split
 from bench.plan import registry
 from bench.plan.registry import manifest, manifests
@@ -96,8 +96,7 @@ def choose(given: Sequence[str]) -> list[str]:
     known = names()
     for name in given:
         manifest(name)
-        if name not in known:
-            raise unknown_name("approach with a yardstick", name, known)
+        check_known("approach with a yardstick", known, name)
     return list(dict.fromkeys(given)) or known
 
 
