@@ -21,7 +21,6 @@ from bench.cli.options import (
     take_task,
 )
 from bench.core.errors import ConfigError
-from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.page.findings import sentences
 from bench.show.tables.files import update_readme, write_tables
@@ -62,7 +61,10 @@ def _table(arguments: argparse.Namespace) -> int:
             "of other tasks than mnist there is one table, which is printed: table methods --task fashion"
         )
     material = material_of(arguments)
-    text = "" if arguments.name is None else render(_one(material, arguments), arguments.format)
+    text = ""
+    if arguments.name is not None:
+        table = one_table(material, arguments.name)
+        text = render(material.beside.only_own(table) if arguments.only else table, arguments.format)
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
@@ -75,11 +77,6 @@ def _table(arguments: argparse.Namespace) -> int:
     else:
         print(text or summary(material))
     return INCOMPLETE if material.problems else 0
-
-
-def _one(material: Material, arguments: argparse.Namespace) -> Table:
-    table = one_table(material, arguments.name)
-    return material.beside.only_own(table) if arguments.only else table
 
 
 def material_of(arguments: argparse.Namespace) -> Material:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -251,7 +252,7 @@ def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
         return -Normal(x[:, 0], noise.exp()).log_prob(y).sum()
 
     reduction = "mean" if heteroscedastic else "sum"
-    wanted = Expected(("wrong-likelihood",)) if fault in ("squared error", "log noise forgotten") else None
+    wanted = Expected(("wrong-likelihood",)) if fault in NOISE else None
     if (
         fault == "squared error" and not heteroscedastic
     ):  # in proportion to -log p: as if the likelihood weighed 2 noise²
@@ -264,17 +265,8 @@ def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
     return finish(s, fault, loss, nll, t, batches, wanted)
 
 
-def learned_noise(s: Sizes, fault: str | None) -> Objective:
-    """Regression with one learned noise."""
-    return regression(s, fault, heteroscedastic=False)
-
-
-def two_outputs(s: Sizes, fault: str | None) -> Objective:
-    """Regression whose network gives the noise of each row."""
-    return regression(s, fault, heteroscedastic=True)
-
-
 WHOLE = ("wrong sign", "KL counted twice", "annealing stuck", "weight decay in the optimiser")
+NOISE = ("squared error", "log noise forgotten")
 STYLES = [
     Style("local reparametrisation", local_reparametrisation, SUM + EITHER + ANALYTIC + CLASSES + ("sample detached",)),
     Style("flipout", flipout, MEAN + EITHER + ANALYTIC + CLASSES),
@@ -291,6 +283,14 @@ STYLES = [
     ),
     Style("learned prior", learned_prior, MEAN + EITHER + CLASSES),
     Style("relevance prior", relevance_prior, SUM + WHOLE + CLASSES),
-    Style("learned noise", learned_noise, (*SUM, *EITHER, *ANALYTIC, "squared error", "log noise forgotten")),
-    Style("two outputs", two_outputs, (*MEAN, *EITHER, *ANALYTIC, "squared error", "log noise forgotten")),
+    Style(
+        "learned noise",
+        partial(regression, heteroscedastic=False),
+        (*SUM, *EITHER, *ANALYTIC, "squared error", "log noise forgotten"),
+    ),
+    Style(
+        "two outputs",
+        partial(regression, heteroscedastic=True),
+        (*MEAN, *EITHER, *ANALYTIC, "squared error", "log noise forgotten"),
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
 from torch.nn import functional
@@ -100,18 +101,8 @@ def by_hand(s: Sizes, fault: str | None, way: str, loss_name: str) -> Objective:
     return finish(s, fault, model, guide, batches, loss=getattr(infer, loss_name)())
 
 
-def hand_subsample(s: Sizes, fault: str | None) -> Objective:
-    """Trace_ELBO, a plate with subsample_size."""
-    return by_hand(s, fault, "subsample", "Trace_ELBO")
-
-
-def hand_mean_field(s: Sizes, fault: str | None) -> Objective:
-    """TraceMeanField_ELBO, poutine.scale around a plate of the batch."""
-    return by_hand(s, fault, "scale", "TraceMeanField_ELBO")
-
-
 def automatic(
-    s: Sizes, fault: str | None, kind: str, loss_name: str, trained: int = 0, normalised: bool = False
+    s: Sizes, fault: str | None, kind: str, loss_name: str = "Trace_ELBO", trained: int = 0, normalised: bool = False
 ) -> Objective:
     """Multinomial regression with an automatic guide, after `trained` steps; `normalised`: all divided by N."""
     pyro, dist, infer, auto = (
@@ -138,26 +129,6 @@ def automatic(
     for k in range(trained):
         svi.step(*batches[k % len(batches)])
     return finish(s, fault, model, guide, batches, loss=loss)
-
-
-def auto_normal(s: Sizes, fault: str | None) -> Objective:
-    """AutoNormal with the mean-field estimator."""
-    return automatic(s, fault, "AutoNormal", "TraceMeanField_ELBO")
-
-
-def auto_diagonal(s: Sizes, fault: str | None) -> Objective:
-    """AutoDiagonalNormal; model and guide divided by N."""
-    return automatic(s, fault, "AutoDiagonalNormal", "Trace_ELBO", normalised=True)
-
-
-def auto_multivariate(s: Sizes, fault: str | None) -> Objective:
-    """AutoMultivariateNormal after some training."""
-    return automatic(s, fault, "AutoMultivariateNormal", "Trace_ELBO", trained=40)
-
-
-def auto_low_rank(s: Sizes, fault: str | None) -> Objective:
-    """AutoLowRankMultivariateNormal after some training."""
-    return automatic(s, fault, "AutoLowRankMultivariateNormal", "Trace_ELBO", trained=40)
 
 
 def latent_noise(s: Sizes, fault: str | None) -> Objective:
@@ -207,20 +178,28 @@ def hierarchy(s: Sizes, fault: str | None) -> Objective:
     return finish(s, fault, model, guide, batches, loss=infer.Trace_ELBO(), factors=[], prior_std=None)
 
 
+def automatic_style(kind: str, faults: tuple[str, ...], **how) -> Style:
+    """Return the style of a kind of automatic guide."""
+    return Style(kind, partial(automatic, kind=kind, **how), faults, "pyro")
+
+
 STYLES = [
     Style(
-        "guide by hand, subsample", hand_subsample, (*PLATES, *LATENTS, "sigma is a constant", "mean detached"), "pyro"
+        "guide by hand, subsample",
+        partial(by_hand, way="subsample", loss_name="Trace_ELBO"),
+        (*PLATES, *LATENTS, "sigma is a constant", "mean detached"),
+        "pyro",
     ),
     Style(
         "guide by hand, mean field",
-        hand_mean_field,
+        partial(by_hand, way="scale", loss_name="TraceMeanField_ELBO"),
         (*PLATES[:2], *LATENTS, "sigma is a constant", "mean detached"),
         "pyro",
     ),
-    Style("AutoNormal", auto_normal, PLATES + LATENTS, "pyro"),
-    Style("AutoDiagonalNormal", auto_diagonal, ("guide left unscaled",), "pyro"),
-    Style("AutoMultivariateNormal", auto_multivariate, (*PLATES, "annealing stuck"), "pyro"),
-    Style("AutoLowRankMultivariateNormal", auto_low_rank, (*PLATES, "annealing stuck"), "pyro"),
+    automatic_style("AutoNormal", PLATES + LATENTS, loss_name="TraceMeanField_ELBO"),
+    automatic_style("AutoDiagonalNormal", ("guide left unscaled",), normalised=True),
+    automatic_style("AutoMultivariateNormal", (*PLATES, "annealing stuck"), trained=40),
+    automatic_style("AutoLowRankMultivariateNormal", (*PLATES, "annealing stuck"), trained=40),
     Style("latent noise", latent_noise, PLATES, "pyro"),
     Style("hierarchy", hierarchy, PLATES[:2], "pyro"),
 ]
