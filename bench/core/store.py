@@ -150,10 +150,8 @@ class Store:
 
     def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
         """Return a finished record of the same name that `counts`, or None; it was made where the framework exists."""
-        for _, record in self._same_name(naming):
-            if record.outcome == "done" and counts(record):
-                return record
-        return None
+        same = (record for _, record in self._same_name(naming))
+        return next((record for record in same if record.outcome == "done" and counts(record)), None)
 
     def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
         """Return the records whose naming fields are the given ones, and their files; the keys may differ."""
