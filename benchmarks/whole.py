@@ -108,7 +108,7 @@ def _measure(given: argparse.Namespace) -> int:
         write_atomically(file, json.dumps(found, indent=1).encode())
     files = [file for name in PARTS for file in sorted(given.new.glob(f"{name}-*.json"))]
     made = table([read_json(file, "measurement") for file in files])
-    from bench.show.tables.files import write_tables
+    from bench.show.tables.files import write_tables  # here: see the top of this file
     from bench.show.tables.render import render
 
     write_tables([made], given.results / "tables", below=given.results)
@@ -198,7 +198,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
-    from bench.judge.results import origin_of
+    from bench.judge.results import origin_of  # here: see the top of this file
     from bench.show.cells import Number, make_table
 
     lines = [

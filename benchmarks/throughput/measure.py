@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
@@ -241,4 +241,4 @@ def _extent(work: float, n_draws: int, n_images: int) -> str:
 
 
 def _row(title: str, compared: Comparison, flops: float, product: MatrixProduct) -> dict[str, Any]:
-    return {"title": title, **compared.plain(), "flops_per_unit": flops, "product_size": product.size}
+    return {"title": title, **asdict(compared), "flops_per_unit": flops, "product_size": product.size}
