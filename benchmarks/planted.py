@@ -8,22 +8,17 @@ judges. The seeds are none of those that judge.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import msgspec
-
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
-from bench.core.csv_rows import columns
 from bench.core.environment import code_state, now
-from bench.core.errors import ConfigError, unknown_name
-from bench.core.files import check_writable, write_atomically
+from bench.core.errors import ConfigError, check_known
+from bench.core.files import check_writable
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.alternatives.trial import RUNS, PlantedRun, read_runs
@@ -31,7 +26,7 @@ from bench.plan.cells import Selection, cells
 from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
-from benchmarks.power import field_times, kl_times
+from benchmarks.power import field_times, kl_times, write_rows
 
 FIRST_SEED = 1000  # far from 0, 1, 2, ..., which judge
 Planting = Callable[[], AbstractContextManager[None]]
@@ -53,9 +48,7 @@ def main() -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
-    for name in given.plants:
-        if name not in PLANTS:
-            raise unknown_name("planted fault", name, PLANTS)
+    check_known("planted fault", PLANTS, *given.plants)
     if given.save:
         check_writable(RUNS.parent)  # before the runs, not after them
     for name in given.plants or PLANTS:
@@ -94,11 +87,7 @@ def _numbers(fault: str, record: Record) -> list[PlantedRun]:
 def save(found: Sequence[PlantedRun], path: Path = RUNS) -> None:
     """Add runs to the file, in place of older ones of the same fault, approach, seed and number."""
     kept = {(one.fault, one.approach, one.seed, one.key): one for one in [*read_runs(path), *found]}
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns(PlantedRun))
-    writer.writerows(msgspec.structs.astuple(one) for _, one in sorted(kept.items()))
-    write_atomically(path, out.getvalue().encode())
+    write_rows(path, PlantedRun, [one for _, one in sorted(kept.items())])
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ from torch import Tensor
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
-from bench.core.csv_rows import columns
+from bench.core.csv_rows import CsvRow, columns
 from bench.core.environment import code_state, now
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable, write_atomically
 from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
@@ -59,9 +59,7 @@ def main() -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
-    for name in given.faults:
-        if name not in FAULTS:
-            raise unknown_name("fault", name, FAULTS)
+    check_known("fault", FAULTS, *given.faults)
     gate = narrowed(load_gate(given.gate), given.only)
     if given.save:
         check_writable(given.effects.parent)  # before the run, not after it
@@ -117,10 +115,13 @@ def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
     """Add effects to the file, in place of older ones of the same fault, cell and metric."""
     every = [*(read_effects(path) if path.exists() else []), *effects]
     kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
+    write_rows(path, FaultEffect, [effect for _, effect in sorted(kept.items())])
+
+
+def write_rows(path: Path, schema: type[CsvRow], rows: Sequence[CsvRow]) -> None:
+    """Write a CSV file that `bench.core.csv_rows.read_csv` reads."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns(FaultEffect))
-    writer.writerows(msgspec.structs.astuple(effect) for _, effect in sorted(kept.items()))
+    csv.writer(out, lineterminator="\n").writerows([columns(schema), *map(msgspec.structs.astuple, rows)])
     write_atomically(path, out.getvalue().encode())
 
 

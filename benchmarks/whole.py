@@ -27,7 +27,7 @@ import msgspec
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core.canonical import plain
-from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.errors import BenchError, ConfigError, check_known
 from bench.core.files import check_writable, write_atomically
 from bench.core.load import OTHERS_MARGIN, machine_worked_s
 from bench.core.records import Provenance
@@ -93,9 +93,7 @@ def main() -> int:
 
 
 def _measure(given: argparse.Namespace) -> int:
-    for name in given.parts:
-        if name not in PARTS:
-            raise unknown_name("part", name, PARTS)
+    check_known("part", PARTS, *given.parts)
     _check_machine()
     check_writable(given.results / "tables")
     to_do = [name for name in given.parts or PARTS if not _file(given.new, name, given.workers).exists()]
@@ -110,7 +108,7 @@ def _measure(given: argparse.Namespace) -> int:
         write_atomically(file, json.dumps(found, indent=1).encode())
     files = [file for name in PARTS for file in sorted(given.new.glob(f"{name}-*.json"))]
     made = table([read_json(file, "measurement") for file in files])
-    from bench.show.tables.files import write_tables
+    from bench.show.tables.files import write_tables  # here: see the top of this file
     from bench.show.tables.render import render
 
     write_tables([made], given.results / "tables", below=given.results)
@@ -200,7 +198,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
-    from bench.judge.results import origin_of
+    from bench.judge.results import origin_of  # here: see the top of this file
     from bench.show.cells import Number, make_table
 
     lines = [

@@ -75,11 +75,6 @@ def to_tensor(array: Any) -> Tensor:
     return dlpack.from_dlpack(array.to_dlpack_for_read())
 
 
-def copy_into(array: Any, tensor: Tensor) -> None:
-    """Copy a CPU tensor into an NDArray of the same shape, once all pending reads of the array are done."""
-    array[:] = tensor.numpy()
-
-
 class Prior(ScaleMixture):
     """The prior of every weight, with the energy and gradient that MXNet computes."""
 
@@ -139,7 +134,7 @@ class TrainingStep:
 
     def __call__(self, images: Any, labels: Any, noise: Tensor) -> None:
         """Make one step on NDArrays images [B, in] and labels [B] with w = mu + sigma * noise [P]."""
-        copy_into(self._epsilon, noise)
+        self._epsilon[:] = noise.numpy()  # copies, once all pending reads of the array are done
         nd.Activation(self._rho, act_type="softrelu", out=self._sigma)
         nd.elemwise_mul(self._sigma, self._epsilon, out=self._weights)
         nd.elemwise_add(self._weights, self._mu, out=self._weights)

@@ -21,7 +21,7 @@ from pyro.optim import PyroOptim
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bench.core.errors import ContractViolation, unknown_name
+from bench.core.errors import ContractViolation, check_known
 from bench.interface import Split
 
 
@@ -149,8 +149,7 @@ def masked_arrays(arrays: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> d
     """
     names = {key.rpartition("/")[0] for key in arrays}
     for name, mask in keep.items():
-        if name not in names:
-            raise unknown_name("parameter tensor", name, names)
+        check_known("parameter tensor", names, name)
         shape = arrays[f"{name}/mean"].shape
         if mask.shape != shape:
             raise ContractViolation(f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(shape)}")

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.streams import StepNoise
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _blundell, _seeds
@@ -66,8 +66,7 @@ class BlundellBbb(_blundell.PaperNetwork):
             ("likelihood", self.likelihood, LIKELIHOODS),
             ("weights of the KL", self.kl_weights, KL_WEIGHTS),
         ):
-            if given not in known:
-                raise unknown_name(f"{kind} of blundell_bbb", given, known)
+            check_known(f"{kind} of blundell_bbb", known, given)
         if self.samples < 1:
             raise ConfigError(f"blundell_bbb was given {self.samples} samples a step; give 1 or more")
 

@@ -33,7 +33,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.streams import StepNoise, row_bits
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
 from implementations import _dense, _seeds
@@ -59,8 +59,7 @@ class DropoutFcn(Approach):
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown loss or a rate that is no probability."""
-        if self.loss not in LOSSES:
-            raise unknown_name("loss of dropout_fcn", self.loss, LOSSES)
+        check_known("loss of dropout_fcn", LOSSES, self.loss)
         for rate in (self.input_dropout, self.hidden_dropout):
             if not 0 <= rate < 1:
                 raise ConfigError(f"dropout_fcn was given a dropout rate of {rate}; it must be in [0, 1)")

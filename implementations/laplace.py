@@ -26,12 +26,18 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.streams import normals_
+from bench.data.torchvision_shim import make_importable
 from bench.interface import Categorical, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._kernels.layout import Layout, linearised
-from implementations._laplace import Kron, Laplace
+
+make_importable()  # laplace-torch imports torchmetrics, which imports torchvision where it is installed
+with warnings.catch_warnings():  # of what the library imports
+    warnings.filterwarnings("ignore", message="`torch.jit.script", category=DeprecationWarning)
+    from laplace import Laplace
+    from laplace.utils.matrix import Kron
 
 PRIORS = {"last_layer": "scalar", "all": "layerwise"}
 """The prior precisions that are fitted: the library takes one for the last layer, one a tensor for all layers."""
@@ -48,8 +54,7 @@ class LaplaceNetwork(_methods.Method):
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown choice of weights."""
-        if self.weights not in PRIORS:
-            raise unknown_name("choice of weights of laplace", self.weights, PRIORS)
+        check_known("choice of weights of laplace", PRIORS, self.weights)
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses."""

@@ -23,7 +23,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations import _dense, _seeds
 from implementations._kernels.flat_adam import FlatAdam
@@ -46,8 +46,7 @@ class Mlp(Approach):
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown activation."""
-        if self.activation not in _dense.ACTIVATIONS:
-            raise unknown_name("activation of mlp", self.activation, _dense.ACTIVATIONS)
+        check_known("activation of mlp", _dense.ACTIVATIONS, self.activation)
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses."""

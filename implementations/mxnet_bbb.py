@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.core.errors import Unsupported, unknown_name
+from bench.core.errors import Unsupported, check_known
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, log_probabilities
 from implementations._kernels.layout import Layout
@@ -62,8 +62,7 @@ class MxnetBbb(Approach):
     smoothing: float = 0.01  # weight of a new batch in the printed moving average of the loss
 
     def __post_init__(self) -> None:
-        if self.prior not in PRIORS:
-            raise unknown_name("prior", self.prior, PRIORS)
+        check_known("prior", PRIORS, self.prior)
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace is the moving average of the batch losses, "mnist/<split>/train_loss_ema", over all epochs.

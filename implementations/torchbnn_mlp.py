@@ -18,7 +18,7 @@ import torch
 import torchbnn
 from torch import Tensor, nn
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
 
@@ -35,8 +35,7 @@ class TorchbnnMlp(_methods.GaussianMethod):
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown reduction."""
-        if self.reduction not in REDUCTIONS:
-            raise unknown_name("reduction of torchbnn_mlp", self.reduction, REDUCTIONS)
+        check_known("reduction of torchbnn_mlp", REDUCTIONS, self.reduction)
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses, the KL included."""

@@ -10,22 +10,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
-from bench.cli.libraries import audit_library
 from bench.cli.options import add_place, add_wide, check_place, tell_place
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, MissingFramework, unknown_name
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
 from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.libraries.auditing import audit_example
+from bench.judge.audit.libraries.examples import examples_of
+from bench.judge.audit.libraries.reading import LibraryReading, keep
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
-from bench.show.screens.audit import check_lines, finding_lines
+from bench.show.screens.audit import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
 
 PARTS = ("documents", "approaches", "records", "data")
@@ -62,7 +64,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         _print_rules(arguments.json)
         return 0
     if arguments.library is not None:
-        return _check_library(arguments)
+        return _audit_library(arguments)
     others = [name for name in arguments.what if name not in PARTS]
     if not others:
         return _audit_parts(arguments)
@@ -73,10 +75,26 @@ def _audit(arguments: argparse.Namespace) -> int:
     return _check_one(arguments, others[0])
 
 
-def _check_library(arguments: argparse.Namespace) -> int:
+def _audit_library(arguments: argparse.Namespace) -> int:
+    """Audit the examples of a library, or of `all`, and tell each as soon as it is there."""
     if arguments.what:
         raise ConfigError(f"--library audits a library alone; leave out '{arguments.what[0]}'")
-    return audit_library(arguments.library, arguments.write)
+    found: dict[str, LibraryReading] = {}
+    absent: dict[str, None] = {}
+    for example in examples_of(arguments.library):
+        try:
+            found[example.name] = audit_example(example)
+        except MissingFramework as error:
+            absent[str(error)] = None
+            continue
+        print(shown(*library_lines(example, found[example.name])), flush=True)
+    if not found:
+        raise MissingFramework(next(iter(absent)))
+    for message in absent:
+        print(shown(f"not audited: {message}"))
+    if arguments.write:
+        keep(found)
+    return 0
 
 
 def _check_one(arguments: argparse.Namespace, given: str) -> int:

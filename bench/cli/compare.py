@@ -1,4 +1,7 @@
-"""`compare`: two results folders, paired by cell and seed."""
+"""`compare`: two results folders, paired by cell and seed; `submit`: a folder that others can check.
+
+The folder of `submit` has one approach's records and scores; `compare FOLDER --verify` checks it.
+"""
 
 from __future__ import annotations
 
@@ -114,3 +117,34 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder; give a results folder")
     return Side.read(Store(arguments.a), wanted[0], "A"), Side.read(Store(arguments.b), wanted[1], "B")
+
+
+def add_entry(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `submit`."""
+    parser.add_argument("approach", help="its finished records are copied, with their per-row scores")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder of the records")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    parser.set_defaults(action=_submit)
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    source, entry = Store(arguments.results), Store(arguments.to)
+    if arguments.to.exists():
+        raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
+    records = [
+        record
+        for record in source.all_records()[0]
+        if record.outcome == "done" and record.approach == arguments.approach
+    ]
+    if not records:
+        raise ConfigError(f"{arguments.results} has no finished record of {arguments.approach}; bench run makes some")
+    for record in records:
+        entry.write(record, source.scores(record))
+    n_records, remarks = verified(arguments.to)
+    refused = [remark for remark in remarks if remark.judged == "refused"]
+    for remark in refused:
+        print(shown(f"refused      {remark.subject}: {remark.detail}"))
+    print(
+        f"{counted(n_records, 'record')} in {arguments.to}; others check them by: bench compare {arguments.to} --verify"
+    )
+    return FAILED if refused else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.cli import INCOMPLETE, options
 from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known, unknown_name
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
 from bench.show.terminal import shown
@@ -33,9 +33,7 @@ def _figures(arguments: argparse.Namespace) -> int:
     if arguments.to is None and not arguments.list:
         refuse_to_write(arguments, "--to DIR")
     check_records(arguments)
-    for form in arguments.format:
-        if form not in FORMATS:
-            raise unknown_name("format", form, FORMATS)
+    check_known("format", FORMATS, *arguments.format)
     material = material_of(arguments)
     warn(material)
     found, absent = survey(material)

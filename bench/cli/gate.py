@@ -75,8 +75,13 @@ def _gate(arguments: argparse.Namespace) -> int:
     report = _report(arguments, gate)
     # Before anything else can fail:
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
-    _write(arguments, report)
-    return _exit_code(report)
+    if arguments.junit is not None:
+        write_atomically(arguments.junit, render.junit(report))
+    if arguments.summary is not None:
+        _append(arguments.summary, render.markdown(report) + "\n")
+    if FAIL in report.states:
+        return FAILED
+    return 0 if report.passed else INCOMPLETE
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -115,13 +120,6 @@ def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
         return dataclasses.replace(report, seconds=seconds)
 
 
-def _write(arguments: argparse.Namespace, report: GateReport) -> None:
-    if arguments.junit is not None:
-        write_atomically(arguments.junit, render.junit(report))
-    if arguments.summary is not None:
-        _append(arguments.summary, render.markdown(report) + "\n")
-
-
 def _append(path: Path, text: str) -> None:
     """Append to the summary: a hosted CI gives a file that other steps have written to."""
     try:
@@ -130,12 +128,6 @@ def _append(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; give another --summary") from error
-
-
-def _exit_code(report: GateReport) -> int:
-    if FAIL in report.states:
-        return FAILED
-    return 0 if report.passed else INCOMPLETE
 
 
 def _power(arguments: argparse.Namespace, gate: Gate) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TypedDict
+
+import msgspec
 
 from bench.cli.options import add_approach_path, add_wide
 from bench.core.errors import BenchError
@@ -22,51 +23,38 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_list)
 
 
-ListedApproach = TypedDict(
-    "ListedApproach",
-    {
-        "approach": str,
-        "title": str,
-        "document": str,
-        "group": str,
-        "recipes": list[str],
-        "changes": dict[str, str],
-        "runs here": str,
-    },
-)
+class ListedApproach(msgspec.Struct, rename={"runs_here": "runs here"}):
+    """What is told of an approach."""
+
+    approach: str
+    title: str
+    document: str = "-"
+    group: str = ""
+    recipes: list[str] = []
+    changes: dict[str, str] = {}
+    runs_here: str = "yes"
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    rows: list[ListedApproach] = [
-        {
-            "approach": entry.name,
-            "title": entry.title,
-            "document": entry.document or "-",
-            "group": entry.group,
-            "recipes": recipe_names(entry),
-            "changes": {name: change.title for name, change in entry.changes.items()},
-            "runs here": entry.missing_framework() or _why_broken(entry) or "yes",
-        }
+    rows = [
+        ListedApproach(
+            approach=entry.name,
+            title=entry.title,
+            document=entry.document or "-",
+            group=entry.group,
+            recipes=recipe_names(entry),
+            changes={name: change.title for name, change in entry.changes.items()},
+            runs_here=entry.missing_framework() or _why_broken(entry) or "yes",
+        )
         for entry in manifests().values()
     ]
-    rows += [
-        {
-            "approach": each.name,
-            "title": each.where,
-            "document": "-",
-            "group": "",
-            "recipes": [],
-            "changes": {},
-            "runs here": f"no: {each.error}",
-        }
-        for each in broken()
-    ]
+    rows += [ListedApproach(each.name, each.where, runs_here=f"no: {each.error}") for each in broken()]
     if arguments.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(msgspec.to_builtins(rows), indent=1))
         return 0
     for row in rows:
-        heading = f"{row['approach']}: {row['title']} [{row['document']}]; runs here: {row['runs here']}"
-        print(shown(Listing(heading, list(row["changes"].items()))))
+        heading = f"{row.approach}: {row.title} [{row.document}]; runs here: {row.runs_here}"
+        print(shown(Listing(heading, list(row.changes.items()))))
     return 0
 
 

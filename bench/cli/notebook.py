@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.project import usual_results
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
@@ -67,9 +67,7 @@ def fit(
     budget = recipes.profile(profile)
     made = recipes.build(entry, chosen, budget)
     known = [field.name for field in dataclasses.fields(made)]
-    for name in changes:
-        if name not in known:
-            raise unknown_name(f"hyper-parameter of {approach}", name, known)
+    check_known(f"hyper-parameter of {approach}", known, *changes)
     made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # names are checked above
     train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir), budget.task)
     place = torch.device(device)

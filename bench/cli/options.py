@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.precision import PRECISIONS
 from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import one_line, visible
@@ -23,6 +23,7 @@ from bench.run.remote.opening import is_pool
 MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
+USUAL = {"profile": "full", "device": "cpu", "precision": "float32"}
 
 
 def seeds(text: str) -> tuple[int, ...]:
@@ -178,23 +179,15 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
 
 def place_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that lead another command to the same records."""
-    return [
-        *_unless(str(OWN), arguments.results, "--results"),
-        *_unless("full", arguments.profile, "--profile"),
-        *_unless("cpu", arguments.device, "--device"),
-        *_unless("float32", arguments.precision, "--precision"),
-    ]
-
-
-def _unless(usual: str, given: object, option: str) -> list[str]:
-    return [] if str(given) == usual else [option, str(given)]
+    given = {name: str(getattr(arguments, name)) for name in ("results", *USUAL)}
+    usual = {"results": str(OWN), **USUAL}
+    return [word for name, value in given.items() if value != usual[name] for word in (f"--{name}", value)]
 
 
 def folder(arguments: argparse.Namespace, kind: str) -> Path:
     """Return the folder for what is made from the chosen records. Each set of conditions has a folder of its own."""
     parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
-    usual = ["full", "cpu", "float32"]
-    name = "-".join(part for part, common in zip(parts, usual, strict=True) if part != common)
+    name = "-".join(part for part, usual in zip(parts, USUAL.values(), strict=True) if part != usual)
     place: Path = arguments.results / kind
     return place / name if name else place
 
@@ -308,8 +301,7 @@ def check_place(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
-    if arguments.precision not in PRECISIONS:
-        raise unknown_name("precision", arguments.precision, PRECISIONS)
+    check_known("precision", PRECISIONS, arguments.precision)
 
 
 def check_records(arguments: argparse.Namespace) -> None:

@@ -10,15 +10,15 @@ from typing import TypedDict
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
 from bench.cli.training import add_training_on_request, train_on_request
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
+from bench.run.existing import unfinished
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.run.runner import existing, is_final
 from bench.show.cells import make_table
 from bench.show.terminal import shown
 
@@ -38,9 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _reference(arguments: argparse.Namespace) -> int:
-    for name in arguments.stages:
-        if name not in NAMES:
-            raise unknown_name("stage", name, NAMES)
+    check_known("stage", NAMES, *arguments.stages)
     if arguments.run:
         refuse_to_write(arguments, "--results DIR")
     tell_place(arguments)
@@ -64,7 +62,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     """Return all cells of a stage, and those to do in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
-    to_do = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
+    to_do = unfinished(chosen, store)
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
     return chosen, in_cost_order(to_do, costs)

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_baseline, add_place, check_records, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.text import counted
 from bench.show.page.build import FORMS, write_report
@@ -35,9 +35,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         refuse_to_write(arguments, "--output FILE")
     check_records(arguments)
-    for form in arguments.format:
-        if form not in FORMS:
-            raise unknown_name("format", form, FORMS)
+    check_known("format", FORMS, *arguments.format)
     page = arguments.output or arguments.results / "report" / "index.html"
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")

@@ -26,6 +26,7 @@ from bench.plan.cells import Cell
 from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
+from bench.run.existing import existing, is_final, unfinished
 from bench.run.progress import console_of
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table, make_table
@@ -83,10 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
     """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
-    from bench.run.runner import existing, is_final  # imports torch
-
-    todo = [cell for cell in chosen if (record := existing(cell, store)) is None or not is_final(record)]
-    return {cell.identity: (cell, group) for group in arrange(todo, store) for cell in group}
+    return {cell.identity: (cell, group) for group in arrange(unfinished(chosen, store), store) for cell in group}
 
 
 PlanLine = TypedDict(
@@ -137,17 +135,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     known = time_for(list(jobs.values()), arguments.workers or 1)
     unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "cells": rows,
-                    "expected_s": known,
-                    "cells_of_unknown_length": unknown,
-                    "busy_cores": speed.busy_cores,
-                },
-                indent=1,
-            )
-        )
+        found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
+        print(json.dumps(found, indent=1))
         return 0
     more = f", and {unknown} cells of unknown length" if unknown else ""
     print(shown(_plan_table(rows, arguments.wide), "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
@@ -176,8 +165,6 @@ def _busy(speed: Speed) -> list[str]:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from bench.run.runner import existing, is_final  # imports torch
-
     chosen = select(arguments)
     store = Store(arguments.results)
     to_do = _as_fitted(chosen, store)

@@ -21,7 +21,6 @@ from bench.cli.options import (
     take_task,
 )
 from bench.core.errors import ConfigError
-from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.page.findings import sentences
 from bench.show.tables.files import update_readme, write_tables
@@ -60,7 +59,10 @@ def _table(arguments: argparse.Namespace) -> int:
     if not is_of_documents(arguments) and (arguments.name != "methods" or arguments.write or arguments.readme):
         raise ConfigError("other tasks have only one table, and it is only printed: table methods --task fashion")
     material = material_of(arguments)
-    text = "" if arguments.name is None else render(_one(material, arguments), arguments.format)
+    text = ""
+    if arguments.name is not None:
+        table = one_table(material, arguments.name)
+        text = render(material.beside.only_own(table) if arguments.only else table, arguments.format)
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
@@ -73,11 +75,6 @@ def _table(arguments: argparse.Namespace) -> int:
     else:
         print(text or summary(material))
     return INCOMPLETE if material.problems else 0
-
-
-def _one(material: Material, arguments: argparse.Namespace) -> Table:
-    table = one_table(material, arguments.name)
-    return material.beside.only_own(table) if arguments.only else table
 
 
 def material_of(arguments: argparse.Namespace) -> Material:

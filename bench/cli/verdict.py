@@ -1,18 +1,19 @@
-"""`verdict`: which reported numbers reproduce, how sharply we know, and why."""
+"""`verdict`: which reported numbers reproduce, how sharply we know, and why; a user's number; a trial of the rule."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import json
 import textwrap
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.judged import add_own, answer, is_asked
 from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
+from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER
@@ -20,12 +21,16 @@ from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
 from bench.show.reasoning import as_json
+from bench.show.screens.own_number import own_json, own_text
 from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
+from bench.show.tables.trial import as_rows
 from bench.show.terminal import screen
+
+OWN = ("approach", "metric", "reported")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +44,33 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
     )
     parser.add_argument("--json", action="store_true", help="for machines: every claim")
-    add_own(parser)
+    _add_own(parser)
     parser.set_defaults(action=_verdict)
+
+
+def _add_own(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    own = parser.add_argument_group("your own number", "all three of --approach, --metric and --reported")
+    own.add_argument("--approach", metavar="NAME", help="the network that it is about")
+    own.add_argument("--metric", metavar="NAME", help="accuracy, ...; or a whole key: mnist/test10k/accuracy")
+    own.add_argument("--reported", metavar="X", help="the number as printed, with all its digits: .985")
+    own.add_argument("--recipe", default="published", help="the recipe that it comes from (default: published)")
+    own.add_argument("--protocol", default="published", help="how it was measured (default: published)")
+    own.add_argument(
+        "--printed", choices=PRINTED, default="rounded", help="how its last digit was made (default: rounded)"
+    )
+    own.add_argument("--margin", type=float, metavar="M", help="difference that would matter (default: as declared)")
+    parser.add_argument("--trial", action="store_true", help="how often the rule errs, on reports whose truth is known")
+
+
+def _is_own(arguments: argparse.Namespace) -> bool:
+    return any(getattr(arguments, name) is not None for name in OWN)
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
     check_records(arguments)
-    if is_asked(arguments):
-        return answer(arguments)
+    if arguments.trial or _is_own(arguments):
+        return _answer(arguments)
     material = material_of(arguments)
     if PAPER in (arguments.claim, arguments.document):
         return _paper(arguments, material)
@@ -105,6 +129,35 @@ def _chosen(judgement: Judgement, document: str | None) -> Judgement:
     sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
     if document is None:
         return judgement
-    if document not in sources:
-        raise unknown_name("document", document, sources)
+    check_known("document", sources, document)
     return judgement.of_documents([document])
+
+
+def _answer(arguments: argparse.Namespace) -> int:
+    """Print the trial, or what is known of the user's number."""
+    if arguments.claim is not None:
+        raise ConfigError(f"the options for a number of your own exclude the claim '{arguments.claim}'; leave out one of the two")
+    if arguments.trial and _is_own(arguments):
+        raise ConfigError("give either --trial or a number of your own, not both")
+    material = material_of(arguments)
+    text = _trial(arguments, material) if arguments.trial else _own(arguments, material)
+    warn(material)
+    print(text)
+    return INCOMPLETE if material.problems else 0
+
+
+def _trial(arguments: argparse.Namespace, material: Material) -> str:
+    table = one_table(material, "trial")
+    return json.dumps(as_rows(table), indent=1) if arguments.json else render(table, "text")
+
+
+def _own(arguments: argparse.Namespace, material: Material) -> str:
+    missing = [f"--{name}" for name in OWN if getattr(arguments, name) is None]
+    if missing:
+        raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
+    if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
+        raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
+    fields = [field.name for field in dataclasses.fields(Brought)]
+    brought = Brought(**{name: getattr(arguments, name) for name in fields})
+    judged = judge_own(brought, material.results, material.claims)
+    return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)

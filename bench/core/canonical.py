@@ -37,13 +37,9 @@ def _text(value: object) -> str:
 
 def digest(value: object) -> str:
     """Return the SHA-256 of the canonical JSON."""
-    return _hash(canonical(value))
+    return digest_of_json(plain(value))
 
 
 def digest_of_json(value: object) -> str:
     """Return the digest of a value that was read from JSON, in half the time: it has JSON's types already."""
-    return _hash(_text(value))
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_text(value).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class BenchError(Exception):
@@ -72,3 +72,10 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> ConfigError:
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     return ConfigError(f"unknown {kind} '{given}'; known: {', '.join(names) or 'none'}{hint}")
+
+
+def check_known(kind: str, allowed: Collection[str], *given: str) -> None:
+    """Raise the error of `unknown_name` for the first given name that is not allowed."""
+    for name in given:
+        if name not in allowed:
+            raise unknown_name(kind, name, allowed)

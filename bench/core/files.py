@@ -24,7 +24,7 @@ from bench.core.text import one_line
 LONGEST = 300  # characters of an error's quotation
 CHUNK = 1 << 20  # bytes read at a time
 PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
-PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_part_name` makes them
+PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_write_in` makes them
 _FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH opens a folder that this user may not list
 LEFTOVER_S = 600.0  # no write takes that long: an older part was left by a killed process
 
@@ -194,7 +194,7 @@ def write_atomically(path: Path, content: bytes, below: Path | None = None) -> N
 
 
 def _write_in(folder: int, name: str, content: bytes) -> None:
-    part = _part_name()
+    part = f"{PART_START}{secrets.token_hex(4)}{PART_END}"
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         with os.fdopen(handle, "wb") as file:
@@ -207,10 +207,6 @@ def _write_in(folder: int, name: str, content: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):  # after os.replace there is no part; `sweep` removes one that stays
             os.unlink(part, dir_fd=folder)
-
-
-def _part_name() -> str:
-    return f"{PART_START}{secrets.token_hex(4)}{PART_END}"
 
 
 def _sync_folder(folder: int) -> None:

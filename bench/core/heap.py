@@ -9,31 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import time
-
-EVERY_S = 2.0  # least time between two calls of `tidy` after epochs
-
-
-class Tidier:
-    """Frees unused memory between the parts of a fit, in a process that does one fit and ends."""
-
-    def __init__(self) -> None:
-        """Exclude all existing objects, such as imported modules, from garbage collection.
-
-        So collections stay fast, and the memory pages that a fork server shares with this process stay shared.
-        """
-        gc.freeze()
-        self._last = time.monotonic()
-
-    def tidy_now_and_then(self) -> None:
-        """Call `tidy` if the last call was at least EVERY_S ago."""
-        if time.monotonic() - self._last >= EVERY_S:
-            self.tidy()
-
-    def tidy(self) -> None:
-        """Collect garbage and give free memory back to the system."""
-        tidy()
-        self._last = time.monotonic()
 
 
 def tidy() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 
 PRECISIONS = ("float32", "bf16", "tf32")
 TF32_CAPABILITY = (8, 0)
@@ -10,8 +10,7 @@ TF32_CAPABILITY = (8, 0)
 
 def check_precision(precision: str, device: str) -> None:
     """Raise ConfigError if the precision is unknown, or the device does not support it."""
-    if precision not in PRECISIONS:
-        raise unknown_name("precision", precision, PRECISIONS)
+    check_known("precision", PRECISIONS, precision)
     if precision != "tf32":
         return
     if not device.startswith("cuda"):

@@ -5,7 +5,7 @@ A reason is a kind and its values. Code compares kinds. `in_words` makes the tex
 
 from __future__ import annotations
 
-import string
+import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -64,12 +64,8 @@ _COMPOSED: dict[str, tuple[frozenset[str], Callable[[Values], str]]] = {
     SEEDS_TOGETHER: (frozenset({"n"}), _seeds_together),
     "error": (frozenset({"type", "message", "place"}), _error),
 }
-_NAMES = {
-    **{
-        kind: frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name)
-        for kind, text in _TEMPLATES.items()
-    },
-    **{kind: names for kind, (names, _) in _COMPOSED.items()},
+_NAMES = {kind: frozenset(re.findall(r"{(\w+)}", text)) for kind, text in _TEMPLATES.items()} | {
+    kind: names for kind, (names, _) in _COMPOSED.items()
 }
 
 

@@ -14,17 +14,16 @@ import json
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from bench.core import locks, quarantine
+from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
@@ -70,14 +69,6 @@ class Store:
         """Raise StoreError if records cannot be written here; remove the parts that killed writes left."""
         check_writable(self.root / "fits", self.root)
         sweep(self.root / folder for folder in WRITTEN)
-
-    def lock(self, fit_key: str) -> FileLock:
-        """Return the lock of a fit; see `locks.lock`."""
-        return locks.lock(self.root, fit_key)
-
-    def hold(self, fit_keys: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-        """Return a context that holds the locks of some fits, all or none; see `locks.hold`."""
-        return locks.hold(self.root, fit_keys)
 
     # records
 
@@ -159,10 +150,8 @@ class Store:
 
     def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
         """Return a finished record of the same name that `counts`, or None; it was made where the framework exists."""
-        for _, record in self._same_name(naming):
-            if record.outcome == "done" and counts(record):
-                return record
-        return None
+        same = (record for _, record in self._same_name(naming))
+        return next((record for record in same if record.outcome == "done" and counts(record)), None)
 
     def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
         """Return the records whose naming fields are the given ones, and their files; the keys may differ."""

@@ -21,12 +21,9 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def repeat_seconds(
-    call: Callable[[], object], device: torch.device, repeats: int, limit_s: float, warm_up: int = 1
-) -> list[float]:
+def repeat_seconds(call: Callable[[], object], device: torch.device, repeats: int, limit_s: float) -> list[float]:
     """Return the seconds of up to `repeats` calls; at least one, but none begins after `limit_s` timed seconds."""
-    for _ in range(warm_up):
-        call()
+    call()  # warms up
     found: list[float] = []
     watch = Stopwatch(device)
     while len(found) < repeats and (not found or sum(found) < limit_s):

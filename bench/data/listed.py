@@ -12,6 +12,7 @@ from pathlib import Path
 from bench.core.errors import DataCorrupt
 from bench.core.files import corrupt, is_there, read_file
 from bench.core.project import REFERENCE, RESULTS
+from bench.data.idx import check_hash
 from bench.data.inventory import DatasetCheck
 
 LIST = "SHA256SUMS"
@@ -29,7 +30,8 @@ def verify_listed(folders: tuple[Path, ...] = FOLDERS) -> list[DatasetCheck]:
 def listing(folder: Path) -> str:
     """Return the list of hashes of all files of a folder, by name, without the list itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / LIST)
-    return "".join(f"{_hash(path.read_bytes())}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    hashes = (hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
+    return "".join(f"{one}  {path.relative_to(folder).as_posix()}\n" for one, path in zip(hashes, files, strict=True))
 
 
 def _of_list(folder: Path) -> list[DatasetCheck]:
@@ -47,18 +49,12 @@ def _of_list(folder: Path) -> list[DatasetCheck]:
 def _problem(folder: Path, name: str, sha256: str) -> str:
     """Return what is wrong with a file in one line; '' if nothing is."""
     try:
-        found = _hash(read_file(folder / name, LARGEST, REMEDY, below=folder))
+        check_hash(read_file(folder / name, LARGEST, REMEDY, below=folder), sha256, str(folder / name), REMEDY)
     except DataCorrupt as error:
         return str(error)
-    if found == sha256:
-        return ""
-    return str(corrupt(str(folder / name), f"SHA-256 {found[:16]}...", f"{sha256[:16]}...", REMEDY))
+    return ""
 
 
 def _check(folder: Path, name: str, problem: str) -> DatasetCheck:
     missing = bool(problem) and not is_there(folder / name)
     return DatasetCheck(folder.name, name, ok=not problem, missing=missing, optional=False, problem=problem)
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

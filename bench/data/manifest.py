@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.project import DATASETS
 from bench.core.toml import Sha256, TomlTable, read_toml
 
@@ -83,8 +83,7 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
 
     def file(self, key: str) -> DataFile:
         """Return a file by its key; raises ConfigError."""
-        if key not in self.files:
-            raise unknown_name(f"file in the manifest of {self.name}:", key, self.files)
+        check_known(f"file in the manifest of {self.name}:", self.files, key)
         return self.files[key]
 
     @property
@@ -114,8 +113,7 @@ def manifest(name: str) -> DatasetManifest:
     Raises:
         ConfigError: unknown name, or a manifest that cannot be used.
     """
-    if name not in EVERY_NAME:
-        raise unknown_name("data set", name, EVERY_NAME)
+    check_known("data set", EVERY_NAME, name)
     return _read(datasets_folder() / f"{name}.toml")
 
 

@@ -106,15 +106,10 @@ def load_archive(data: bytes, where: str, manifest: DatasetManifest) -> tuple[By
             return lambda: _read_member(archive, members[name], limit, where, manifest.how)
 
         if "images.npy" in members and "labels.npy" in members:
-            arrays = [
-                reader(f"{key}.npy", math.prod(file.shape) + MAX_NPY_HEADER) for key, file in manifest.files.items()
-            ]
-            contents = [
-                # A .npy file is a header and the array's bytes. The hash of the bytes is known, so skip the header.
-                read()[-math.prod(file.shape) :]
-                for read, file in zip(arrays, manifest.files.values(), strict=True)
-            ]
-            return _checked(contents[0], contents[1], where, manifest)
+            # A .npy file is a header and the array's bytes. The hash of the bytes is known, so skip the header.
+            sizes = {key: math.prod(file.shape) for key, file in manifest.files.items()}
+            images, labels = (reader(f"{key}.npy", size + MAX_NPY_HEADER)()[-size:] for key, size in sizes.items())
+            return _checked(images, labels, where, manifest)
         pngs = {
             (match[1], match[2]): reader(name, MAX_PNG_BYTES)
             for name in members

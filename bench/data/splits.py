@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.streams import generator
 from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
@@ -36,8 +36,7 @@ def load_split(name: str, seed: int, data_dir: Path | None = None, task: str = "
         ConfigError: unknown name.
         DataMissing, DataCorrupt: the data set is not there, or not intact.
     """
-    if name not in SPLIT_NAMES:
-        raise unknown_name("split", name, SPLIT_NAMES)
+    check_known("split", SPLIT_NAMES, name)
     learnt = TASKS[task]
     where = (learnt.inside, "t10k") if name == "test10k" else (learnt.training, "train")
     images, labels = _idx_pair(*where, data_dir)
@@ -81,8 +80,7 @@ def load_ood(name: str, seed: int, data_dir: Path | None = None, task: str = "mn
         ConfigError: unknown name.
         DataMissing, DataCorrupt: the set is not there, or not intact.
     """
-    if name not in TASKS[task].outside:
-        raise unknown_name("out-of-distribution set", name, TASKS[task].outside)
+    check_known("out-of-distribution set", TASKS[task].outside, name)
     known = manifest(name)
     if name == "noise_gaussian":
         x = torch.randn(1000, 784, generator=generator(seed, "ood", 0))

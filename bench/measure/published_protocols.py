@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.core.errors import ConfigError, DataMissing, unknown_name
+from bench.core.errors import ConfigError, DataMissing, check_known
 from bench.core.reasons import Reason, told
 from bench.core.streams import generator
 from bench.data.splits import load_split
@@ -292,8 +292,7 @@ def protocol_of(
     device: torch.device = CPU,
 ) -> Protocol:
     """Return protocol `common`, `shift` or that of the approach's document, for the posteriors of one seed."""
-    if name not in PROTOCOLS:
-        raise unknown_name("protocol", name, PROTOCOLS)
+    check_known("protocol", PROTOCOLS, name)
     if name == "shift":
         return Shift(entry, seed, budget, data_dir, device)
     if name == "common":

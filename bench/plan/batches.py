@@ -10,6 +10,7 @@ from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 
+KINDS = ("posterior", "checkpoint")  # files of a fit
 LARGEST = {"cpu": 8, "cuda": 16}  # seeds of a computation; its checkpoint, three times in memory, stays under 2 GiB
 
 
@@ -23,7 +24,7 @@ def arrange(cells: Sequence[Cell], store: Store) -> list[list[Cell]]:
         fits.setdefault(cell.fit_key, []).append(cell)
     families: dict[str, list[list[Cell]]] = {}
     for fit_key, members in fits.items():
-        together = members[0].family and not _has_begun(fit_key, store)
+        together = members[0].family and not any(store.fit_path(fit_key, kind).exists() for kind in KINDS)
         families.setdefault(members[0].family if together else fit_key, []).append(members)
     return [group for family in families.values() for group in _groups(family, store)]
 
@@ -40,10 +41,6 @@ def _groups(family: list[list[Cell]], store: Store) -> list[list[Cell]]:
         kept = store.fit_path(twins[0].fit_key, "posterior").exists()
         groups.append(twins if len(chunk) > 1 or kept else cells)
     return groups
-
-
-def _has_begun(fit_key: str, store: Store) -> bool:
-    return any(store.fit_path(fit_key, kind).exists() for kind in ("posterior", "checkpoint"))
 
 
 def fit_keys(group: Sequence[Cell]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.core.canonical import digest
-from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
+from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, check_known
 from bench.core.precision import check_precision
 from bench.core.reasons import Reason, told
 from bench.core.records import Naming, RecipeValue, Versions
@@ -106,9 +106,7 @@ class Selection:
 def cells(selection: Selection) -> list[Cell]:
     """Return the selected cells; cells of one fit are next to each other. Raises ConfigError for an unknown name."""
     budget = profile(selection.profile)
-    for protocol in selection.protocols:
-        if protocol not in PROTOCOLS:
-            raise unknown_name("protocol", protocol, PROTOCOLS)
+    check_known("protocol", PROTOCOLS, *selection.protocols)
     check_precision(selection.precision, selection.device)
     if any(seed < 0 for seed in selection.seeds):
         raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.toml import TomlTable, read_toml
 
 REMEDY = "docs/your-approach.md shows the form"
@@ -80,9 +80,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
         if "published" not in self.recipes:
             raise ValueError("no [recipes.published]; it is the recipe that runs by default")
         for recipe in self.recipes.values():
-            for name in recipe.corrections:
-                if name not in self.changes:
-                    raise unknown_name(f"correction in manifest {self.name}.toml:", name, self.changes)
+            check_known(f"correction in manifest {self.name}.toml:", self.changes, *recipe.corrections)
 
     @property
     def changes(self) -> dict[str, RecipeChange]:

@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -135,13 +136,8 @@ def _announced() -> Iterator[ApproachSource]:
 
 def _line_of(error: BaseException, folder: Path) -> str:
     """Return the line in the approach's own files where the error occurred."""
-    found = ""
-    step = error.__traceback__
-    while step is not None:
-        file = Path(step.tb_frame.f_code.co_filename)
-        if folder in file.parents:
-            found = f" ({file.name}:{step.tb_lineno})"
-        step = step.tb_next
+    steps = [(step.filename, step.lineno) for step in traceback.extract_tb(error.__traceback__)]
+    steps = [(file, line) for file, line in steps if folder in Path(file).parents]
     if isinstance(error, SyntaxError) and error.filename:
-        found = f" ({Path(error.filename).name}:{error.lineno})"
-    return found
+        steps.append((error.filename, error.lineno))
+    return f" ({Path(steps[-1][0]).name}:{steps[-1][1]})" if steps else ""

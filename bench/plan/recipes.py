@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.core.errors import BrokenApproach, ConfigError, unknown_name
+from bench.core.errors import BrokenApproach, ConfigError, check_known, unknown_name
 from bench.data.manifest import TASKS
 from bench.plan.manifests import ApproachManifest, Value
 from bench.plan.registry import load_class
@@ -55,8 +55,7 @@ def is_profile(name: str) -> bool:
 
 def profile_of_task(size: str, task: str) -> str:
     """Return the name of the profile of a size and a task. The records of task mnist are named by the size alone."""
-    if task not in TASKS:
-        raise unknown_name("task", task, TASKS)
+    check_known("task", TASKS, task)
     return size if task == "mnist" else f"{size}_{task}"
 
 
@@ -77,9 +76,7 @@ def resolve(manifest: ApproachManifest, name: str) -> Recipe:
     if base not in manifest.recipes:
         raise unknown_name(f"recipe of {manifest.name}", base, recipe_names(manifest))
     spec = manifest.recipes[base]
-    for change in extra:
-        if change not in manifest.changes:
-            raise unknown_name(f"correction or variant of {manifest.name}", change, manifest.changes)
+    check_known(f"correction or variant of {manifest.name}", manifest.changes, *extra)
     if len(set(extra)) != len(extra):
         raise ConfigError(f"recipe '{name}' names a change twice; name each once")
     changes = (*spec.corrections, *(change for change in extra if change not in spec.corrections))
@@ -99,9 +96,7 @@ def build(manifest: ApproachManifest, recipe: Recipe, budget: Profile) -> Approa
     """Make the approach with a recipe's values and a profile's budget of epochs."""
     cls = load_class(manifest.name)
     fields = {field.name for field in dataclasses.fields(cls)}
-    for key in recipe.values:
-        if key not in fields:
-            raise unknown_name(f"field that recipe '{recipe.name}' of {manifest.name} sets", key, fields)
+    check_known(f"field that recipe '{recipe.name}' of {manifest.name} sets", fields, *recipe.values)
     try:
         approach: Approach = type.__call__(cls, **recipe.values)  # a subclass has more fields than mypy knows
     except (TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, unknown_name
+from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, check_known, unknown_name
 from bench.plan import plugins
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachManifest, read_manifest
 from bench.plan.plugins import ApproachSource
@@ -94,8 +94,7 @@ def manifests() -> dict[str, ApproachManifest]:
 
 def of_group(group: str) -> dict[str, ApproachManifest]:
     """Return the manifests of one group by name, in the order of the tables; raises ConfigError."""
-    if group not in GROUPS:
-        raise unknown_name("group", group, GROUPS)
+    check_known("group", GROUPS, group)
     return {name: entry for name, entry in manifests().items() if entry.group == group}
 
 

@@ -6,11 +6,13 @@ another machine, begins at `python -m bench.run.remote`. `bench.run.supervisor` 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import resource
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,7 +22,7 @@ import msgspec
 
 from bench.core.environment import harness_hash, thread_variables
 from bench.core.errors import BenchError, ConfigError
-from bench.core.heap import Tidier
+from bench.core.heap import tidy
 from bench.plan import plugins
 from bench.plan.cells import cells
 from bench.plan.registry import manifests
@@ -29,6 +31,8 @@ from bench.run.events import Ended, EpochEnded, Event, Measuring, Planned, Refus
 from bench.run.jobs import Job, PlanJob, WorkJob, check, data_folder, here
 from bench.run.options import Options
 from bench.run.orphans import GONE, end_with
+
+TIDY_EVERY_S = 2.0  # least time between two collections of garbage after epochs
 
 
 def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
@@ -122,14 +126,20 @@ def bound_memory(options: Options) -> None:
 
 
 def _tidying(send: Send) -> Send:
-    """Return a `send` that also frees memory after an epoch and before measuring, outside an epoch's seconds."""
-    tidier = Tidier()
+    """Return a `send` that also frees memory after an epoch and before measuring, outside an epoch's seconds.
+
+    All existing objects, such as imported modules, are excluded from garbage collection. So collections stay fast, and
+    the memory pages that a fork server shares with this process stay shared.
+    """
+    gc.freeze()
+    last = time.monotonic()
 
     def tell(event: Event) -> None:
+        nonlocal last
         send(event)
-        if isinstance(event, Measuring):
-            tidier.tidy()
-        elif isinstance(event, EpochEnded):
-            tidier.tidy_now_and_then()
+        is_due = isinstance(event, EpochEnded) and time.monotonic() - last >= TIDY_EVERY_S
+        if is_due or isinstance(event, Measuring):
+            tidy()
+            last = time.monotonic()
 
     return tell

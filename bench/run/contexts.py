@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from bench.core.errors import BenchError, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_info
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Versions
-from bench.core.store import Info, Store
+from bench.core.store import Store
 from bench.data.manifest import TASKS
 from bench.interface import Context, Posterior
 from bench.plan.batches import is_checkpoint_of
@@ -63,8 +64,6 @@ class Fitting:
         self._n_epochs = cells[0].epochs
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # seconds of this epoch, over all seeds
-        self._found: tuple[dict[str, Tensor], CheckpointInfo] | None = None
-        self._looked = False
         self._parent = os.getppid()
         self._last_checkpoint = self._mark = time.perf_counter()
 
@@ -73,12 +72,11 @@ class Fitting:
 
         The state is on the device of the fit. A fused optimiser needs even its count of steps there.
         """
-        if not self._looked:
-            self._found, self._looked = self._read(), True
+        found = self._found
         self._mark = time.perf_counter()
-        if self._found is None:
+        if found is None:
             return None
-        tensors, info = self._found
+        tensors, info = found
         self.resumed = True
         kept = info.seeds[context.name]
         context.epochs, context.diverged = list(kept.epochs), kept.diverged
@@ -86,16 +84,15 @@ class Fitting:
         state = {name[len(prefix) :]: t.to(self.device) for name, t in tensors.items() if name.startswith(prefix)}
         return info.epoch, state
 
-    def _read(self) -> tuple[dict[str, Tensor], CheckpointInfo] | None:
-        """Return the checkpoint, if it holds every seed of this fit."""
-        read = self._store.read_tensors(self._checkpoint, self._is_ours)
+    @cached_property
+    def _found(self) -> tuple[dict[str, Tensor], CheckpointInfo] | None:
+        """The checkpoint, if it holds every seed of this fit; read once."""
+        is_ours = partial(is_checkpoint_of, fit_keys=self._fit_keys, approach=self._approach)
+        read = self._store.read_tensors(self._checkpoint, is_ours)
         if read is None:
             return None
         info = checkpoint_info(read[1])
         return (read[0], info) if all(each.name in info.seeds for each in self.contexts) else None
-
-    def _is_ours(self, info: Info) -> bool:
-        return is_checkpoint_of(info, self._fit_keys, self._approach)
 
     def report(
         self,

@@ -27,6 +27,7 @@ from bench.data.manifest import data_hashes
 from bench.data.splits import load_shared, load_split, toy_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.measuring import check_fit
+from bench.measure.protocols import Protocol
 from bench.measure.published_protocols import protocol_of
 from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.cells import Cell
@@ -112,11 +113,15 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
     """Return for each seed the function that measures after an epoch, as the document did of MNIST."""
+    name = "published" if profile(cells[0].profile).task == "mnist" else "common"
+    return [protocol_for(cell, name, options).epoch for cell in cells]
+
+
+def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
+    """Return a protocol for the cell's fit."""
     data_dir = Path(options.data_dir) if options.data_dir else None
-    entry, budget = manifest(cells[0].approach), profile(cells[0].profile)
-    device = torch.device(cells[0].device)
-    name = "published" if budget.task == "mnist" else "common"
-    return [protocol_of(entry, name, cell.seed, budget, data_dir, device).epoch for cell in cells]
+    entry, budget = manifest(cell.approach), profile(cell.profile)
+    return protocol_of(entry, name, cell.seed, budget, data_dir, torch.device(cell.device))
 
 
 def _train(

@@ -19,7 +19,6 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.interface import Approach
-from bench.measure.published_protocols import protocol_of
 from bench.plan.batches import fit_keys
 from bench.plan.cells import Cell
 from bench.plan.recipes import build, profile, resolve
@@ -27,7 +26,7 @@ from bench.plan.registry import manifest
 from bench.run import output
 from bench.run.contexts import OrphanedError
 from bench.run.events import Measuring, Send, Started
-from bench.run.fitting import Fit, fit
+from bench.run.fitting import Fit, fit, protocol_for
 from bench.run.options import Options
 from bench.run.recording import empty_record, make_record, write_or_say_why
 
@@ -80,9 +79,7 @@ def _measured(
     if isinstance(fitted, Reason):
         return empty_record(cell, "diverged", fitted), None
     send(Measuring(cell.key))
-    data_dir = Path(options.data_dir) if options.data_dir else None
-    entry, budget = manifest(cell.approach), profile(cell.profile)
-    protocol = protocol_of(entry, cell.protocol, cell.seed, budget, data_dir, torch.device(cell.device))
+    protocol = protocol_for(cell, cell.protocol, options)
     others, start = OtherLoad(torch.get_num_threads()), time.perf_counter()
     measured = protocol.final(fitted.posterior, [epoch.metrics for epoch in fitted.info.epochs])
     measured.timings["measure_s"] = time.perf_counter() - start

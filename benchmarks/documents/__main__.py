@@ -10,14 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 
 import msgspec
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.core.errors import unknown_name
-from bench.core.store import write_atomically
+from bench.core.errors import check_known
+from bench.core.files import write_atomically
 from bench.judge.audit.documents import SHOWN, ShownMistake, shown_mistakes
 from benchmarks.documents import shown
 from benchmarks.documents.shown import Check
@@ -26,18 +27,11 @@ from benchmarks.documents.shown import Check
 def checks() -> tuple[dict[str, Check], list[str]]:
     """Return the checks that can run here by name, and the frameworks that others lack."""
     found, missing = dict(shown.CHECKS), []
-    if find_spec("pyro") is None:
-        missing.append("pyro")
-    else:
-        from benchmarks.documents import shown_pyro
-
-        found |= shown_pyro.CHECKS
-    if find_spec("mxnet") is None:
-        missing.append("mxnet")
-    else:
-        from benchmarks.documents import shown_mxnet
-
-        found |= shown_mxnet.CHECKS
+    for framework in ("pyro", "mxnet"):
+        if find_spec(framework) is None:
+            missing.append(framework)
+        else:
+            found |= import_module(f"benchmarks.documents.shown_{framework}").CHECKS
     return found, missing
 
 
@@ -51,9 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(given: argparse.Namespace) -> int:
     known, missing = checks()
-    for name in given.checks:
-        if name not in known:
-            raise unknown_name("check", name, known)
+    check_known("check", known, *given.checks)
     found = {}
     for name in given.checks or known:
         found[name] = shown.run(name, known[name])

@@ -65,12 +65,3 @@ def train_epoch(net: nn.Module, sgd: torch.optim.Optimizer, batches: Batches) ->
 def predict_all(net: nn.Module, batches: Iterable[Tensor], n_draws: int) -> Tensor:
     """Return log-probabilities [S, N, 10] of batches [B, 784], in the document of one image."""
     return torch.cat([torch.stack([net(x).detach() for _ in range(n_draws)]) for x in batches], dim=1)
-
-
-def evaluate(net: nn.Module, batches: Batches) -> float:
-    """Return the accuracy; batches of one image, the network still in training mode, gradients still recorded."""
-    total, correct = 0, 0
-    for x, y in batches:
-        total += len(y)
-        correct += int((net(x).argmax(-1) == y).sum().item())
-    return correct / total

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-TEST_BATCH_SIZE = 128
-
 SampleNoise = Callable[[torch.Size], Tensor]
 
 
@@ -171,8 +169,3 @@ def predict(network: GaussianNetwork, x: Tensor, n_samples: int) -> Tensor:
     """
     with torch.no_grad():
         return torch.stack([functional.log_softmax(network(x), dim=1) for _ in range(n_samples)])
-
-
-def predict_all(network: GaussianNetwork, batches: Iterable[Tensor], n_draws: int) -> Tensor:
-    """Return log-probabilities [S, N, K]: every batch [B, in] of N rows has networks of its own."""
-    return torch.cat([predict(network, x, n_draws) for x in batches], dim=1)

@@ -5,13 +5,11 @@ It serves equality tests and speed ratios, never a result. https://joshfeldman.n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-Batches = Iterable[tuple[Tensor, Tensor]]  # images [B, 784] and labels int64 [B]
 
 TEST_BATCH_SIZE = 128
 
@@ -48,24 +46,3 @@ def training_step(net: nn.Module, adam: torch.optim.Optimizer, x: Tensor, y: Ten
     loss.backward()
     adam.step()
     return loss
-
-
-def train_epoch(net: nn.Module, adam: torch.optim.Optimizer, batches: Batches) -> None:
-    """Train on the batches in their order; the document prints nothing of it."""
-    for x, y in batches:
-        training_step(net, adam, x, y)
-
-
-def predict_all(net: nn.Module, batches: Iterable[Tensor]) -> Tensor:
-    """Return log-probabilities [N, 10] of batches [B, n_inputs] of N rows; gradients are recorded as published."""
-    return torch.cat([net(x).detach() for x in batches])
-
-
-def evaluate(net: nn.Module, batches: Batches) -> tuple[float, float]:
-    """Return the means over batches of batch loss (nats) and batch accuracy; gradients are recorded as published."""
-    losses, accuracies = [], []
-    for x, y in batches:
-        log_p = net(x)
-        losses.append(functional.cross_entropy(log_p, y).item())
-        accuracies.append((log_p.argmax(dim=-1) == y).float().mean().item())
-    return sum(losses) / len(losses), sum(accuracies) / len(accuracies)

@@ -21,7 +21,6 @@ from implementations._mxnet import mx
 nd = mx.nd
 NDArray = Any
 
-TEST_BATCH_SIZE = 128
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
@@ -109,17 +108,12 @@ class DocumentBbb:
             parameter[:] = parameter - self.learning_rate * parameter.grad
         return float(nd.mean(loss).asscalar())
 
-    def predict_all(self, batches: Iterable[NDArray], n_draws: int) -> npt.NDArray[np.float32]:
-        """Return log-probabilities [S, N, K] of batches [B, in] of scaled images.
-
-        The document predicts with the posterior means alone; this is what it has for a draw, the weights of a training
-        step, in the loop over batches of its evaluation. All networks are drawn once, before the first batch.
-        """
-        networks = self.draw_networks(n_draws)
-        return np.concatenate([self.predict(x, networks) for x in batches], axis=1)
-
     def draw_networks(self, n_draws: int) -> list[list[NDArray]]:
-        """Return the weights of newly drawn networks."""
+        """Return the weights of newly drawn networks.
+
+        The document predicts with the posterior means alone. This is what it has for a draw: the weights of a training
+        step.
+        """
         sigmas = [nd.log(1.0 + nd.exp(rho)) for rho in self.rhos]
         return [
             [mu + s * nd.random_normal(shape=mu.shape) for mu, s in zip(self.mus, sigmas, strict=True)]
@@ -156,12 +150,3 @@ def loader(
 
     dataset = mx.gluon.data.ArrayDataset(nd.from_numpy(images, zero_copy=False), labels.astype(np.float32))
     return mx.gluon.data.DataLoader(dataset.transform(transform), batch_size, shuffle=shuffle)
-
-
-def train_epoch(model: DocumentBbb, batches: Any, moving_loss: float | None, smoothing: float = 0.01) -> float:
-    """Train on all batches; return the moving average of the batch losses (None before the first epoch)."""
-    for data, label in batches:
-        loss = model.step(data.reshape((-1, model.mus[0].shape[0])), label)
-        moving_loss = loss if moving_loss is None else (1 - smoothing) * moving_loss + smoothing * loss
-    assert moving_loss is not None, "no batches"
-    return moving_loss

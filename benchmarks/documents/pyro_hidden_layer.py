@@ -7,8 +7,6 @@ given, validation is off. The caller clears Pyro's parameter store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pyro
 import torch
 from pyro import distributions, poutine
@@ -17,8 +15,6 @@ from pyro.infer import SVI, TraceMeanField_ELBO
 from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import leaky_relu, log_softmax, one_hot
-
-TEST_BATCH_SIZE = 1
 
 
 class DocumentNetwork:
@@ -81,7 +77,3 @@ class DocumentNetwork:
         """Return log-probabilities [n_draws, B, 10]; the document passes one image at a time."""
         draws = [poutine.trace(self.guide).get_trace(images).nodes["logits"]["value"] for _ in range(n_draws)]
         return torch.stack(draws)
-
-    def predict_all(self, batches: Iterable[Tensor], n_draws: int) -> Tensor:
-        """Return log-probabilities [n_draws, N, 10] of batches [B, n_inputs], in the document of one image."""
-        return torch.cat([self.predict(images, n_draws).detach() for images in batches], dim=1)

@@ -7,8 +7,6 @@ clears Pyro's parameter store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyro
 import torch
@@ -16,7 +14,6 @@ from pyro import distributions
 from pyro.infer import SVI, Trace_ELBO
 from torch import Tensor, nn
 
-TEST_BATCH_SIZE = 128
 PERCENTILE = 50  # of the drawn networks' probabilities of a class
 THRESHOLD = 0.2  # a class is a candidate where that percentile exceeds it
 
@@ -86,7 +83,3 @@ class DocumentNetwork:
             medians = [np.percentile(probabilities[:, image, digit], PERCENTILE) for digit in range(10)]
             classes.append(int(np.argmax(medians)) if any(median > THRESHOLD for median in medians) else None)
         return classes
-
-    def predict_all(self, batches: Iterable[Tensor], n_draws: int = 100) -> list[int | None]:
-        """Apply the rule to batches [B, n_inputs], each with networks of its own."""
-        return [digit for images in batches for digit in self.predict_or_refuse(images, n_draws)]

@@ -15,7 +15,7 @@ import msgspec
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.cli.options import check_device, positive
-from bench.core.errors import StoreError, unknown_name
+from bench.core.errors import StoreError, check_known
 from bench.core.files import read_file, write_atomically
 from bench.core.records import Fields
 from bench.core.text import duration
@@ -91,9 +91,7 @@ def _day(given: argparse.Namespace) -> int:
 def _chosen(given: argparse.Namespace) -> list[Piece]:
     known = pieces(given.device, given.results, given.small)
     names = {piece.name for piece in known} | {piece.name.split("/")[0] for piece in known}
-    for asked in given.pieces:
-        if asked not in names:
-            raise unknown_name("piece", asked, sorted(names))
+    check_known("piece", names, *given.pieces)
     return [
         piece
         for piece in known

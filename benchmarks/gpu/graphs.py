@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.core.load import OtherLoad
 from bench.core.streams import StepNoise, stream_seed
 from bench.core.text import THREE
@@ -56,8 +56,7 @@ def table(given: argparse.Namespace) -> Table:
     others = OtherLoad(torch.get_num_threads())
     lines: list[list[str | Number]] = []
     for name in given.approaches:
-        if name not in STEP_OF:
-            raise unknown_name("approach", name, STEP_OF)
+        check_known("approach", STEP_OF, name)
         eager, graph = (STEP_OF[name](device) for _ in range(2))
         replay = captured(graph, device)
         for _ in range(STEPS):

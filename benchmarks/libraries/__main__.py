@@ -15,7 +15,7 @@ import msgspec
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count, say
-from bench.core.errors import MissingFramework, unknown_name
+from bench.core.errors import MissingFramework, check_known
 from bench.core.files import write_atomically
 from bench.show.library_speeds import FILE
 from bench.show.tables.library_speed import LIBRARIES, library_speed_table
@@ -44,8 +44,7 @@ def main() -> int:
 def _measure(given: argparse.Namespace) -> int:
     chosen = given.libraries or list(LIBRARIES)
     for name in chosen:
-        if name not in LOOPS:
-            raise unknown_name("library", name, LOOPS)
+        check_known("library", LOOPS, name)
         if importlib.util.find_spec(MODULES[LOOPS[name][0]]) is None:
             raise MissingFramework(
                 f"{name} is not installed; python -m pip install -c constraints.txt -e '.[libraries]'"

@@ -55,43 +55,19 @@ def network(task: Task, layer: Callable[[int, int], nn.Module] = nn.Linear) -> n
     return nn.Sequential(*layers[:-1])
 
 
-class Torchbnn(Loop):
-    """The demo Bayesian Neural Network Classification."""
+class Module(Loop):
+    """A module of PyTorch whose weights are drawn in each pass, with Adam; a library says what its loss is."""
 
-    def __init__(self, task: Task) -> None:
-        import torchbnn
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.optimizer = model, optim.Adam(model.parameters(), lr=RATE)
 
-        self.model = network(task, lambda n_in, n_out: torchbnn.BayesLinear(0, 0.1, n_in, n_out))
-        self.kl_loss = torchbnn.BKLLoss(reduction="mean", last_layer_only=False)
-        self.optimizer = optim.Adam(self.model.parameters(), lr=RATE)
-
-    def step(self, x: Tensor, y: Tensor) -> object:
-        """See `Loop`."""
-        cost = functional.cross_entropy(self.model(x), y) + 0.01 * self.kl_loss(self.model)
-        self.optimizer.zero_grad()
-        cost.backward()
-        self.optimizer.step()
-        return cost
-
-    def probabilities(self, x: Tensor) -> Tensor:
-        """See `Loop`."""
-        return functional.softmax(self.model(x), dim=-1)
-
-
-class BayesianTorch(Loop):
-    """The README's snippets: `dnn_to_bnn`, training, and the mean of many forward passes."""
-
-    def __init__(self, task: Task) -> None:
-        from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
-
-        self.model, self.get_kl_loss = network(task), get_kl_loss
-        prior = {"prior_mu": 0.0, "prior_sigma": 1.0, "posterior_mu_init": 0.0, "posterior_rho_init": -3.0}
-        dnn_to_bnn(self.model, {**prior, "type": "Reparameterization", "moped_enable": False})
-        self.optimizer = optim.Adam(self.model.parameters(), lr=RATE)
+    @abstractmethod
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch."""
 
     def step(self, x: Tensor, y: Tensor) -> object:
         """See `Loop`."""
-        loss = functional.cross_entropy(self.model(x), y) + self.get_kl_loss(self.model) / len(x)
+        loss = self.loss(x, y)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -100,6 +76,36 @@ class BayesianTorch(Loop):
     def probabilities(self, x: Tensor) -> Tensor:
         """See `Loop`."""
         return functional.softmax(self.model(x), dim=-1)
+
+
+class Torchbnn(Module):
+    """The demo Bayesian Neural Network Classification."""
+
+    def __init__(self, task: Task) -> None:
+        import torchbnn
+
+        super().__init__(network(task, lambda n_in, n_out: torchbnn.BayesLinear(0, 0.1, n_in, n_out)))
+        self.kl_loss = torchbnn.BKLLoss(reduction="mean", last_layer_only=False)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """See `Module`."""
+        return functional.cross_entropy(self.model(x), y) + 0.01 * self.kl_loss(self.model)
+
+
+class BayesianTorch(Module):
+    """The README's snippets: `dnn_to_bnn`, training, and the mean of many forward passes."""
+
+    def __init__(self, task: Task) -> None:
+        from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
+
+        model, self.get_kl_loss = network(task), get_kl_loss
+        prior = {"prior_mu": 0.0, "prior_sigma": 1.0, "posterior_mu_init": 0.0, "posterior_rho_init": -3.0}
+        dnn_to_bnn(model, {**prior, "type": "Reparameterization", "moped_enable": False})
+        super().__init__(model)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """See `Module`."""
+        return functional.cross_entropy(self.model(x), y) + self.get_kl_loss(self.model) / len(x)
 
 
 class _Posteriors(Loop):

@@ -227,6 +227,12 @@ class Training:
         self.named.append((name, leaf))
         return leaf
 
+    def pair(
+        self, begin: str, mean: str, means: Tensor, spread: str, spreads: Tensor, fault: str | None
+    ) -> tuple[Tensor, Tensor]:
+        """Register mean and spread of some weights; their names begin alike."""
+        return self.add(begin + mean, means), self.add(begin + spread, spreads, fault != "sigma is a constant")
+
     def optimizer(
         self, fault: str | None, spread: Sequence[str] = ("rho", "sigma", "std", "var", "scale")
     ) -> torch.optim.Adam:
@@ -234,3 +240,29 @@ class Training:
         left_out = spread if fault == "sigma not in the optimiser" else ()
         left = [value for name, value in self.named if value.requires_grad and not any(w in name for w in left_out)]
         return torch.optim.Adam(left, lr=1e-3, weight_decay=0.01 if fault == "weight decay in the optimiser" else 0.0)
+
+
+def finish(
+    s: Sizes,
+    fault: str | None,
+    loss: Callable[..., Tensor],
+    nll: Callable[..., Tensor],
+    parameters: Sequence[tuple[str, Tensor]],
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[tuple[Tensor, ...]],
+    wanted: Expected | None = None,
+    **more: object,
+) -> Objective:
+    """Return the arguments of `audit_torch`."""
+    arguments = {
+        "loss": loss,
+        "nll": nll,
+        "parameters": parameters,
+        "batches": batches,
+        "n_train": s.n_train,
+        "prior_std": s.prior,
+        "optimizer": optimizer,
+        "epochs": 50,
+        **more,
+    }
+    return Objective(arguments, wanted or expected(fault, s))

@@ -11,6 +11,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 from bench.data.torchvision_shim import make_importable
+from benchmarks.outsider import common
 from benchmarks.outsider.common import (
     CLASSES,
     SCALE,
@@ -24,23 +25,11 @@ from benchmarks.outsider.common import (
 )
 
 
-def finish(
-    s: Sizes, fault: str | None, loss, nll, model: nn.Module, batches, wanted: Expected | None = None, **more
-) -> Objective:
+def finish(s: Sizes, fault: str | None, loss, nll, model: nn.Module, batches, wanted: Expected | None = None):
     """Return the audit's arguments; Adam as in the libraries' examples."""
     decay = 0.01 if fault == "weight decay in the optimiser" else 0.0
-    arguments = {
-        "loss": loss,
-        "nll": nll,
-        "parameters": list(model.named_parameters()),
-        "batches": batches,
-        "n_train": s.n_train,
-        "prior_std": s.prior,
-        "optimizer": torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=decay),
-        "epochs": 50,
-        **more,
-    }
-    return Objective(arguments, wanted or expected(fault, s))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=decay)
+    return common.finish(s, fault, loss, nll, list(model.named_parameters()), optimizer, batches, wanted)
 
 
 def torchbnn_dense(s: Sizes, fault: str | None) -> Objective:
@@ -81,14 +70,9 @@ def bayesian_torch_dense(s: Sizes, fault: str | None) -> Objective:
     get_kl_loss = importlib.import_module("bayesian_torch.models.dnn_to_bnn").get_kl_loss
     batches = class_batches(s)
     rho = math.log(math.expm1(s.sigma))
-    given = {
-        "prior_variance": s.prior,
-        "posterior_rho_init": rho,
-    }  # the library takes a standard deviation by that name
-    one, two = (
-        layers.LinearReparameterization(s.n_in, s.hidden, **given),
-        layers.LinearReparameterization(s.hidden, s.n_out, **given),
-    )
+    given = {"prior_variance": s.prior, "posterior_rho_init": rho}  # it takes a standard deviation by the first name
+    sizes = ((s.n_in, s.hidden), (s.hidden, s.n_out))
+    one, two = (layers.LinearReparameterization(*ends, **given) for ends in sizes)
     model = nn.ModuleList([one, two])
     passes = 2 if fault == "two passes, one noise buffer" else 1
 
@@ -223,10 +207,8 @@ class BlitzLike(nn.Module):
     def __init__(self, n_in: int, n_out: int, s: Sizes) -> None:
         super().__init__()
         rho = math.log(math.expm1(s.sigma))
-        self.weight_mu, self.weight_rho = (
-            nn.Parameter(torch.randn(n_out, n_in) / math.sqrt(n_in)),
-            nn.Parameter(rho + 0.1 * torch.randn(n_out, n_in)),
-        )
+        self.weight_mu = nn.Parameter(torch.randn(n_out, n_in) / math.sqrt(n_in))
+        self.weight_rho = nn.Parameter(rho + 0.1 * torch.randn(n_out, n_in))
         self.bias_mu, self.bias_rho = nn.Parameter(torch.zeros(n_out)), nn.Parameter(rho + 0.1 * torch.randn(n_out))
         self.prior, self.log_q, self.log_p = Normal(0.0, s.prior), torch.zeros(()), torch.zeros(())
 

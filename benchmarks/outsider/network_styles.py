@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import functional
 
+from benchmarks.outsider import common
 from benchmarks.outsider.common import (
     ANALYTIC,
     CLASSES,
@@ -34,42 +36,37 @@ from benchmarks.outsider.common import (
 softplus = functional.softplus
 
 
-def finish(
-    s: Sizes, fault: str | None, loss, nll, training: Training, batches, wanted: Expected | None = None, **more
-) -> Objective:
+def finish(s: Sizes, fault: str | None, loss, nll, training: Training, batches, wanted: Expected | None = None, **more):
     """Return the audit's arguments."""
-    arguments = {
-        "loss": loss,
-        "nll": nll,
-        "parameters": training.named,
-        "batches": batches,
-        "n_train": s.n_train,
-        "prior_std": s.prior,
-        "optimizer": training.optimizer(fault),
-        "epochs": 50,
-        **more,
-    }
-    return Objective(arguments, wanted or expected(fault, s))
+    optimizer = training.optimizer(fault)
+    return common.finish(s, fault, loss, nll, training.named, optimizer, batches, wanted, **more)
+
+
+def from_terms(s: Sizes, fault: str | None, nll, terms, reduction: str):
+    """Return a step's loss from -log p(y | x, w) of a batch and from the KL of each number, which `terms` returns."""
+    return lambda x, y: combined(nll(x, y, fault), terms(), s, reduction, fault)
 
 
 def layers(s: Sizes, t: Training, word: str, start: float, widths: list[int], fault: str | None) -> list[list[Tensor]]:
     """Register mean and spread of weights and biases of dense layers, the spreads near `start`."""
-    learnt = fault != "sigma is a constant"
 
     def spread(*shape: int) -> Tensor:
         return start * (1 + 0.3 * torch.rand(*shape)) if word == "sigma" else around(start, *shape)
 
     found = []
     for k, (a, b) in enumerate(itertools.pairwise(widths)):
-        found.append(
-            [
-                t.add(f"fc{k}.weight_mu", torch.randn(b, a) / math.sqrt(a)),
-                t.add(f"fc{k}.weight_{word}", spread(b, a), learnt),
-                t.add(f"fc{k}.bias_mu", 0.1 * torch.randn(b)),
-                t.add(f"fc{k}.bias_{word}", spread(b), learnt),
-            ]
-        )
+        weight = t.pair(f"fc{k}.weight_", "mu", torch.randn(b, a) / math.sqrt(a), word, spread(b, a), fault)
+        bias = t.pair(f"fc{k}.bias_", "mu", 0.1 * torch.randn(b), word, spread(b), fault)
+        found.append([*weight, *bias])
     return found
+
+
+def drawn(x: Tensor, net: list[list[Tensor]], spread, activation) -> Tensor:
+    """Return the outputs of dense layers whose weights are drawn, with an activation after each but the last."""
+    for k, (wm, wr, bm, br) in enumerate(net):
+        x = functional.linear(x, wm + spread(wr) * torch.randn_like(wm), bm + spread(br) * torch.randn_like(bm))
+        x = activation(x) if k < len(net) - 1 else x
+    return x
 
 
 def kl_terms(net: list[list[Tensor]], spread, s: Sizes, fault: str | None) -> list[Tensor]:
@@ -93,14 +90,8 @@ def local_reparametrisation(s: Sizes, fault: str | None) -> Objective:
             x = torch.relu(x) if k == 0 else x
         return class_loss(x, y, mistake)
 
-    return finish(
-        s,
-        fault,
-        lambda x, y: combined(nll(x, y, fault), kl_terms(net, softplus, s, fault), s, "sum", fault),
-        nll,
-        t,
-        batches,
-    )
+    loss = from_terms(s, fault, nll, lambda: kl_terms(net, softplus, s, fault), "sum")
+    return finish(s, fault, loss, nll, t, batches)
 
 
 def flipout(s: Sizes, fault: str | None) -> Objective:
@@ -118,14 +109,8 @@ def flipout(s: Sizes, fault: str | None) -> Objective:
             x = torch.tanh(x) if k == 0 else x
         return class_loss(x, y, mistake)
 
-    return finish(
-        s,
-        fault,
-        lambda x, y: combined(nll(x, y, fault), kl_terms(net, torch.exp, s, fault), s, "mean", fault),
-        nll,
-        t,
-        batches,
-    )
+    loss = from_terms(s, fault, nll, lambda: kl_terms(net, torch.exp, s, fault), "mean")
+    return finish(s, fault, loss, nll, t, batches)
 
 
 def log_variance(s: Sizes, fault: str | None) -> Objective:
@@ -137,19 +122,13 @@ def log_variance(s: Sizes, fault: str | None) -> Objective:
 
     def nll(x, y, mistake=None):
         spread = wrong if fault == "another sigma in the sample" else right
-        for k, (wm, wr, bm, br) in enumerate(net):
-            x = functional.linear(x, wm + spread(wr) * torch.randn_like(wm), bm + spread(br) * torch.randn_like(bm))
-            x = torch.relu(x) if k < 2 else x
-        return class_loss(x, y, mistake)
+        return class_loss(drawn(x, net, spread, torch.relu), y, mistake)
 
     def loss(x, y):
         fit = nll(x, y, fault)
         terms = kl_terms(net, wrong if fault == "another sigma in the KL" else right, s, fault)
-        extra = (
-            0.01 * sum((m**2).sum() for wm, _, bm, _ in net for m in (wm, bm))
-            if fault == "weight decay in the loss"
-            else 0
-        )
+        means = [m for wm, _, bm, _ in net for m in (wm, bm)]
+        extra = 0.01 * sum((m**2).sum() for m in means) if fault == "weight decay in the loss" else 0
         return combined(fit, terms, s, "mean", fault) + extra
 
     return finish(s, fault, loss, nll, t, batches)
@@ -167,10 +146,8 @@ def mixture_prior(s: Sizes, fault: str | None) -> Objective:
             drawn = []
             for m, r in ((wm, wr), (bm, br)):
                 sigma = softplus(r)
-                if mistake == "sample detached":
-                    value = (m + sigma * torch.randn_like(m)).detach()
-                else:
-                    value = m + sigma * torch.randn_like(m)
+                value = m + sigma * torch.randn_like(m)
+                value = value.detach() if mistake == "sample detached" else value
                 q = Normal(m.detach(), sigma.detach()) if mistake == "log q detached" else Normal(m, sigma)
                 wide, narrow = Normal(0.0, s.prior).log_prob(value), Normal(0.0, s.prior / 10).log_prob(value)
                 prior = torch.logsumexp(torch.stack([wide + math.log(0.5), narrow + math.log(0.5)]), 0)
@@ -228,48 +205,34 @@ def learned_prior(s: Sizes, fault: str | None) -> Objective:
     priors = [t.add(f"fc{k}.prior_log_std", torch.tensor(math.log(s.prior))) for k in range(2)]
 
     def nll(x, y, mistake=None):
-        for k, (wm, wr, bm, br) in enumerate(net):
-            x = functional.linear(x, wm + softplus(wr) * torch.randn_like(wm), bm + softplus(br) * torch.randn_like(bm))
-            x = torch.relu(x) if k == 0 else x
-        return class_loss(x, y, mistake)
+        return class_loss(drawn(x, net, softplus, torch.relu), y, mistake)
 
-    def loss(x, y):
-        terms = [
+    def terms():
+        return [
             torch.distributions.kl_divergence(Normal(m, softplus(r)), Normal(torch.zeros_like(m), priors[k].exp()))
             for k, (wm, wr, bm, br) in enumerate(net)
             for m, r in ((wm, wr), (bm, br))
         ]
-        return combined(nll(x, y, fault), terms, s, "mean", fault)
 
-    return finish(s, fault, loss, nll, t, batches)
+    return finish(s, fault, from_terms(s, fault, nll, terms, "mean"), nll, t, batches)
 
 
 def relevance_prior(s: Sizes, fault: str | None) -> Objective:
     """A fixed prior of its own for each input; the user passes `kl`, because this is not one Gaussian."""
     t = Training()
     batches = class_batches(s)
-    (net,) = layers(s, t, "rho", unsoftplus(s.sigma), [s.n_in, s.n_out], fault)
-    wm, wr, bm, br = net
+    ((wm, wr, bm, br),) = net = layers(s, t, "rho", unsoftplus(s.sigma), [s.n_in, s.n_out], fault)
     each = torch.linspace(0.5, 2.0, s.n_in) * s.prior
 
     def nll(x, y, mistake=None):
-        w, b = wm + softplus(wr) * torch.randn_like(wm), bm + softplus(br) * torch.randn_like(bm)
-        return class_loss(functional.linear(x, w, b), y, mistake)
+        return class_loss(drawn(x, net, softplus, torch.relu), y, mistake)
 
     def kl():
         weights = torch.log(each / softplus(wr)) + (softplus(wr) ** 2 + wm**2) / (2 * each**2) - 0.5
         return weights.sum() + gauss_kl(bm, softplus(br), s).sum()
 
-    return finish(
-        s,
-        fault,
-        lambda x, y: combined(nll(x, y, fault), [kl()], s, "sum", fault),
-        nll,
-        t,
-        batches,
-        kl=kl,
-        prior_std=None,
-    )
+    loss = from_terms(s, fault, nll, lambda: [kl()], "sum")
+    return finish(s, fault, loss, nll, t, batches, kl=kl, prior_std=None)
 
 
 def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
@@ -280,9 +243,7 @@ def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
     log_noise = None if heteroscedastic else t.add("log_noise", torch.tensor(-1.0))
 
     def nll(x, y, mistake=None):
-        for k, (wm, wr, bm, br) in enumerate(net):
-            x = functional.linear(x, wm + softplus(wr) * torch.randn_like(wm), bm + softplus(br) * torch.randn_like(bm))
-            x = torch.tanh(x) if k == 0 else x
+        x = drawn(x, net, softplus, torch.tanh)
         noise = x[:, 1] if log_noise is None else log_noise
         if mistake == "squared error":  # in the place of the Gaussian with its learned noise
             return ((y - x[:, 0]) ** 2).sum() + 0 * noise.sum()
@@ -291,7 +252,7 @@ def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
         return -Normal(x[:, 0], noise.exp()).log_prob(y).sum()
 
     reduction = "mean" if heteroscedastic else "sum"
-    wanted = Expected(("wrong-likelihood",)) if fault in ("squared error", "log noise forgotten") else None
+    wanted = Expected(("wrong-likelihood",)) if fault in NOISE else None
     if (
         fault == "squared error" and not heteroscedastic
     ):  # in proportion to -log p: as if the likelihood weighed 2 noise²
@@ -300,28 +261,12 @@ def regression(s: Sizes, fault: str | None, heteroscedastic: bool) -> Objective:
         fault == "log noise forgotten" and not heteroscedastic
     ):  # the same number for every batch: shows in log_noise only
         wanted = Expected(("wrong-likelihood", "kl-scale"), withheld=True)
-    return finish(
-        s,
-        fault,
-        lambda x, y: combined(nll(x, y, fault), kl_terms(net, softplus, s, fault), s, reduction, fault),
-        nll,
-        t,
-        batches,
-        wanted,
-    )
-
-
-def learned_noise(s: Sizes, fault: str | None) -> Objective:
-    """Regression with one learned noise."""
-    return regression(s, fault, heteroscedastic=False)
-
-
-def two_outputs(s: Sizes, fault: str | None) -> Objective:
-    """Regression whose network gives the noise of each row."""
-    return regression(s, fault, heteroscedastic=True)
+    loss = from_terms(s, fault, nll, lambda: kl_terms(net, softplus, s, fault), reduction)
+    return finish(s, fault, loss, nll, t, batches, wanted)
 
 
 WHOLE = ("wrong sign", "KL counted twice", "annealing stuck", "weight decay in the optimiser")
+NOISE = ("squared error", "log noise forgotten")
 STYLES = [
     Style("local reparametrisation", local_reparametrisation, SUM + EITHER + ANALYTIC + CLASSES + ("sample detached",)),
     Style("flipout", flipout, MEAN + EITHER + ANALYTIC + CLASSES),
@@ -338,6 +283,14 @@ STYLES = [
     ),
     Style("learned prior", learned_prior, MEAN + EITHER + CLASSES),
     Style("relevance prior", relevance_prior, SUM + WHOLE + CLASSES),
-    Style("learned noise", learned_noise, (*SUM, *EITHER, *ANALYTIC, "squared error", "log noise forgotten")),
-    Style("two outputs", two_outputs, (*MEAN, *EITHER, *ANALYTIC, "squared error", "log noise forgotten")),
+    Style(
+        "learned noise",
+        partial(regression, heteroscedastic=False),
+        (*SUM, *EITHER, *ANALYTIC, "squared error", "log noise forgotten"),
+    ),
+    Style(
+        "two outputs",
+        partial(regression, heteroscedastic=True),
+        (*MEAN, *EITHER, *ANALYTIC, "squared error", "log noise forgotten"),
+    ),
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
 from torch.nn import functional
@@ -42,24 +43,16 @@ class Rows:
         if self.fault == "KL in every batch":
             return pyro.plate("data", batch)
         if self.way == "scale":
-            return Both(pyro.poutine.scale(scale=total / batch), pyro.plate("data", batch))
+            return both(pyro.poutine.scale(scale=total / batch), pyro.plate("data", batch))
         plate = pyro.plate("data", total, subsample_size=batch)
-        return Both(pyro.poutine.scale(scale=total / batch), plate) if self.fault == "both scale and plate" else plate
+        return both(pyro.poutine.scale(scale=total / batch), plate) if self.fault == "both scale and plate" else plate
 
 
-class Both:
-    """Two contexts, one inside the other."""
-
-    def __init__(self, outer, inner) -> None:
-        self.outer, self.inner = outer, inner
-
-    def __enter__(self):
-        self.outer.__enter__()
-        return self.inner.__enter__()
-
-    def __exit__(self, *error):
-        self.inner.__exit__(*error)
-        return self.outer.__exit__(*error)
+@contextmanager
+def both(outer, inner):
+    """Open two contexts, one inside the other."""
+    with outer, inner as found:
+        yield found
 
 
 def finish(s: Sizes, fault: str | None, model, guide, batches, kl: float | None = 1.0, **more) -> Objective:
@@ -108,18 +101,8 @@ def by_hand(s: Sizes, fault: str | None, way: str, loss_name: str) -> Objective:
     return finish(s, fault, model, guide, batches, loss=getattr(infer, loss_name)())
 
 
-def hand_subsample(s: Sizes, fault: str | None) -> Objective:
-    """Trace_ELBO, a plate with subsample_size."""
-    return by_hand(s, fault, "subsample", "Trace_ELBO")
-
-
-def hand_mean_field(s: Sizes, fault: str | None) -> Objective:
-    """TraceMeanField_ELBO, poutine.scale around a plate of the batch."""
-    return by_hand(s, fault, "scale", "TraceMeanField_ELBO")
-
-
 def automatic(
-    s: Sizes, fault: str | None, kind: str, loss_name: str, trained: int = 0, normalised: bool = False
+    s: Sizes, fault: str | None, kind: str, loss_name: str = "Trace_ELBO", trained: int = 0, normalised: bool = False
 ) -> Objective:
     """Multinomial regression with an automatic guide, after `trained` steps; `normalised`: all divided by N."""
     pyro, dist, infer, auto = (
@@ -148,26 +131,6 @@ def automatic(
     return finish(s, fault, model, guide, batches, loss=loss)
 
 
-def auto_normal(s: Sizes, fault: str | None) -> Objective:
-    """AutoNormal with the mean-field estimator."""
-    return automatic(s, fault, "AutoNormal", "TraceMeanField_ELBO")
-
-
-def auto_diagonal(s: Sizes, fault: str | None) -> Objective:
-    """AutoDiagonalNormal; model and guide divided by N."""
-    return automatic(s, fault, "AutoDiagonalNormal", "Trace_ELBO", normalised=True)
-
-
-def auto_multivariate(s: Sizes, fault: str | None) -> Objective:
-    """AutoMultivariateNormal after some training."""
-    return automatic(s, fault, "AutoMultivariateNormal", "Trace_ELBO", trained=40)
-
-
-def auto_low_rank(s: Sizes, fault: str | None) -> Objective:
-    """AutoLowRankMultivariateNormal after some training."""
-    return automatic(s, fault, "AutoLowRankMultivariateNormal", "Trace_ELBO", trained=40)
-
-
 def latent_noise(s: Sizes, fault: str | None) -> Objective:
     """Regression whose noise is latent too; its prior is no Gaussian, so the user passes factors=[]."""
     pyro, dist, infer, auto = (
@@ -182,16 +145,8 @@ def latent_noise(s: Sizes, fault: str | None) -> Objective:
         with rows(len(x)):
             return pyro.sample("obs", dist.Normal(x @ weight, noise), obs=y)
 
-    return finish(
-        s,
-        fault,
-        model,
-        auto.AutoNormal(model, init_scale=s.sigma),
-        batches,
-        loss=infer.Trace_ELBO(),
-        factors=[],
-        prior_std=None,
-    )
+    guide = auto.AutoNormal(model, init_scale=s.sigma)
+    return finish(s, fault, model, guide, batches, loss=infer.Trace_ELBO(), factors=[], prior_std=None)
 
 
 def hierarchy(s: Sizes, fault: str | None) -> Objective:
@@ -219,32 +174,32 @@ def hierarchy(s: Sizes, fault: str | None) -> Objective:
                 return pyro.sample("obs", dist.Categorical(logits=logits), obs=y)
 
     model = Net()
-    return finish(
-        s,
-        fault,
-        model,
-        auto.AutoNormal(model, init_scale=s.sigma),
-        batches,
-        loss=infer.Trace_ELBO(),
-        factors=[],
-        prior_std=None,
-    )
+    guide = auto.AutoNormal(model, init_scale=s.sigma)
+    return finish(s, fault, model, guide, batches, loss=infer.Trace_ELBO(), factors=[], prior_std=None)
+
+
+def automatic_style(kind: str, faults: tuple[str, ...], **how) -> Style:
+    """Return the style of a kind of automatic guide."""
+    return Style(kind, partial(automatic, kind=kind, **how), faults, "pyro")
 
 
 STYLES = [
     Style(
-        "guide by hand, subsample", hand_subsample, (*PLATES, *LATENTS, "sigma is a constant", "mean detached"), "pyro"
+        "guide by hand, subsample",
+        partial(by_hand, way="subsample", loss_name="Trace_ELBO"),
+        (*PLATES, *LATENTS, "sigma is a constant", "mean detached"),
+        "pyro",
     ),
     Style(
         "guide by hand, mean field",
-        hand_mean_field,
+        partial(by_hand, way="scale", loss_name="TraceMeanField_ELBO"),
         (*PLATES[:2], *LATENTS, "sigma is a constant", "mean detached"),
         "pyro",
     ),
-    Style("AutoNormal", auto_normal, PLATES + LATENTS, "pyro"),
-    Style("AutoDiagonalNormal", auto_diagonal, ("guide left unscaled",), "pyro"),
-    Style("AutoMultivariateNormal", auto_multivariate, (*PLATES, "annealing stuck"), "pyro"),
-    Style("AutoLowRankMultivariateNormal", auto_low_rank, (*PLATES, "annealing stuck"), "pyro"),
+    automatic_style("AutoNormal", PLATES + LATENTS, loss_name="TraceMeanField_ELBO"),
+    automatic_style("AutoDiagonalNormal", ("guide left unscaled",), normalised=True),
+    automatic_style("AutoMultivariateNormal", (*PLATES, "annealing stuck"), trained=40),
+    automatic_style("AutoLowRankMultivariateNormal", (*PLATES, "annealing stuck"), trained=40),
     Style("latent noise", latent_noise, PLATES, "pyro"),
     Style("hierarchy", hierarchy, PLATES[:2], "pyro"),
 ]

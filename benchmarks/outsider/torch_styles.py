@@ -25,7 +25,7 @@ from benchmarks.outsider.common import (
     gauss_kl,
     unsoftplus,
 )
-from benchmarks.outsider.network_styles import finish, kl_terms, layers
+from benchmarks.outsider.network_styles import drawn, finish, from_terms, kl_terms, layers
 
 softplus = functional.softplus
 
@@ -35,16 +35,13 @@ def convolution(s: Sizes, fault: str | None) -> Objective:
     torch.manual_seed(1)
     t = Training()
     batches = [(torch.randn(s.batch, 1, 8, 8), torch.randint(s.n_out, (s.batch,))) for _ in range(3)]
-    channels, learnt = 4, fault != "sigma is a constant"
-    cm, cr = (
-        t.add("conv.w_mu", torch.randn(channels, 1, 3, 3) / 3),
-        t.add("conv.w_log_std", around(math.log(s.sigma), channels, 1, 3, 3), learnt),
-    )
-    dm, dr = (
-        t.add("fc.w_mu", torch.randn(s.n_out, 36) / 6),
-        t.add("fc.w_log_std", around(math.log(s.sigma), s.n_out, 36), learnt),
-    )
-    bm, br = t.add("fc.b_mu", torch.zeros(s.n_out)), t.add("fc.b_log_std", around(math.log(s.sigma), s.n_out), learnt)
+
+    def pair(name, means):
+        return t.pair(f"{name}_", "mu", means, "log_std", around(math.log(s.sigma), *means.shape), fault)
+
+    cm, cr = pair("conv.w", torch.randn(4, 1, 3, 3) / 3)
+    dm, dr = pair("fc.w", torch.randn(s.n_out, 36) / 6)
+    bm, br = pair("fc.b", torch.zeros(s.n_out))
 
     def nll(x, y, mistake=None):
         w = cm + cr.exp() * torch.randn_like(cm)
@@ -52,11 +49,10 @@ def convolution(s: Sizes, fault: str | None) -> Objective:
         out = functional.linear(h, dm + dr.exp() * torch.randn_like(dm), bm + br.exp() * torch.randn_like(bm))
         return class_loss(out, y, mistake)
 
-    def loss(x, y):
-        terms = [gauss_kl(m, r.exp(), s, fault) for m, r in ((cm, cr), (dm, dr), (bm, br))]
-        return combined(nll(x, y, fault), terms, s, "mean", fault)
+    def terms():
+        return [gauss_kl(m, r.exp(), s, fault) for m, r in ((cm, cr), (dm, dr), (bm, br))]
 
-    return finish(s, fault, loss, nll, t, batches)
+    return finish(s, fault, from_terms(s, fault, nll, terms, "mean"), nll, t, batches)
 
 
 def tied_weights(s: Sizes, fault: str | None) -> Objective:
@@ -64,18 +60,17 @@ def tied_weights(s: Sizes, fault: str | None) -> Objective:
     torch.manual_seed(2)
     t = Training()
     batches = [(torch.rand(s.batch, s.n_in),) for _ in range(3)]
-    m, r = (
-        t.add("mu", torch.randn(s.hidden, s.n_in) / math.sqrt(s.n_in)),
-        t.add("rho", around(unsoftplus(s.sigma), s.hidden, s.n_in), fault != "sigma is a constant"),
-    )
+    means = torch.randn(s.hidden, s.n_in) / math.sqrt(s.n_in)
+    m, r = t.pair("", "mu", means, "rho", around(unsoftplus(s.sigma), s.hidden, s.n_in), fault)
 
     def nll(x):
         w = m + softplus(r) * torch.randn_like(m)
         return functional.binary_cross_entropy_with_logits(torch.tanh(x @ w.T) @ w, (x > 0.5).float(), reduction="sum")
 
-    return finish(
-        s, fault, lambda x: combined(nll(x), [gauss_kl(m, softplus(r), s, fault)], s, "sum", fault), nll, t, batches
-    )
+    def loss(x):
+        return combined(nll(x), [gauss_kl(m, softplus(r), s, fault)], s, "sum", fault)
+
+    return finish(s, fault, loss, nll, t, batches)
 
 
 def last_layer(s: Sizes, fault: str | None) -> Objective:
@@ -85,10 +80,8 @@ def last_layer(s: Sizes, fault: str | None) -> Objective:
     body = nn.Linear(s.n_in, 6)
     t.named += list(body.named_parameters(prefix="body"))
     size = 6 * s.n_out
-    centre, factor = (
-        t.add("head_centre", 0.3 * torch.randn(size)),
-        t.add("head_factor", s.sigma * (torch.eye(size) + 0.1 * torch.randn(size, size))),
-    )
+    centre = t.add("head_centre", 0.3 * torch.randn(size))
+    factor = t.add("head_factor", s.sigma * (torch.eye(size) + 0.1 * torch.randn(size, size)))
     prior = torch.distributions.MultivariateNormal(torch.zeros(size), s.prior**2 * torch.eye(size))
 
     def q():
@@ -102,16 +95,8 @@ def last_layer(s: Sizes, fault: str | None) -> Objective:
     def kl():
         return torch.distributions.kl_divergence(q(), prior)
 
-    return finish(
-        s,
-        fault,
-        lambda x, y: combined(nll(x, y, fault), [kl()], s, "sum", fault),
-        nll,
-        t,
-        batches,
-        kl=kl,
-        prior_std=None,
-    )
+    loss = from_terms(s, fault, nll, lambda: [kl()], "sum")
+    return finish(s, fault, loss, nll, t, batches, kl=kl, prior_std=None)
 
 
 def counts(s: Sizes, fault: str | None) -> Objective:
@@ -121,17 +106,16 @@ def counts(s: Sizes, fault: str | None) -> Objective:
     batches = [
         (x, torch.poisson(torch.exp(0.3 * x[:, 0]))) for x in (0.5 * torch.randn(s.batch, s.n_in) for _ in range(3))
     ]
-    m, r = (
-        t.add("beta_loc", 0.1 * torch.randn(s.n_in)),
-        t.add("beta_log_scale", around(math.log(s.sigma), s.n_in), fault != "sigma is a constant"),
-    )
+    means = 0.1 * torch.randn(s.n_in)
+    m, r = t.pair("beta_", "loc", means, "log_scale", around(math.log(s.sigma), s.n_in), fault)
 
     def nll(x, y):
         return functional.poisson_nll_loss(x @ (m + r.exp() * torch.randn_like(m)), y, full=True, reduction="sum")
 
-    return finish(
-        s, fault, lambda x, y: combined(nll(x, y), [gauss_kl(m, r.exp(), s, fault)], s, "sum", fault), nll, t, batches
-    )
+    def loss(x, y):
+        return combined(nll(x, y), [gauss_kl(m, r.exp(), s, fault)], s, "sum", fault)
+
+    return finish(s, fault, loss, nll, t, batches)
 
 
 def recurrent(s: Sizes, fault: str | None) -> Objective:
@@ -141,10 +125,7 @@ def recurrent(s: Sizes, fault: str | None) -> Objective:
     batches = [(torch.randn(s.batch, 5, s.n_in), torch.randint(s.n_out, (s.batch,))) for _ in range(3)]
     shapes = {"w_in": (s.hidden, s.n_in), "w_rec": (s.hidden, s.hidden), "w_out": (s.n_out, s.hidden)}
     net = {
-        k: (
-            t.add(f"{k}.mean", torch.randn(*v) / math.sqrt(v[1]) / 2),
-            t.add(f"{k}.std", torch.full(v, s.sigma), fault != "sigma is a constant"),
-        )
+        k: t.pair(f"{k}.", "mean", torch.randn(*v) / math.sqrt(v[1]) / 2, "std", torch.full(v, s.sigma), fault)
         for k, v in shapes.items()
     }
 
@@ -155,9 +136,7 @@ def recurrent(s: Sizes, fault: str | None) -> Objective:
             h = torch.tanh(step @ w["w_in"].T + h @ w["w_rec"].T)
         return class_loss(h @ w["w_out"].T, y, mistake)
 
-    def loss(x, y):
-        return combined(nll(x, y, fault), [gauss_kl(m, r, s, fault) for m, r in net.values()], s, "mean", fault)
-
+    loss = from_terms(s, fault, nll, lambda: [gauss_kl(m, r, s, fault) for m, r in net.values()], "mean")
     return finish(s, fault, loss, nll, t, batches)
 
 
@@ -167,14 +146,9 @@ def embedding(s: Sizes, fault: str | None) -> Objective:
     t = Training()
     words, width = 60, 6
     batches = [(torch.randint(words, (s.batch, 4)), torch.randint(s.n_out, (s.batch,))) for _ in range(3)]
-    learnt = fault != "sigma is a constant"
-    em, er = (
-        t.add("table.mu", torch.randn(words, width)),
-        t.add("table.rho", around(unsoftplus(s.sigma), words, width), learnt),
-    )
-    wm, wr = (
-        t.add("out.mu", torch.randn(s.n_out, width)),
-        t.add("out.rho", around(unsoftplus(s.sigma), s.n_out, width), learnt),
+    (em, er), (wm, wr) = (
+        t.pair(f"{name}.", "mu", torch.randn(n, width), "rho", around(unsoftplus(s.sigma), n, width), fault)
+        for name, n in (("table", words), ("out", s.n_out))
     )
 
     def nll(x, y, mistake=None):
@@ -182,12 +156,10 @@ def embedding(s: Sizes, fault: str | None) -> Objective:
         h = functional.embedding(x, table).mean(1)
         return class_loss(functional.linear(h, wm + softplus(wr) * torch.randn_like(wm)), y, mistake)
 
-    def loss(x, y):
-        return combined(
-            nll(x, y, fault), [gauss_kl(m, softplus(r), s, fault) for m, r in ((em, er), (wm, wr))], s, "sum", fault
-        )
+    def terms():
+        return [gauss_kl(m, softplus(r), s, fault) for m, r in ((em, er), (wm, wr))]
 
-    return finish(s, fault, loss, nll, t, batches)
+    return finish(s, fault, from_terms(s, fault, nll, terms, "sum"), nll, t, batches)
 
 
 def vmapped_draws(s: Sizes, fault: str | None) -> Objective:
@@ -197,10 +169,7 @@ def vmapped_draws(s: Sizes, fault: str | None) -> Objective:
     net = layers(s, t, "sigma", s.sigma, [s.n_in, s.hidden, s.n_out], fault)
 
     def one(x, y, spread):
-        for k, (wm, wr, bm, br) in enumerate(net):
-            x = functional.linear(x, wm + spread(wr) * torch.randn_like(wm), bm + spread(br) * torch.randn_like(bm))
-            x = torch.relu(x) if k == 0 else x
-        return functional.cross_entropy(x, y, reduction="sum")
+        return functional.cross_entropy(drawn(x, net, spread, torch.relu), y, reduction="sum")
 
     def nll(x, y, spread=torch.abs):
         draws = torch.func.vmap(lambda _: one(x, y, spread), randomness="different")(torch.zeros(4))

@@ -1,8 +1,77 @@
 """`python -m benchmarks.throughput`: our code beside the documents' own, in turn in one run."""
 
-import sys
+from __future__ import annotations
 
-from benchmarks.throughput.command import main
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.cli import INCOMPLETE
+from bench.cli.main import Parser, guarded
+from bench.cli.options import check_device, counts, names, positive
+from bench.core.canonical import plain
+from bench.core.store import Store
+from bench.plan.registry import manifests
+from bench.show.measured import speeds_folder
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
+from bench.show.tables.throughput import throughput_table
+from benchmarks.throughput import measure
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what the words ask for, those of the process by default, and return the exit code."""
+    return guarded(lambda: _throughput(_parser().parse_args(argv)))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m benchmarks.throughput",
+        description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
+        "writes RESULTS/throughput and the table 'throughput'. Let nothing else run on the machine meanwhile.",
+    )
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
+    parser.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")
+    parser.add_argument("--device", type=names, default=("cpu",), help="a list of devices (default: cpu)")
+    parser.add_argument("--precision", type=names, default=("float32",), help="a list (default: float32)")
+    parser.add_argument("--draws", type=counts, default=(100,), help="a list of draws to predict (default: 100)")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
+    parser.add_argument("--block", type=positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
+    parser.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
+    parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    return parser
+
+
+def _throughput(arguments: argparse.Namespace) -> int:
+    for device in arguments.device:
+        check_device(device)
+    asked = measure.requests(
+        arguments.approaches,
+        arguments.what,
+        arguments.device,
+        arguments.precision,
+        arguments.draws,
+        rounds=arguments.rounds,
+        block_s=arguments.block,
+        images=arguments.images,
+        threads=arguments.threads,
+        data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
+    )
+    Store(arguments.results).check_writable()
+    found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
+    everything, problems = speeds_folder(arguments.results).read_all()
+    for problem in problems:
+        print(f"warning: {problem.reason}", file=sys.stderr)
+    table = throughput_table(everything, manifests())
+    write_tables([table], arguments.results / "tables", below=arguments.results)
+    print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))
+    return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE
+
 
 if __name__ == "__main__":
     sys.exit(main())

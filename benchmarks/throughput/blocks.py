@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -26,10 +25,6 @@ class Side:
     work: float  # units of a block: steps, or draws x images
     seconds: list[float] = field(default_factory=list)  # of each block
 
-    def rates(self) -> list[float]:
-        """Return the units a second of each block."""
-        return [self.work / seconds for seconds in self.seconds]
-
 
 @dataclass
 class Comparison:
@@ -43,11 +38,6 @@ class Comparison:
         """Return the comparison without its first rounds."""
         sides = (self.ours, self.document, self.product)
         return Comparison(*(Side(side.work, side.seconds[rounds:]) for side in sides))
-
-    def plain(self) -> dict[str, Any]:
-        """Return the fields as a record holds them."""
-        sides = (("ours", self.ours), ("document", self.document), ("product", self.product))
-        return {name: {"work": side.work, "seconds": side.seconds} for name, side in sides}
 
 
 class MatrixProduct:

@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bench.core import environment
-from bench.core.errors import ConfigError, MissingFramework, Unsupported, unknown_name
+from bench.core.errors import ConfigError, MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
@@ -33,9 +33,8 @@ from bench.show.measured import SPEEDS_SCHEMA, SpeedRow, Speeds, SpeedTimings, s
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
-from benchmarks.throughput.sources import source_files
 from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.yardsticks import Yardstick, source_files
 
 WHATS = ("train", "predict")
 SEED = 0
@@ -66,9 +65,7 @@ def requests(
     **how: Any,
 ) -> list[Request]:
     """Return the requests of every combination; raises ConfigError for what is unknown or below 1."""
-    for what in whats:
-        if what not in WHATS:
-            raise unknown_name("--what", what, WHATS)
+    check_known("--what", WHATS, *whats)
     for precision in precisions:
         for device in devices:
             check_precision(precision, device)
@@ -244,4 +241,4 @@ def _extent(work: float, n_draws: int, n_images: int) -> str:
 
 
 def _row(title: str, compared: Comparison, flops: float, product: MatrixProduct) -> dict[str, Any]:
-    return {"title": title, **compared.plain(), "flops_per_unit": flops, "product_size": product.size}
+    return {"title": title, **asdict(compared), "flops_per_unit": flops, "product_size": product.size}

@@ -7,8 +7,6 @@ does not depend on how many batches are timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from bench.core.errors import Unsupported
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
@@ -30,14 +28,11 @@ from benchmarks.throughput.yardsticks import Yardstick
 
 def modes(posterior: Posterior) -> list[Posterior]:
     """Return the posterior and, where it offers one, that with one noise vector for all rows (noise "shared")."""
-    per_row: Callable[[], Posterior | None] | None = getattr(posterior, "per_row", None)
-    if per_row is None:
-        return [posterior]
     try:
-        fast = per_row()
+        fast = posterior.per_row()
     except Unsupported:
         return [posterior]
-    return [posterior] if fast is None or fast is posterior else [posterior, fast]
+    return [posterior] if fast is posterior else [posterior, fast]
 
 
 def images_for(posterior: Posterior, test: Split, n_draws: int, n_classes: int, most: int | None) -> Split:

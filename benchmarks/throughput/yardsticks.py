@@ -1,6 +1,10 @@
 """What a document's own code offers to be timed beside ours, and where it is found.
 
 The yardsticks are `benchmarks/yardsticks/NAME.py`. Each imports a framework, so it is imported when it is timed.
+
+Floating-point operations are those of the matrix products that a step or a prediction needs: a product
+[B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count, so that the
+share of the product rate that code reaches says how much of its time goes elsewhere.
 """
 
 from __future__ import annotations
@@ -9,17 +13,21 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bench.core.errors import unknown_name
+from bench.core.errors import check_known
 from bench.interface import Noise, Split
+from bench.plan import registry
 from bench.plan.registry import manifest, manifests
-from benchmarks.throughput.flops import prediction_flops, training_flops
+from benchmarks.throughput.blocks import cycle
 
 FOLDER = Path(__file__).parents[1] / "yardsticks"
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+BATCH = 128  # rows of a training step of every document
 
 
 class Yardstick(ABC):
@@ -28,10 +36,18 @@ class Yardstick(ABC):
     Batches are tensors that lie ready in memory: what a document's data loader costs is not held against it.
     """
 
-    sizes: Sequence[int]  # inputs, hidden units of the layers that are used, outputs
     smallest: ClassVar[Mapping[str, Any]]  # fields that make our network so small that its arithmetic costs nothing
     predict_rows: ClassVar[int]  # rows of a batch of the document's prediction
     refuses: ClassVar[bool] = False  # the document's prediction ends with a rule that can refuse
+
+    def __init__(self, train: Split, sizes: Sequence[int]) -> None:
+        """Take the training rows; `sizes` are inputs, hidden units of the layers that are used, outputs."""
+        self.train, self.sizes, self._batches = train, sizes, cycle(len(train), BATCH)
+
+    def next_batch(self) -> tuple[Tensor, Tensor]:
+        """Return the images and labels of the next training step."""
+        rows = next(self._batches)
+        return self.train.x[rows], self.train.y[rows]
 
     @abstractmethod
     def step(self) -> object:
@@ -48,13 +64,22 @@ class Yardstick(ABC):
     def settle(self) -> None:  # noqa: B027 - most frameworks have no queue that PyTorch does not know
         """Wait for work that the framework still has in its queue, ours or the document's."""
 
+    def layer_flops(self, n_rows: int) -> list[float]:
+        """Return the operations of one forward pass of each layer."""
+        return [2.0 * n_rows * n_in * n_out for n_in, n_out in pairwise(self.sizes)]
+
     def training_flops(self, n_rows: int) -> float:
-        """Return the operations of one of our training steps (`benchmarks.throughput.flops`)."""
-        return training_flops(self.sizes, n_rows)
+        """Return the operations of our step: forward, gradients of the weights, and of all inputs but the first's."""
+        layers = self.layer_flops(n_rows)
+        return 3 * sum(layers) - layers[0]
 
     def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
-        """Return the operations of our prediction (`benchmarks.throughput.flops`)."""
-        return prediction_flops(self.sizes, n_rows, n_draws, noise)
+        """Return the operations of our prediction.
+
+        With noise "shared" the first layer's mean and variance are one product each, whatever the number of draws.
+        """
+        first, *rest = self.layer_flops(n_rows)
+        return 2 * first + n_draws * sum(rest) if noise == "shared" else n_draws * (first + sum(rest))
 
 
 Factory = Callable[[Split, int], Yardstick]
@@ -71,8 +96,7 @@ def choose(given: Sequence[str]) -> list[str]:
     known = names()
     for name in given:
         manifest(name)
-        if name not in known:
-            raise unknown_name("approach with a yardstick", name, known)
+        check_known("approach with a yardstick", known, name)
     return list(dict.fromkeys(given)) or known
 
 
@@ -81,3 +105,9 @@ def load(name: str) -> Factory:
     choose([name])
     factory: Factory = importlib.import_module(f"benchmarks.yardsticks.{name}").yardstick
     return factory
+
+
+def source_files(name: str) -> list[Path]:
+    """Return the code that a speed is of: the files of an approach, of its yardstick and of the document's code."""
+    found = [path for folder in (FOLDER, DOCUMENTS) if (path := folder / f"{name}.py").is_file()]
+    return [*registry.source_files(name), *found]

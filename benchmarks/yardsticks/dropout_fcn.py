@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bench.interface import Split
 from benchmarks.documents import dropout_fcn as document
-from benchmarks.throughput.blocks import cycle
 from benchmarks.throughput.yardsticks import Yardstick
 
 
@@ -19,19 +18,15 @@ class DropoutFcn(Yardstick):
     smallest: ClassVar = {"hidden": (8, 8, 8)}
     predict_rows: ClassVar = document.TEST_BATCH_SIZE
 
-    def __init__(
-        self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10), batch: int = 128
-    ) -> None:
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
         del seed
-        self.sizes = sizes
-        self.train, self.batches = train, cycle(len(train), batch)
+        super().__init__(train, sizes)
         self.network = document.network(sizes[0], sizes[1]).to(train.x.device)
         self.sgd = document.optimizer(self.network)
 
     def step(self) -> tuple[float, float]:
         """Return the loss and the accuracy of the step, which the document reads after every batch."""
-        rows = next(self.batches)
-        return document.train_epoch(self.network, self.sgd, [(self.train.x[rows], self.train.y[rows])])
+        return document.train_epoch(self.network, self.sgd, [self.next_batch()])
 
     def predict(self, images: Tensor, n_draws: int) -> list[Tensor]:
         """Return log-probabilities [B, K] of each draw; gradients are recorded, as published."""

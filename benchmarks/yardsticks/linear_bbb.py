@@ -10,8 +10,7 @@ from torch import Tensor
 from bench.core.streams import generator
 from bench.interface import Split
 from benchmarks.documents import linear_bbb as document
-from benchmarks.throughput.blocks import cycle
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.yardsticks import BATCH, Yardstick
 
 
 class LinearBbb(Yardstick):
@@ -20,10 +19,9 @@ class LinearBbb(Yardstick):
     smallest: ClassVar = {"hidden_units": 8}
     predict_rows: ClassVar = 128
 
-    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 512, 512, 10), batch: int = 128) -> None:
-        self.sizes = sizes
-        self.train, self.batches = train, cycle(len(train), batch)
-        self.n_batches = len(train) / batch
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 512, 512, 10)) -> None:
+        super().__init__(train, sizes)
+        self.n_batches = len(train) / BATCH
         network = document.GaussianNetwork(sizes, prior_std=6.0)
         document.initialise_classifier(network, generator(seed, "yardstick"))
         self.network = network.to(train.x.device)
@@ -31,8 +29,7 @@ class LinearBbb(Yardstick):
 
     def step(self) -> Tensor:
         """Return the loss of the step."""
-        rows = next(self.batches)
-        return document.classifier_step(self.network, self.adam, self.train.x[rows], self.train.y[rows], self.n_batches)
+        return document.classifier_step(self.network, self.adam, *self.next_batch(), self.n_batches)
 
     def predict(self, images: Tensor, n_draws: int) -> Tensor:
         """Return log-probabilities [S, B, K]."""

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bench.interface import Split
 from benchmarks.documents import mlp as document
-from benchmarks.throughput.blocks import cycle
 from benchmarks.throughput.yardsticks import Yardstick
 
 
@@ -19,17 +18,15 @@ class Mlp(Yardstick):
     smallest: ClassVar = {"width": 8}
     predict_rows: ClassVar = document.TEST_BATCH_SIZE
 
-    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10), batch: int = 128) -> None:
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10)) -> None:
         del seed
-        self.sizes = sizes
-        self.train, self.batches = train, cycle(len(train), batch)
+        super().__init__(train, sizes)
         self.network = document.Classifier(sizes[0], sizes[1]).to(train.x.device)
         self.adam = document.optimizer(self.network)
 
     def step(self) -> Tensor:
         """Return the loss of the step."""
-        rows = next(self.batches)
-        return document.training_step(self.network, self.adam, self.train.x[rows], self.train.y[rows])
+        return document.training_step(self.network, self.adam, *self.next_batch())
 
     def predict(self, images: Tensor, n_draws: int) -> list[Tensor]:
         """Return log-probabilities [B, K] of each draw; gradients are recorded, as published."""

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from bench.interface import Split
 from benchmarks.documents import mxnet_bbb as document
-from benchmarks.throughput.blocks import cycle
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.yardsticks import BATCH, Yardstick
 from implementations._mxnet import mx, to_ndarray
 
 BYTES_TO_PIXELS = 255 / 126  # the document divides bytes by 126
@@ -22,18 +21,17 @@ class MxnetBbb(Yardstick):
     smallest: ClassVar = {"hidden_units": 8}
     predict_rows: ClassVar = 128
 
-    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 10), batch: int = 128) -> None:
-        self.sizes = sizes
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 10)) -> None:
+        super().__init__(train, sizes)
         mx.random.seed(seed)
         mus, rhos = document.initial_parameters(document.layer_shapes(*sizes))
-        self.document = document.DocumentBbb(mus, rhos, n_batches=-(-len(train) // batch))
+        self.document = document.DocumentBbb(mus, rhos, n_batches=-(-len(train) // BATCH))
         self.x, self.y = to_ndarray(train.x) * BYTES_TO_PIXELS, to_ndarray(train.y.float())
-        self.batches = cycle(len(train), batch)
         self.networks: list[list[Any]] = []
 
     def step(self) -> float:
         """Return the loss of the step."""
-        rows = next(self.batches)
+        rows = next(self._batches)
         return self.document.step(self.x[rows], self.y[rows])
 
     def predict(self, images: Tensor, n_draws: int) -> Any:

@@ -20,7 +20,7 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from bench.core.errors import ContractViolation, Unsupported, unknown_name
+from bench.core.errors import ContractViolation, Unsupported, check_known
 from bench.core.streams import normals_
 from bench.interface import Categorical, Gaussian, Marginal, Noise, Posterior
 from implementations._kernels.layout import Layout
@@ -148,8 +148,7 @@ class GaussianPosterior(Posterior):
         kept = torch.ones_like(self._mu, dtype=torch.bool)
         views = self._family.named(kept)
         for name, mask in keep.items():
-            if name not in views:
-                raise unknown_name("parameter tensor", name, views)
+            check_known("parameter tensor", views, name)
             if mask.shape != views[name].shape:
                 raise ContractViolation(
                     f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(views[name].shape)}"

@@ -149,7 +149,7 @@ def test_both_sides_steps_are_profiled(name, kinds):
     loop = compiled.fill_normals
     source = torch.Generator().manual_seed(0)
     train = Split("rows", torch.rand(64, 784, generator=source), torch.arange(64) % 10, torch.arange(64))
-    yardstick = load(name)(train, 0, sizes=(784, 12, 12, 10), batch=8)
+    yardstick = load(name)(train, 0, sizes=(784, 12, 12, 10))
     approach = load_class(name)(batch_size=8, **yardstick.smallest)
     subject = Subject(approach, Task("classification", 10, 64, 784), train, train, 0, torch.device("cpu"))
     ours, document, products = shares.compare(subject, yardstick, MatrixProduct(torch.device("cpu"), size=64), 2, 0.01)

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.core import timing
 from bench.plan.registry import manifest
 from benchmarks.throughput import blocks, prediction, training
-from benchmarks.throughput.flops import prediction_flops, training_flops
 from tests.benchmarks.small_networks import APPROACHES, CPU, rows_of, subject_of, yardstick_of
 
 # operations
@@ -19,10 +18,12 @@ from tests.benchmarks.small_networks import APPROACHES, CPU, rows_of, subject_of
 
 def test_operations_of_a_small_network():
     # 4-3-2, 5 rows: forward 2 * 5 * (12 + 6) = 180; both gradients of the last layer and one of the first: 60 * 2 + 120
-    assert training_flops((4, 3, 2), 5) == 180 + 2 * 60 + 120
-    assert prediction_flops((4, 3, 2), 5, 10, "weights") == 1800
+    yardstick = yardstick_of("mlp", rows_of(5))
+    yardstick.sizes = (4, 3, 2)
+    assert yardstick.training_flops(5) == 180 + 2 * 60 + 120
+    assert yardstick.prediction_flops(5, 10, "weights") == 1800
     # the first layer's mean and variance once, 2 * 120, the last layer for each draw, 10 * 60
-    assert prediction_flops((4, 3, 2), 5, 10, "shared") == 240 + 600
+    assert yardstick.prediction_flops(5, 10, "shared") == 240 + 600
 
 
 @pytest.mark.parametrize("name", ["mlp", "dropout_fcn", "linear_bbb", "pyro_random_module"])

@@ -115,7 +115,8 @@ def test_blocks_alternate_and_neither_set_up_nor_the_first_round_counts(time):
     assert found.document.seconds == [2 * DOCUMENT_S] * 2
     assert found.product.seconds == [PRODUCT_S] * 2
     # 3 steps in 6 s are 1/2 a second; 2 in 20 s are 1/10: ours is five times as fast
-    assert [mine / theirs for mine, theirs in zip(found.ours.rates(), found.document.rates(), strict=True)] == [5, 5]
+    rates = [[side.work / seconds for seconds in side.seconds] for side in (found.ours, found.document)]
+    assert [mine / theirs for mine, theirs in zip(*rates, strict=True)] == [5, 5]
 
 
 def test_blocks_last_as_long_as_asked_and_no_longer_than_an_epoch(time):

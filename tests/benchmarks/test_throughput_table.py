@@ -10,13 +10,14 @@ import pytest
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError, StoreError
+from bench.core.project import TOP
 from bench.show.cells import Missing, Number
 from bench.show.material import Material
 from bench.show.measured import SPEEDS_SCHEMA, Speeds, speeds_folder
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown
 from bench.show.tables.throughput import load_targets, throughput_table
-from benchmarks.throughput import sources, yardsticks
+from benchmarks.throughput import yardsticks
 from tests.synthetic import manifests
 from tests.tables import by_column
 
@@ -110,7 +111,7 @@ def test_rows_of_another_version_are_marked():
 
 
 def test_sources_of_a_speed_are_ours_and_the_documents():
-    found = [path.relative_to(sources.REPOSITORY).as_posix() for path in sources.source_files("mlp")]
+    found = [path.relative_to(TOP).as_posix() for path in yardsticks.source_files("mlp")]
     assert {"implementations/mlp.py", "benchmarks/yardsticks/mlp.py", "benchmarks/documents/mlp.py"} <= set(found)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.core import heap
 from bench.run import child
 from bench.run.events import EpochEnded, Measuring, Started
 
@@ -40,7 +39,7 @@ def collected_by_hand():
     [
         (Measuring("key"), 0.0, True),
         (EpochEnded(1, 2, {}, 1), 0.0, False),
-        (EpochEnded(1, 2, {}, 1), heap.EVERY_S, True),
+        (EpochEnded(1, 2, {}, 1), child.TIDY_EVERY_S, True),
         (Started("key"), 9.0, False),
     ],
 )
@@ -48,7 +47,7 @@ def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
     event, wait_s, is_tidied, monkeypatch, collected_by_hand
 ):
     now, told = [0.0], []
-    monkeypatch.setattr(heap.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
     tell = child._tidying(told.append)
     garbage = cycle()
     now[0] += wait_s

@@ -195,21 +195,3 @@ def test_a_small_fit_is_the_documents_loop(detach_mu) -> None:
     torch.testing.assert_close(posterior.arrays()["mu"], mu, rtol=0, atol=1e-4)
     torch.testing.assert_close(posterior.arrays()["sigma"], sigma_of(rho), rtol=1e-4, atol=0)
     assert rho.mean() > -6 + 0.01  # 15 steps of up to 0.001 were taken
-
-
-def test_documents_prediction_draws_networks_for_each_batch() -> None:
-    noises = [torch.full((count,), float(draw)) for draw in range(4) for count in (6, 2, 20, 10)]
-    network = document.GaussianNetwork((3, 2, 10), 6.0, sample_noise=document.replayed_noise(noises))
-    document.set_parameters(
-        network, [torch.full((n,), 0.5).view(s) for n, s in SHAPES], [torch.zeros(s) for _, s in SHAPES]
-    )
-    x = torch.rand(5, 3)
-    found = document.predict_all(network, [x[:3], x[3:]], 2)
-    assert found.shape == (2, 5, 10)
-    replay = document.replayed_noise(noises)
-    network.layers[0].sample_noise = network.layers[1].sample_noise = replay
-    first, second = document.predict(network, x, 2), document.predict(network, x, 2)
-    torch.testing.assert_close(found, torch.cat([first[:, :3], second[:, 3:]], dim=1))
-
-
-SHAPES = [(6, (2, 3)), (2, (2,)), (20, (10, 2)), (10, (10,))]

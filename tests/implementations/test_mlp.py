@@ -107,13 +107,3 @@ def test_rebuilt_control_keeps_its_activation():
     _, flat = _dense.from_named(posterior.arrays())
     expected = plain_network(flat, "sigmoid")(train.x).detach()
     assert torch.allclose(rebuilt.predict(train.x, range(1), train.rows).log_probs[0], expected, atol=1e-5)
-
-
-def test_document_s_test_loop_weighs_the_last_batch_like_a_full_one():
-    # four right in a batch of 4 and none right in a batch of 1: (1 + 0) / 2, not 4/5
-    net = torch.nn.Identity()
-    sure = torch.log_softmax(50 * torch.eye(10), 1)
-    batches = [(sure[:4], torch.arange(4)), (sure[:1], torch.tensor([5]))]
-    loss, accuracy = document.evaluate(net, batches)
-    assert accuracy == 0.5
-    assert loss == pytest.approx(25, abs=1e-4)  # (0 + 50) / 2

@@ -217,6 +217,5 @@ def test_documents_loops_predict_and_refuse():
     # logits 3 for class 4 and 0 for nine others: p = e^3 / (e^3 + 9) = 0.69
     assert document.predict(images, 3).tolist() == [4] * 6
     assert document.predict_or_refuse(images, 5) == [4] * 6
-    assert document.predict_all(images.split(4), 5) == [4] * 6
     store["out.bias_mu"] = torch.eye(10)[4] * 0.5  # p = 0.15: no candidate
     assert document.predict_or_refuse(images, 5) == [None] * 6

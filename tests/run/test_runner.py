@@ -21,8 +21,9 @@ from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
 from bench.plan.registry import manifests
 from bench.run.events import EpochEnded, Recorded
+from bench.run.existing import existing, is_final
 from bench.run.options import Options
-from bench.run.runner import existing, is_final, run
+from bench.run.runner import run
 from tests import synthetic
 from tests.run.outside import chosen, put_waiting
 from tests.run.watching import Recorder
@@ -159,5 +160,5 @@ def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monk
     lacked = synthetic.record("pyro_random_module", missing={lacking: "it is not there"})
     for present in (False, True):
         row = SimpleNamespace(name="notmnist459", optional=True, present=present)
-        monkeypatch.setattr("bench.run.runner.list_datasets", lambda row=row: [row])
+        monkeypatch.setattr("bench.run.existing.list_datasets", lambda row=row: [row])
         assert is_final(lacked) == (not present)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from msgspec import structs
 
+from bench.core import locks
 from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.store import Store
@@ -14,7 +15,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
-from bench.run.runner import existing
+from bench.run.existing import existing
 from tests.run.toys import go, ill_seed, interrupt, records
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
@@ -164,7 +165,7 @@ def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypa
     """The other run ends while this one waits for the lock."""
     ill_seed(monkeypatch, 0)
     alone = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
-    lock = Store(tmp_path).lock(alone[0].lock_key)
+    lock = locks.lock(tmp_path, alone[0].lock_key)
     lock.acquire()
 
     def wait(_):

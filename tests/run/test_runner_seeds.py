@@ -9,6 +9,7 @@ import pytest
 
 import implementations.toy_mlp
 from bench.cli.main import main
+from bench.core import locks
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.plan import batches
@@ -16,7 +17,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
-from bench.run.runner import existing, is_final
+from bench.run.existing import existing, is_final
 from tests import synthetic
 from tests.run.toys import close, go, ill_seed, interrupt, numbers, records
 
@@ -224,7 +225,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
 def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
     """A batch waits for a single fit of one of its seeds, then leaves that seed out."""
     alone = cells(Selection(approaches=("toy_mlp",), seeds=(1,), profile="smoke"))
-    lock = Store(tmp_path).lock(alone[0].lock_key)
+    lock = locks.lock(tmp_path, alone[0].lock_key)
     lock.acquire()
 
     def wait(_):
@@ -260,7 +261,7 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
     assert [row["state"] for row in rows("status")] == ["interrupted, will resume"] * 6 + ["done"] * 2
-    with Store(tmp_path).lock(cells(Selection(approaches=("toy_mlp",)))[0].lock_key):
+    with locks.lock(tmp_path, cells(Selection(approaches=("toy_mlp",)))[0].lock_key):
         assert [row["state"] for row in rows("status")][:3] == ["running", "running", "interrupted, will resume"]
     go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
     assert {row["state"] for row in rows("status")} == {"done"}
@@ -282,7 +283,7 @@ def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
 
 def test_status_says_who_works_on_what(tmp_path, capsys):
     (first, *_) = cells(Selection(approaches=("toy_mlp",), profile="smoke"))
-    with Store(tmp_path).hold([first.lock_key]):
+    with locks.hold(tmp_path, [first.lock_key]):
         main(["status", "toy_mlp", "--profile", "smoke", "--json", "--results", str(tmp_path)])
     rows = json.loads(capsys.readouterr().out)
     assert {row["state"] for row in rows} == {"running"}

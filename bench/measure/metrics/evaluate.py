@@ -68,13 +68,7 @@ def evaluate_classification(
     bins = classification.reliability(probs, truth)
     arrays: Arrays = {
         "risk_coverage": {"coverage": thin.coverage.tolist(), "risk": thin.risk.tolist()},
-        "reliability": {
-            "lower": bins.lower.tolist(),
-            "upper": bins.upper.tolist(),
-            "count": bins.count.tolist(),
-            "confidence": _without_nan(bins.confidence),
-            "accuracy": _without_nan(bins.accuracy),
-        },
+        "reliability": {name: _without_nan(values) for name, values in vars(bins).items()},
     }
     return values, missing, arrays
 

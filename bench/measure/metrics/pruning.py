@@ -87,7 +87,8 @@ def prune_at(
 
 def pruning_row(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], with_sigma: bool = True) -> PruningRow:
     """Describe a pruned network; `with_sigma` is False for the network of posterior means."""
-    flat, used = _flatten(keep, marginals), _used(marginals)
+    flat = np.concatenate([keep[name].cpu().numpy().reshape(-1) for name in marginals])
+    used = _used(marginals)
     return {
         "pruned_of_used": float((~flat)[used].mean()) if used.any() else 0.0,
         "kept": int(flat.sum()),
@@ -113,10 +114,6 @@ def sparse_bytes(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], 
 
 def _used(marginals: Mapping[str, Marginal]) -> BoolArray:
     return np.concatenate([marginal.used.cpu().numpy().reshape(-1) for marginal in marginals.values()])
-
-
-def _flatten(keep: Mapping[str, Tensor], marginals: Mapping[str, Marginal]) -> BoolArray:
-    return np.concatenate([keep[name].cpu().numpy().reshape(-1) for name in marginals])
 
 
 def _unflatten(keep: BoolArray, marginals: Mapping[str, Marginal]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,8 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
     """
     with tempfile.TemporaryDirectory(prefix="bnn-bench-") as folder:
         arrived = Store(Path(folder))
-        for path in _expected(arrived, cells):
+        records = [arrived.record_path(cell.naming()) for cell in cells]
+        for path in (*_fit_paths(arrived, cells), *records, *(record.with_suffix(".npz") for record in records)):
             name = path.relative_to(arrived.root).as_posix()
             if name in files:
                 write_atomically(path, files[name])
@@ -48,24 +49,15 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
             found = arrived.read_tensors(path)
             if found is not None:
                 store.write_tensors(store.root / path.relative_to(arrived.root), *found)
-        records = {}
-        for cell in cells:
-            record = arrived.find(cell.naming())
-            if record is not None:
-                store.write(record, arrived.scores(record))
-                records[cell.key] = record
-    if len(records) == len(cells):
+        made = {cell.key: arrived.find(cell.naming()) for cell in cells}
+        delivered = {key: record for key, record in made.items() if record is not None}
+        for record in delivered.values():
+            store.write(record, arrived.scores(record))
+    if len(delivered) == len(cells):
         store.drop_checkpoint(checkpoint_key(cells))
-    return records
+    return delivered
 
 
 def _fit_paths(store: Store, cells: Sequence[Cell]) -> list[Path]:
     posteriors = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
     return [*posteriors, store.fit_path(checkpoint_key(cells), "checkpoint")]
-
-
-def _expected(store: Store, cells: Sequence[Cell]) -> Iterator[Path]:
-    yield from _fit_paths(store, cells)
-    for cell in cells:
-        path = store.record_path(cell.naming())
-        yield from (path, path.with_suffix(".npz"))

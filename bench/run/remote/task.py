@@ -54,7 +54,8 @@ def do_task(
     """
     failure, out_of_time, printed = "", False, ""
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
-        _unpack(Path(root), task.files)
+        for name, content in task.files.items():
+            write_atomically(Path(root, name), content)
         job = msgspec.structs.replace(task.job, options=dataclasses.replace(task.job.options, root=root))
         try:
             with contextlib.closing(supervise(job, task.python or sys.executable, task.limit_s)) as events:
@@ -66,11 +67,6 @@ def do_task(
             failure, out_of_time = str(error), isinstance(error, OutOfTime)
             printed = error.printed if isinstance(error, FitEnded) else ""
         return FitAnswer(_pack(Path(root), task.files), failure, out_of_time, printed)
-
-
-def _unpack(root: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        write_atomically(root / name, content)
 
 
 def _pack(root: Path, known: Mapping[str, bytes]) -> dict[str, bytes]:

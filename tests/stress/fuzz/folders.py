@@ -247,7 +247,7 @@ def _use(store: Store, folder: Guarded, later: bool) -> None:
     store.read_tensors(store.fit_path(KEY, "checkpoint"))
     locks.is_held(store.root, KEY)
     locks.holder(store.root, KEY)
-    with store.hold([KEY]):
+    with locks.hold(store.root, [KEY]):
         store.write(folder.good, {})
     store.drop_checkpoint(KEY)
     quarantine.set_aside(store.root, store.record_path(folder.good), "it is fuzzed")

@@ -27,7 +27,8 @@ from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
 from bench.measure.recomputed import contradictions
-from bench.run.runner import is_final, is_stale
+from bench.plan.freshness import is_stale
+from bench.run.existing import is_final
 from bench.show.material import Material
 from bench.show.measured import SPEEDS_SCHEMA, Speeds, SpeedTimings, speeds_folder
 from bench.show.tables.registry import all_tables
