@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import tempfile
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -139,8 +141,22 @@ def fresh_folder(root, gate, shift=0.0, shifted="mlp/published/common"):
     return store
 
 
+@functools.cache
+def _written(text):
+    """Return what the folders of a gate with this text hold, by name: records are written once and copied often."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        (root / "gate.toml").write_text(text)
+        gate = load_gate(root / "gate.toml")
+        reference_folder(root / "reference", gate)
+        fresh_folder(root / "fresh", gate)
+        return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def folders(tmp_path, **options):
     """Return the gate's file, its content and an unchanged reference and fresh run."""
     path = gate_file(tmp_path, **options)
-    gate = load_gate(path)
-    return path, gate, reference_folder(tmp_path / "reference", gate), fresh_folder(tmp_path / "fresh", gate)
+    for name, content in _written(path.read_text()).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    return path, load_gate(path), Store(tmp_path / "reference"), Store(tmp_path / "fresh")

@@ -136,7 +136,7 @@ def _chosen(judgement: Judgement, document: str | None) -> Judgement:
 def _answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
-        raise ConfigError(f"the options for a number of your own exclude the claim '{arguments.claim}'; leave out one of the two")
+        raise ConfigError(f"a number of your own excludes the claim '{arguments.claim}'; leave out one of the two")
     if arguments.trial and _is_own(arguments):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)

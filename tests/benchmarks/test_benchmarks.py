@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bench.cli import USAGE
+from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
@@ -242,7 +243,17 @@ def test_memory_and_work_are_those_of_all_processes_of_a_run():
 
 
 @needs_proc
-def test_a_whole_run_of_a_toy(tmp_path, monkeypatch):
+def test_a_whole_run_of_a_toy(tmp_path, monkeypatch, capsys):
+    """The rate and the run are processes of their own, as they are; the plan is made here."""
+    output = whole._output
+
+    def planned_here(arguments):
+        if "plan" not in arguments:
+            return output(arguments)
+        assert main(arguments[2:]) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(whole, "_output", planned_here)
     monkeypatch.setattr(whole, "PARTS", {"toy": whole.Part("a toy", ("uniform",), 5)})
     found = whole.measure("toy", tmp_path, 1)
     assert len(list(tmp_path.glob("records/*/*.json"))) == found["cells"] == len(found["provenance"]) == 1

@@ -1,6 +1,7 @@
 """Precision of matrix products: what is rounded, what is not, and that the old state returns."""
 
 import math
+import shutil
 
 import pytest
 import torch
@@ -215,18 +216,30 @@ def test_an_old_gpu_has_no_tf32(monkeypatch):
 # in a run
 
 
-def smoke(tmp_path, *names, precision="bf16", **options):
-    chosen = cells(Selection(approaches=names, profile="smoke", precision=precision, **options))
-    results = run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(), "inline")
-    return [Store(tmp_path).find(result.cell.naming()) for result in results]
+def smoke(root, name, precision="bf16"):
+    chosen = cells(
+        Selection(
+            approaches=(name,), recipes=("published",), protocols=("common",), profile="smoke", precision=precision
+        )
+    )
+    (result,) = run(chosen, Store(root), Options(str(root), threads=1), Recorder(), "inline")
+    return Store(root).find(result.cell.naming())
 
 
-def test_a_run_trains_and_predicts_in_its_precision_and_says_so(tmp_path):
-    before = state()
-    (reduced,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",))
-    (plain,) = smoke(tmp_path, "mlp", recipes=("published",), protocols=("common",), precision="float32")
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Return a folder in which the command ran mlp in float32 and in bfloat16, and its records in this order."""
+    root, before = tmp_path_factory.mktemp("both"), state()
+    how = ["--recipe", "published", "--protocol", "common", "--executor", "inline", "--quiet", "--threads", "1"]
+    for option in ([], ["--precision", "bf16"]):
+        assert main(["run", "mlp", "--profile", "smoke", "--results", str(root), *how, *option]) == 0
     assert state() == before
-    assert (reduced.precision, plain.precision) == ("bf16", "float32")
+    return root, sorted(Store(root).all_records()[0], key=lambda record: record.precision, reverse=True)
+
+
+def test_a_run_trains_and_predicts_in_its_precision_and_says_so(both):
+    _, (plain, reduced) = both
+    assert (plain.precision, reduced.precision) == ("float32", "bf16")
     assert reduced.provenance.products == products_by("bf16", CPU)
     assert plain.provenance.products == "float32"
     assert plain.provenance.matmul_rate == reduced.provenance.matmul_rate > 0
@@ -241,19 +254,19 @@ def test_a_run_trains_and_predicts_in_its_precision_and_says_so(tmp_path):
     assert "rounded" not in in_words(*plain.timings.reasons)
 
 
-def test_predictions_alone_are_in_the_precision_too(tmp_path):
+def test_predictions_alone_are_in_the_precision_too(both, tmp_path):
     """The record is deleted and measured again from the kept fit: nothing is trained, the number is the same."""
-    options = {"recipes": ("published",), "protocols": ("common",)}
-    (first,) = smoke(tmp_path, "mlp", **options)
+    root, (_, first) = both
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True)
     Store(tmp_path).record_path(first).unlink()
-    (second,) = smoke(tmp_path, "mlp", **options)
+    second = smoke(tmp_path, "mlp")
     assert second.metrics == first.metrics
     assert second.provenance.started == first.provenance.started
 
 
 def test_an_approach_without_the_option_is_skipped_with_the_reason_and_the_others_stay(tmp_path):
-    (plain,) = smoke(tmp_path, "toy_mlp", protocols=("common",), precision="float32")
-    (reduced,) = smoke(tmp_path, "toy_mlp", protocols=("common",))
+    plain = smoke(tmp_path, "toy_mlp", precision="float32")
+    reduced = smoke(tmp_path, "toy_mlp")
     assert plain.outcome == "done"
     assert reduced.outcome == "skipped"  # the float32 record of the same name does not answer for it
     assert "NumPy" in in_words(reduced.reason)
@@ -261,20 +274,16 @@ def test_an_approach_without_the_option_is_skipped_with_the_reason_and_the_other
     assert len(Store(tmp_path).all_records()[0]) == 2  # nor does it take the place of the reason
 
 
-def test_tables_of_two_precisions_are_apart(tmp_path, capsys):
-    choice = ["--profile", "smoke", "--results", str(tmp_path)]
-    alone = ["--baseline", "none"]
-    more = ["--recipe", "published", "--protocol", "common", "--executor", "inline", "--quiet", "--threads", "1"]
-    assert main(["run", "mlp", *choice, *more]) == 0
-    assert main(["run", "mlp", *choice, *more, "--precision", "bf16"]) == 0
-    capsys.readouterr()
-    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"smoke", "smoke-bf16"}
+def test_tables_of_two_precisions_are_apart(both, capsys):
+    root, _ = both
+    choice = ["--profile", "smoke", "--results", str(root), "--baseline", "none", "--format", "csv"]
+    assert {path.name for path in (root / "tables").iterdir()} == {"smoke", "smoke-bf16"}
     shown = {}
     for precision in ("float32", "bf16"):
-        assert main(["table", "calibration", *choice, *alone, "--precision", precision, "--format", "csv"]) == 0
+        assert main(["table", "calibration", *choice, "--precision", precision]) == 0
         shown[precision] = capsys.readouterr().out
     assert shown["float32"] != shown["bf16"]
-    assert main(["table", "precision", *choice, *alone, "--format", "csv"]) == 0
+    assert main(["table", "precision", *choice]) == 0
     lines = capsys.readouterr().out.splitlines()
     (nll,) = [line for line in lines if line.startswith("mlp,bf16,smoke,mnist,nll,")]
     values = [float(value) for value in nll.split(",")[5:12:3]]

@@ -96,13 +96,14 @@ def fitted(name, recipe_name, seeds=(SEED,), resumed=False):
             return contexts, [budgeted.fit(train.select(rows[0]), task, contexts[0])]
         return contexts, budgeted.fit_many(train, rows, task, contexts)
 
+    before = fitted(name, recipe_name, seeds) if resumed else None
     torch.set_flush_denormal(True)  # as a run does
     try:
-        _, starts = fit(dataclasses.replace(approach, epochs=0), [None] * len(seeds))
-        if resumed:
-            before = fitted(name, recipe_name, seeds)
+        if before:
+            starts = [one.start for one in before]  # it would be made by the same call
             contexts, ends = fit(approach, [(1, one.context.states[1]) for one in before])
         else:
+            _, starts = fit(dataclasses.replace(approach, epochs=0), [None] * len(seeds))
             contexts, ends = fit(approach, [None] * len(seeds))
     finally:
         torch.set_flush_denormal(False)

@@ -52,12 +52,12 @@ def paths(subject):
             found[f"{recipe}/predict"] = partial(predict_trace, subject, recipe)
         if "fit_many" in entry.capabilities:
             found[f"{recipe}/many"] = partial(fit_trace, subject, recipe, MANY)
+            if recipe == "published":  # here, while its first epoch is kept
+                found[f"{recipe}/many-resumed"] = partial(fit_trace, subject, recipe, MANY, True)
         if recipe == "published":
             found.update(_of_the_published_fit(subject, entry))
         if recipe in entry.recipes and not _untrained(subject):
             found[f"{recipe}/resumed"] = partial(fit_trace, subject, recipe, (SEED,), True)
-    if "fit_many" in entry.capabilities:
-        found["published/many-resumed"] = partial(fit_trace, subject, "published", MANY, True)
     if not entry.cpu_float32_only and not _untrained(subject) and not _measured_by_others(entry):
         found[BF16] = partial(_in_bf16, subject)
     return found

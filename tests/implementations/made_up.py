@@ -7,8 +7,19 @@ import torch
 from bench.interface import Approach, Split
 from bench.judge.contract import ApproachUnderTest, CheckContext
 
-# In the place of 1024 units, where what is tested does not depend on how many they are. 70: masks of two words.
-SMALL = {"dropout_fcn": {"hidden": (70, 70)}, "pyro_hidden_layer": {"n_hidden": 70}}
+# In the place of 400 to 1024 units, where what is tested does not depend on how many they are. 70: masks of two words.
+SMALL = {
+    "dropout_fcn": {"hidden": (70, 70)},
+    "pyro_hidden_layer": {"n_hidden": 70},
+    "pyro_random_module": {"n_hidden": 70},
+    "mlp": {"width": 70},
+    "linear_bbb": {"hidden_units": 70},
+    "mxnet_bbb": {"hidden_units": 70},
+    "blundell_sgd": {"hidden_units": 70},
+    "blundell_bbb": {"hidden_units": 70},
+    "blundell_dropout": {"hidden_units": 70},
+}
+WIDTHS = (70, 70)  # likewise of the methods, whose widths are `_methods.WIDTHS`
 
 
 class SmallUnderTest(ApproachUnderTest):

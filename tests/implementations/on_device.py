@@ -19,8 +19,9 @@ from torch import Tensor
 from bench.interface import Posterior
 from bench.judge.contract.under_test import MANY, ApproachUnderTest, CheckContext, values
 from bench.plan.registry import manifests
+from implementations import _methods
 from tests.implementations import pretend_checks, pretend_device
-from tests.implementations.made_up import SmallUnderTest
+from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
 # Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
 # gradient whose sign rounding decides moves a weight of pyro_random_module by 0.02 of 5.
@@ -86,6 +87,7 @@ def usable(name: str) -> Iterator[torch.device]:
 def main(argv: Sequence[str]) -> int:
     """Compare what the words ask for; return the exit code."""
     device_name, *chosen = argv
+    _methods.WIDTHS = WIDTHS
     torch.set_num_threads(1)  # numba compiles each loop once more for several threads, which takes longer than the rest
     if device_name == "pretend":
         pretend_device.device()

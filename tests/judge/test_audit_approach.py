@@ -7,9 +7,9 @@ from bench.judge.audit import probe
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.rules import RULES
 from bench.plan.registry import load_class, manifest, manifests
-from implementations import linear_bbb
+from implementations import _methods, linear_bbb
 from implementations._kernels.sampled_mlp import Objective
-from tests.implementations.made_up import SmallUnderTest
+from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
 KNOWN = {
     ("pyro_hidden_layer", "published"): {"kl-sign"},
@@ -23,9 +23,15 @@ KNOWN = {
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Make networks small: the mistakes are the same."""
+    monkeypatch.setattr(probe, "ApproachUnderTest", SmallUnderTest)
+    monkeypatch.setattr(_methods, "WIDTHS", WIDTHS)
+
+
 @pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
-def test_our_recipes_have_the_mistakes_that_they_declare_and_no_others(name, recipe, monkeypatch):
-    monkeypatch.setattr(probe, "ApproachUnderTest", SmallUnderTest)  # the mistakes are the same
+def test_our_recipes_have_the_mistakes_that_they_declare_and_no_others(name, recipe):
     try:
         load_class(name)
     except MissingFramework as error:

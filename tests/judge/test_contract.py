@@ -5,7 +5,8 @@ import pytest
 from bench.core.errors import MissingFramework
 from bench.judge.contract import CHECKS
 from bench.plan.registry import load_class, manifests
-from tests.implementations.made_up import SmallUnderTest
+from implementations import _methods
+from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
 
@@ -17,7 +18,8 @@ def subjects():
 
 @pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
 @pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
-def test_contract(name, recipe, check, subjects):
+def test_contract(name, recipe, check, subjects, monkeypatch):
+    monkeypatch.setattr(_methods, "WIDTHS", WIDTHS)
     try:
         load_class(name)
     except MissingFramework as error:

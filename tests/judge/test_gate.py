@@ -15,6 +15,8 @@ from bench.judge.gate.config import load_gate
 from tests.gate_folders import folders, fresh_folder, gate_file, planned_records, reference_folder, write
 from tests.synthetic import changed
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 PUBLISHED = "mlp/published/common"
 
 

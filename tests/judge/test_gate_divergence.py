@@ -9,6 +9,8 @@ from bench.core.store import Store
 from tests.gate_folders import folders, planned_records, write
 from tests.judge.test_gate import DIVERGED, DIVERGING, TOY, TOY_DIVERGED, TOY_SEEDS, change, judged, lose
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 
 def diverging_folders(tmp_path, until="2999-01-01", fresh_seeds="", reference_seed=8):
     """Return a gate file whose waiver names the reference's ninth seed, and folders in which seeds diverged."""

@@ -15,6 +15,8 @@ from tests.gate_folders import folders, gate_file, numbers, planned_records, ref
 from tests.judge.test_gate import PUBLISHED, TOY, TOY_SEEDS, change, command, judged, replace
 from tests.synthetic import changed
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 
 def test_two_seeds_that_agree(tmp_path, capsys):
     path, gate, _, fresh = folders(tmp_path)

@@ -78,7 +78,10 @@ def test_margins_are_those_of_the_documents_in_nats_and_can_be_given():
         ({"metric": "acuracy"}, "unknown metric of mlp by protocol published 'acuracy'; .* did you mean 'accuracy'"),
         ({"metric": "a\x1b[2Jb\n" * 999}, "unknown metric"),
         ({"reported": "98.0"}, "98.0 is not a possible accuracy; give a number from 0 to 1"),
-        ({"metric": "predictive_entropy", "reported": "-0.1"}, "not a possible predictive_entropy; give a number from 0 to 2.303"),
+        (
+            {"metric": "predictive_entropy", "reported": "-0.1"},
+            "not a possible predictive_entropy; give a number from 0 to 2.303",
+        ),
         ({"reported": "nan"}, "not finite"),
         ({"reported": "1e999"}, "not finite"),
         ({"reported": "1e-999999999"}, "not finite or too large"),

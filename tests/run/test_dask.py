@@ -142,28 +142,32 @@ def assert_refused(address, setting, of_others):
         assert "\n" not in str(caught.value)
 
 
-def test_a_scheduler_that_dies_ends_the_run_in_one_line(tmp_path):
-    """Its fits wait for a worker; nothing of asyncio's or Dask's own reaches the terminal."""
+SOMEBODY_THEN_NOBODY = """
+import sys
+from bench.cli.main import main
+print(main(sys.argv[1:]), flush=True)
+sys.exit(main(["run", "uniform", "--executor", "tls://127.0.0.1:9"]))
+"""
+
+
+def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in_one_line_each(tmp_path):
+    """The fits of the first run wait for a worker, the second has no certificate; one process tries both.
+
+    Nothing of asyncio's or Dask's own reaches the terminal, also when Python ends with a client without a connection.
+    """
     with processes() as start:
         process, address = scheduler(start, tmp_path)
-        command = [sys.executable, "-m", "bench", "run", "uniform", "--profile", "smoke", "--json", "--results"]
-        given = [str(tmp_path / "results"), "--executor", f"dask://{address}"]
+        words = ["run", "uniform", "--profile", "smoke", "--json", "--results", str(tmp_path / "results")]
+        command = [sys.executable, "-c", SOMEBODY_THEN_NOBODY, *words, "--executor", f"dask://{address}"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
-        with subprocess.Popen([*command, *given], **pipes) as run_of_it:
-            assert any("fleet" in line for line in run_of_it.stdout)
+        with subprocess.Popen(command, **pipes) as runs:
+            assert any("fleet" in line for line in runs.stdout)
             process.kill()
-            _, said = run_of_it.communicate(timeout=PATIENCE_S)
-    assert run_of_it.returncode == 2
-    assert said == "error: the Dask scheduler does not answer any more; the same command goes on where it stopped\n"
-
-
-def test_a_connection_that_cannot_be_made_ends_in_one_line():
-    """Not in Dask's own words too, when Python collects the client that has no connection."""
-    command = [sys.executable, "-m", "bench", "run", "uniform", "--executor", "tls://127.0.0.1:9"]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("error: tls://127.0.0.1:9 needs a certificate; ")
-    assert ended.stderr.count("\n") == 1
+            told, said = runs.communicate(timeout=PATIENCE_S)
+    assert (told.splitlines()[-1], runs.returncode) == ("2", 2)
+    died, unreached = said.splitlines()
+    assert died == "error: the Dask scheduler does not answer any more; the same command goes on where it stopped"
+    assert unreached.startswith("error: tls://127.0.0.1:9 needs a certificate; ")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 
 import dask
 import psutil
@@ -74,7 +75,7 @@ def test_a_job_with_a_gpu_asks_for_it_and_offers_it(slurm):
     with contextlib.closing(open_executor("slurm", "cuda", threads=2)) as pool:
         pool.width()
         while not (folder / "script").exists():
-            pass
+            time.sleep(0.01)
     script = (folder / "script").read_text()
     assert "#SBATCH --gpus-per-node=1\n" in script
     assert "#SBATCH --cpus-per-task=2\n" in script

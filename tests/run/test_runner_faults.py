@@ -16,24 +16,20 @@ from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
 from bench.run.existing import existing
-from tests.run.toys import go, ill_seed, interrupt, records
+from tests.run.toys import go, ill_seed, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
 
 def interrupted(tmp_path, monkeypatch, when=4):
     """Stop a fit of one seed while it reports epoch `when`, and return its checkpoint."""
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    stopped(tmp_path, monkeypatch, when, seeds=(0,))
     (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
     return path
 
 
 def goes_on_from(tmp_path, epoch):
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    _, watcher = published(tmp_path, seeds=(0,))
     return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
 
 
@@ -86,16 +82,22 @@ def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, m
     assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
 
 
-def test_a_posterior_of_another_fit_is_set_aside_and_trained(tmp_path):
-    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
+@pytest.mark.parametrize(
+    ("changes", "n_set_aside"),
+    [({"fit_key": "e" * 64}, 1), ({"versions": None}, 0)],
+    ids=["another fit", "no versions"],
+)
+def test_a_posterior_that_is_not_of_this_fit_is_trained_again(tmp_path, changes, n_set_aside):
+    published(tmp_path, seeds=(0,))
     store = Store(tmp_path)
     (path,) = tmp_path.glob("fits/*/posterior.safetensors")
     tensors, info = store.read_tensors(path)
-    store.write_tensors(path, tensors, {**info, "fit_key": "e" * 64})
+    store.write_tensors(path, tensors, {**info, **changes})
     for record in tmp_path.glob("records/*/*"):
         record.unlink()
     assert goes_on_from(tmp_path, 1)
-    assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == 1
+    assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == n_set_aside
+    assert store.read_tensors(path)[1]["versions"]["recipe"] == {"published": 1}
 
 
 def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
@@ -105,7 +107,7 @@ def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
         raise StoreError(f"cannot write {path}: No space left on device; free space or choose another folder")
 
     monkeypatch.setattr(Store, "write_tensors", full)
-    results, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
+    results, watcher = published(tmp_path, seeds=(0,))
     assert {result.outcome for result in results} == {"done"}
     warnings = [event.message for event in watcher.of(Warned)]
     assert len(warnings) == 5 + 1  # after epochs 1 to 5 of 6, and the posterior
@@ -147,18 +149,6 @@ def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch)
     assert any("made at other versions" in text for text in found.origin())
     results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
     assert all(each.was_there for each in results)
-
-
-def test_a_kept_fit_without_versions_is_trained_again(tmp_path):
-    go(tmp_path, "toy_mlp", seeds=(0,), profile="full", recipes=("published",))
-    store = Store(tmp_path)
-    (path,) = tmp_path.glob("fits/*/posterior.safetensors")
-    tensors, info = store.read_tensors(path)
-    store.write_tensors(path, tensors, {**info, "versions": None})
-    for record in tmp_path.glob("records/*/*"):
-        record.unlink()
-    assert goes_on_from(tmp_path, 1)
-    assert store.read_tensors(path)[1]["versions"]["recipe"] == {"published": 1}
 
 
 def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):

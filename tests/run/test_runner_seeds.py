@@ -15,11 +15,10 @@ from bench.core.store import Store
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
-from bench.run import contexts
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
 from bench.run.existing import existing, is_final
 from tests import synthetic
-from tests.run.toys import close, go, ill_seed, interrupt, numbers, records
+from tests.run.toys import close, go, ill_seed, numbers, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
@@ -29,13 +28,13 @@ pytestmark = pytest.mark.usefixtures("short_intervals")
     [(("toy_mlp", "toy_bbb"), ("published", "common")), (("linear_bbb", "mlp"), ("published",))],
 )
 def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protocols):
-    chosen = {"recipes": ("published",), "protocols": protocols}
+    chosen = {"recipes": ("published",), "protocols": protocols, "seeds": (0, 1)}
     results, watcher = go(tmp_path / "together", *names, **chosen)
     assert {result.outcome for result in results} == {"done"}
     assert [result.cell.seed for result in results[: len(protocols)]] == [0] * len(protocols)  # in the order given
-    assert [event.seeds for event in watcher.of(EpochEnded)] == [3] * len(names)
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [2] * len(names)
     _, watcher = go(tmp_path / "apart", *names, **chosen, apart=True)
-    assert [event.seeds for event in watcher.of(EpochEnded)] == [1] * 3 * len(names)
+    assert [event.seeds for event in watcher.of(EpochEnded)] == [1] * 2 * len(names)
     together, apart = records(tmp_path / "together"), records(tmp_path / "apart")
     assert together.keys() == apart.keys()
     for key, record in together.items():
@@ -157,14 +156,9 @@ def test_a_fault_is_a_record_of_every_seed_and_the_others_go_on(tmp_path, monkey
 
 @pytest.mark.parametrize("diverged", [(), (1,)])
 def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkeypatch, diverged):
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
     ill_seed(monkeypatch, *diverged)
-    go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
-    # stopped while seed 2 reports epoch 4, which the other two have reported already
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when=3 * 4)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    published(tmp_path / "whole")
+    stopped(tmp_path, monkeypatch, when=3 * 4)  # seed 2 reports epoch 4, which the other two have reported already
     assert records(tmp_path) == {}
     (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
     tensors, info = Store(tmp_path).read_tensors(path)
@@ -172,7 +166,7 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
     healthy = [name for name in "012" if int(name) not in diverged]
     assert {len(info["seeds"][name]["epochs"]) for name in healthy} == {3}
     assert {name.split("/")[0] for name in tensors} == {"0", "1", "2"}
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    _, watcher = published(tmp_path)
     assert [event.epoch for event in watcher.of(EpochEnded)] == [4, 5, 6]
     assert not path.exists()
     whole, resumed = records(tmp_path / "whole"), records(tmp_path)
@@ -184,16 +178,12 @@ def test_an_interrupted_fit_goes_on_with_all_seeds_at_one_epoch(tmp_path, monkey
 
 
 def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        n_checkpoints = 5  # after epochs 1 to 5 of 6
-        interrupt(patch, Store, "write_tensors", when=n_checkpoints + 2)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    n_checkpoints = 5  # after epochs 1 to 5 of 6
+    stopped(tmp_path, monkeypatch, n_checkpoints + 2, Store, "write_tensors")
     assert len(list(tmp_path.glob("fits/*/posterior.safetensors"))) == 1
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
+    _, watcher = published(tmp_path)
     assert [(event.epoch, event.seeds) for event in watcher.of(EpochEnded)] == [(6, 2)]
-    go(tmp_path / "whole", "toy_mlp", profile="full", recipes=("published",))
+    published(tmp_path / "whole")
     whole = records(tmp_path / "whole")
     for key, record in records(tmp_path).items():
         close(record, whole[key])
@@ -201,22 +191,14 @@ def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatc
 
 def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
     """What a batch of another composition left is no start for this one."""
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when=7)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",))
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1))
+    stopped(tmp_path, monkeypatch, 7)
+    _, watcher = published(tmp_path, seeds=(0, 1))
     assert [event.epoch for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when=4)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0,))
-    _, watcher = go(tmp_path, "toy_mlp", profile="full", recipes=("published",), seeds=(0, 1, 2))
+    stopped(tmp_path, monkeypatch, 4, seeds=(0,))
+    _, watcher = published(tmp_path, seeds=(0, 1, 2))
     assert [(event.seeds, event.epoch) for event in watcher.of(EpochEnded)] == [(1, 4), (1, 5), (1, 6)] + [
         (2, epoch) for epoch in range(1, 7)
     ]
@@ -255,11 +237,7 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
     assert [row["state"] for row in planned] == ["to do"] * 6 + ["done"] * 2
     assert all((row["training"] > 0) == ("x published" in row["cell"]) for row in planned[:6])
     assert [row["seeds together"] for row in rows("plan", "--apart")["cells"]] == [1] * 6 + [0] * 2
-    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, contexts.RunContext, "take", when=7)
-        with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
+    stopped(tmp_path, monkeypatch, 7, seeds=(0, 1, 2, 3))
     assert [row["state"] for row in rows("status")] == ["interrupted, will resume"] * 6 + ["done"] * 2
     with locks.lock(tmp_path, cells(Selection(approaches=("toy_mlp",)))[0].lock_key):
         assert [row["state"] for row in rows("status")][:3] == ["running", "running", "interrupted, will resume"]

@@ -5,6 +5,7 @@ import pytest
 import implementations.toy_mlp
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.run import contexts
 from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.watching import Recorder
@@ -15,6 +16,11 @@ def go(root, *names, executor="inline", **options):
     watcher = Recorder()
     results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
     return results, watcher
+
+
+def published(root, **options):
+    """Run the published toy_mlp with all its six epochs."""
+    return go(root, "toy_mlp", profile="full", recipes=("published",), **options)
 
 
 def records(root):
@@ -48,6 +54,18 @@ def interrupt(monkeypatch, owner, name, when):
         return original(*arguments, **named)
 
     monkeypatch.setattr(owner, name, stopping)
+
+
+def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **options):
+    """Run `published` with a checkpoint after every epoch; stop it at call number `when` of a function.
+
+    By default the function is the one to which each seed reports each epoch.
+    """
+    monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, owner, name, when)
+        with pytest.raises(KeyboardInterrupt):
+            published(root, **options)
 
 
 def ill_seed(monkeypatch, *seeds):
