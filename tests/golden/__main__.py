@@ -36,6 +36,7 @@ def main():
     for subject in names:
         if without := missing_framework(subject):
             sys.stdout.write(f"{subject}: not traced, {without}\n")
+            bad += subject in arguments.subject  # who names a subject wants it traced
             continue
         known = paths(subject)
         for path in arguments.path or known:
