@@ -24,6 +24,10 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'bench' has no attribute '{name}'")

@@ -169,13 +169,16 @@ def _status(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     to_do = _as_fitted(chosen, store)
     rows = []
+    is_whole = True
     details: dict[str, str] = {}  # what a failed cell printed, by its title
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
             details[cell.title()] = _bounded(record.detail)
         state: str = "missing" if record is None else record.outcome
-        if record is not None and is_stale(record):
+        is_old = record is not None and is_stale(record)
+        is_whole = is_whole and state == "done" and not is_old
+        if is_old:
             state += ", made at other versions"
         by = ""
         if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
@@ -201,7 +204,7 @@ def _status(arguments: argparse.Namespace) -> int:
     if untrusted:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
-    return 0 if all(row["state"].startswith("done") for row in rows) else INCOMPLETE
+    return 0 if is_whole else INCOMPLETE
 
 
 def _bounded(detail: str) -> str:

@@ -21,6 +21,7 @@ from bench.cli.options import (
     take_task,
 )
 from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.page.findings import sentences
 from bench.show.tables.files import update_readme, write_tables
@@ -52,6 +53,8 @@ def _table(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
         raise ConfigError("--only mine is for one table that is printed; give its name")
+    if arguments.only and arguments.results.resolve() == RESULTS.resolve():
+        raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
     if arguments.write:
         refuse_to_write(arguments, "--results DIR")
     take_task(arguments)

@@ -150,13 +150,16 @@ def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):
     assert str(broken) in capsys.readouterr().err
 
 
-def test_status_says_what_is_missing(tmp_path, capsys):
+def test_status_says_what_is_missing_or_stale(tmp_path, capsys, monkeypatch):
     assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == INCOMPLETE
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["missing"]
     main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--quiet"])
     capsys.readouterr()
     assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == 0
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done"]
+    monkeypatch.setattr("bench.cli.run.is_stale", lambda record: True)
+    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == INCOMPLETE
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done, made at other versions"]
 
 
 def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, capsys):

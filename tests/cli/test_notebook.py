@@ -10,6 +10,7 @@ import torch
 
 import bench
 from bench.core.errors import ConfigError, ContractViolation
+from tests import drawings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
@@ -19,6 +20,10 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch):
     found = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 15
     assert found.failed == 0
+
+
+def test_a_notebook_completes_the_names():
+    assert set(dir(bench)) == {*bench.__all__, "__version__"}
 
 
 def test_one_answer_in_numpy_in_torch_and_as_draws():
@@ -64,3 +69,11 @@ def test_a_fit_tells_its_epochs_and_is_the_same_again():
     )
     assert [epoch for epoch, *_ in told] == [1, 1]
     assert all(torch.equal(value, again.arrays()[name]) for name, value in first.arrays().items())
+
+
+def test_an_answer_has_the_warnings_of_the_picture(tmp_path):
+    path = drawings.save(tmp_path / "two.png", 1 - np.hstack([drawings.strokes(drawings.THREE)] * 2))
+    (answer,) = bench.predict(path, draws=5)
+    assert answer.remarks == ("2 shapes stand apart; a network sees them as one digit: cut the picture",)
+    assert answer.remarks[0] in str(answer)
+    assert len(repr(answer)) < 300

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from bench.cli import USAGE
 from bench.cli.main import main
+from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show.beside import MARK, beside
@@ -86,6 +87,8 @@ def test_only_mine_are_the_rows_of_the_users_records(folders, capsys):
     assert names == {"approach", "mlp", "mine: my_net"}
     assert main(["table", "--results", str(own), "--only", "mine"]) == USAGE
     assert "give its name" in capsys.readouterr().err
+    assert main(["table", "choice", "--only", "mine", "--results", str(RESULTS)]) == USAGE
+    assert "has the shipped records, none of yours" in capsys.readouterr().err
     assert main([*words[:-1], "/no/folder"]) == USAGE
     assert "--baseline /no/folder is not a folder" in capsys.readouterr().err
 

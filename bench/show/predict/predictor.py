@@ -26,7 +26,7 @@ MAX_DRAWS = 10_000
 BLOCK_IMAGES = 100  # predicted at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PictureAnswer:
     """What one approach says of one picture."""
 
@@ -45,7 +45,8 @@ class PictureAnswer:
     threshold: float
     refused_by: str  # why it does not answer, '' if it does
     refusing_rules: tuple[str, ...]  # of all rules that have a threshold here, those that refuse
-    draws: FloatArray = dataclasses.field(repr=False, compare=False)  # [S, 10], probabilities of each draw
+    draws: FloatArray = dataclasses.field(compare=False)  # [S, 10], probabilities of each draw
+    remarks: tuple[str, ...] = ()  # why the picture may be no picture of one digit
 
     @property
     def label(self) -> str:
@@ -64,7 +65,12 @@ class PictureAnswer:
         return (
             f"{self.label}: {self.says} (probability {self.probabilities[self.best_guess]:.3f}, entropy "
             f"{self.predictive_entropy:.3f} nats, mutual information {mutual}{why})"
+            + "".join(f"; {remark}" for remark in self.remarks)
         )
+
+    def __repr__(self) -> str:
+        """Return the line of `str`, because a notebook shows this form."""
+        return f"<{self}>"
 
 
 class Predictor:
@@ -160,6 +166,7 @@ class Predictor:
                     refused_by=verdict.refused,
                     refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
                     draws=each[:, row],
+                    remarks=images[row].remarks,
                 )
             )
         return answers

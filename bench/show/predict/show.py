@@ -26,7 +26,7 @@ def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> dict[str, ob
         "ink": ink(image),
         "remarks": image.remarks,
         "answers": [
-            {name: value for name, value in vars(answer).items() if name != "draws"}
+            {name: value for name, value in vars(answer).items() if name not in ("draws", "remarks")}
             | {"refused_by": answer.refused_by or None}
             for answer in answers
         ],
