@@ -51,9 +51,10 @@ def reports(material: Material) -> str:
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
         f"{_that(agreeing, 'agrees', 'agree')} with our runs: if we trained once more, our number would, with 95 % "
-        f"probability, be closer to the reported one than a margin that we fixed in advance{_margins(material)}. "
-        f"{_that(coarse, 'agrees', 'agree')} coarsely: chance alone can explain the difference, but our runs of the "
-        f"published code scatter too much to say more. {_differing(material)}{without}"
+        f"probability, be closer to the reported one than a margin{_margins(material)} that we fixed after our first "
+        "run, before all others. "
+        f"{_that(coarse, 'agrees', 'agree')} only coarsely: chance can explain the difference, but our runs of the "
+        f"published code scatter by more than the margin. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -93,37 +94,59 @@ def _curves(material: Material) -> Iterator[str]:
 
 def in_short(material: Material) -> str:
     """Answer the question of the title in three sentences."""
-    found = _classifiers(material)
+    corrected = _corrected(_classifiers(material))
     agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
-    if not (_corrected(found) and measured):
+    if not (corrected and measured):
         return NOT_MEASURED
-    right = [_mean(one.right) for one in found.values()]
-    broken = sum(one.promise.is_broken for one in found.values())
-    answer = "mostly no" if 2 * broken > len(found) else "mostly yes" if broken else "yes"
+    bayesian = _bayesian(corrected)
+    plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
     return (
-        f"On digits, {answer}: where a network is at least {LEVEL} sure, {_rounded_down(min(right))} or more of its "
-        f"answers are right, but {broken or 'none'} of {counted(len(found), 'network')} "
-        f"{'are' if broken > 1 else 'is'} wrong more often than the network's own probabilities say. "
-        f"{_in_short_no_digits(_corrected(found))} Of {counted(measured, 'number')} that tutorials report, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs, {_that(coarse, 'agrees', 'agree')} coarsely (our runs "
-        f"scatter too much to say more), and {differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
+        f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
+        f"Of {counted(measured, 'number')} that tutorials report, {_that(agreeing, 'agrees', 'agree')} with our runs, "
+        f"{_that(coarse, 'agrees', 'agree')} only coarsely (our runs scatter by more than the difference that "
+        f"matters), and {differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
     )
 
 
-def _in_short_no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
-    """Say of how many pictures without a digit the worst Bayesian network is sure, and one without Bayes."""
-    bayesian = {place: one for place, one in corrected.items() if not _is_plain(place.approach)}
-    plain = {place: one for place, one in corrected.items() if _is_plain(place.approach)}
-    most, beside = _most(bayesian or plain), _most(plain) if bayesian else {}
+def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
+    """Say whether corrected networks keep on digits what their probabilities promise."""
+    broken = sum(one.promise.is_broken for one in networks.values())
+    answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
+    least = _rounded_down(min(_mean(one.right) for one in networks.values()))
+    often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
+    keeps = f"but {broken} of {len(networks)} are {often}" if broken else "as its probabilities promise"
+    return (
+        f"On digits, {answer}, after we corrected the mistakes in its code: a {_kind(networks)} is at least {LEVEL} "
+        f"sure of {_span(one.digits for one in networks.values())} of the digits, and at least {least} of these "
+        f"answers are right, {keeps}."
+    )
+
+
+def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[RecipePlace, Sureness]) -> str:
+    """Say of how many pictures without a digit the worst of the networks is sure, and the worst without Bayes."""
+    most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" ({_listed([f'{share:.0f} %' for share in beside.values()])} without Bayes)" if beside else ""
     return (
-        f"On pictures that show no digit, {'yes' if holds else 'no'}: even after we corrected the mistakes in its "
-        f"code, a {'Bayesian ' if bayesian else ''}network is at least {LEVEL} sure to see a digit in up to "
-        f"{_listed(parts)}{than}."
+        f"On pictures that show no digit, {'yes' if holds else 'no'}: such a network is at least {LEVEL} sure to see a "
+        f"digit in up to {_listed(parts)}{than}."
     )
+
+
+def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
+    return {place: one for place, one in networks.items() if not _is_plain(place.approach)}
+
+
+def _kind(networks: dict[RecipePlace, Sureness]) -> str:
+    return "Bayesian network" if _bayesian(networks) else "network"
+
+
+def _span(samples: Iterable[Sample]) -> str:
+    """Return the smallest and the largest mean of percentages: "4 to 96 %"."""
+    means = sorted(map(_mean, samples))
+    return f"{' to '.join(dict.fromkeys((f'{means[0]:.0f}', f'{means[-1]:.0f}')))} %"
 
 
 def _is_plain(approach: str) -> bool:
@@ -156,22 +179,21 @@ def _corrected(found: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness
 
 
 def _kept(found: dict[RecipePlace, Sureness]) -> str:
-    least = min(_mean(one.right) for one in found.values())
+    least = _rounded_down(min(_mean(one.right) for one in found.values()))
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
-        f"Digits: each of {len(found)} networks (published and corrected) gets at least {_rounded_down(least)} of "
-        f"those right of which it is at least {LEVEL} sure."
+        f"Take the digits of which a network is at least {LEVEL} sure: at least {least} of these answers are right, "
+        f"for each of {len(found)} networks (published and corrected). Networks are that sure of "
+        f"{_span(one.digits for one in found.values())} of the digits."
     )
     if not broken:
-        return f"{said} None is wrong more often than its own probabilities say, beyond chance."
-    (first, *others) = broken
-    more = "".join(
-        f"; {_named(one)}: {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in others
-    )
+        return f"{said} None is wrong more often than its own probabilities promise, beyond chance."
+    shown = [f"{_named(one)} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
+    bayesian = _bayesian(_corrected(found))
+    keeps = " No corrected Bayesian network is." if bayesian and not bayesian.keys() & set(broken) else ""
     return (
-        f"{said} Still, {_that(len(broken), 'network is', 'networks are')} too sure of these. {_named(first)}: on "
-        f"average at least {_mean(found[first].promised):.2f} % sure, but {_mean(found[first].right):.2f} % "
-        f"right{more}."
+        f"{said} {_that(len(broken), 'network is', 'networks are')} wrong more often than the network's own "
+        f"probabilities promise; promised and right: {'; '.join(shown)}.{keeps}"
     )
 
 
@@ -222,10 +244,10 @@ def worth(material: Material) -> str:
     measured = [one for one in mistakes(material) if one.accuracy]
     if not measured:
         return NOT_MEASURED
-    clear = [one for one in measured if one.accuracy and one.accuracy.excludes_zero]
+    clear = [one for one in measured if one.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
     rest = len(measured) - len(clear)
-    others = f" For the other {rest}, the interval includes zero." if rest else ""
+    others = f" For the other {rest}, chance can explain the change." if rest else ""
     return f"{_effects(clear, len(measured))}{others}{_hardly(material)}"
 
 
@@ -249,9 +271,8 @@ def _hardly(material: Material) -> str:
         for source, mine in found.items()
     ]
     return (
-        f" The mistakes show in the reported numbers too: {_listed(reported)} {'is' if is_one else 'are'} over "
-        f"{OVERWHELMING:.0f} times more "
-        f"likely from the published code than from the corrected code{caution}."
+        f" Some reported numbers can hardly come from the corrected code: {_listed(reported)} "
+        f"{'is' if is_one else 'are'} over {OVERWHELMING:.0f} times likelier from the published code{caution}."
     )
 
 
@@ -264,7 +285,7 @@ def _effects(clear: Sequence[Mistake], measured: int) -> str:
     change = "changes" if len(clear) == 1 else "change"
     return (
         f"Of {measured} corrections, made one at a time, {len(clear)} {change} the test accuracy beyond chance. In "
-        f"percentage points [95 % interval]: {effects}."
+        f"percentage points [95 % interval; seeds n]: {effects}."
     )
 
 
@@ -273,7 +294,7 @@ def _effect(one: Mistake) -> str:
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{one.approach} {100 * change.mean:+.2f} [{low}, {high}]"
+    return f"{one.approach} {100 * change.mean:+.2f} [{low}, {high}; n {change.n}]"
 
 
 def _that(count: int, one: str, more: str) -> str:

@@ -10,8 +10,11 @@ from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MNIST, Rung
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
 from bench.judge.stats.paired import Paired
+from bench.judge.stats.prediction import holm
+from bench.judge.stats.rule import ALPHA
 from bench.show.cells import Entry, Missing, Table, make_table
 from bench.show.material import Material
+from bench.show.reasoning import p_text
 
 LETTERS = "letters"
 COLUMNS = {
@@ -27,6 +30,12 @@ class Mistake(NamedTuple):
     approach: str
     rung: Rung
     effects: dict[tuple[str, str], Effect]  # by data set and quantity
+    p: float | None = None  # of the accuracy's change, adjusted over all mistakes by Holm; None for one seed
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether chance does not explain the change of the accuracy, although several mistakes were tried."""
+        return self.p is not None and self.p < ALPHA
 
     @property
     def accuracy(self) -> Paired | None:
@@ -41,7 +50,9 @@ def mistakes(material: Material) -> list[Mistake]:
         found = effects(ladder, material.numbers)
         kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
         made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
-    return made
+    paired = {str(place): one.accuracy for place, one in enumerate(made)}
+    adjusted = holm({place: one.p for place, one in paired.items() if one is not None and one.p is not None})
+    return [one._replace(p=adjusted.get(str(place))) for place, one in enumerate(made)]
 
 
 def mistakes_table(material: Material) -> Table:
@@ -53,6 +64,7 @@ def mistakes_table(material: Material) -> Table:
             one.rung.name,
             str(one.accuracy.n) if one.accuracy else "-",
             *(_entry(one.effects[what], scale, digits) for what, scale, digits in COLUMNS.values()),
+            p_text(one.p),
         ]
         for one in found
     ]
@@ -63,9 +75,10 @@ def mistakes_table(material: Material) -> Table:
         "What is each mistake of the documents worth?",
         "One mistake corrected, all others left: after minus before, mean difference over n paired seeds with its 95 % "
         "t interval. Accuracy and letters' AUROC (how well the entropy tells letters from digits) in percentage "
-        "points, NLL in nats per image. Common protocol. No interval is adjusted for the number of mistakes: by chance "
-        "alone, one in twenty excludes zero.",
-        ["approach", "mistake", "n", *COLUMNS],
+        "points, NLL in nats per image. Common protocol. Intervals are not adjusted for the number of mistakes: by "
+        "chance alone, one in twenty excludes zero. p: of the change of the accuracy, adjusted for it (paired t test, "
+        "Holm).",
+        ["approach", "mistake", "n", *COLUMNS, "p"],
         rows,
         notes,
         conditions=conditions_text(material.results),
