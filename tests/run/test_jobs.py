@@ -19,7 +19,7 @@ def test_a_job_survives_json():
     chosen = [*SMOKE, *cells(Selection(approaches=("linear_bbb", "mxnet_bbb"), seeds=(0, 3)))]
     for job in (
         jobs.work_job(chosen, Options("results", interpreters={"mlp": "python"})),
-        jobs.PlanJob(Selection(approaches=("mlp",), seeds=(1, 2), apart=True), "hash"),
+        jobs.plan_job(Selection(approaches=("mlp",), seeds=(1, 2), apart=True)),
     ):
         assert jobs.decode_job(msgspec.json.encode(job)) == job
 
