@@ -90,7 +90,8 @@ def do(job: Job, send: Send) -> None:
             )
         send(Planned(cells(job.selection)))
         return
-    from bench.run.contexts import OrphanedError  # imports torch, which takes seconds
+    # here: they import torch, which takes seconds, and the run's own process imports this file to start its children
+    from bench.run.contexts import OrphanedError
     from bench.run.process import work
 
     _find_approaches(job)

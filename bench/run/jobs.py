@@ -53,6 +53,11 @@ def work_job(cells: Sequence[Cell], options: Options) -> WorkJob:
     return WorkJob(list(cells), options, here(cells[0].approach, data_folder(options)))
 
 
+def plan_job(selection: Selection) -> PlanJob:
+    """Return the job of planning cells."""
+    return PlanJob(selection, harness_hash())
+
+
 def decode_job(line: bytes) -> Job:
     """Return the job of a line of JSON; drop its data folder if this machine does not have that folder."""
     job: Job = msgspec.json.decode(line, type=Job)

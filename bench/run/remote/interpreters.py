@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from bench.core.environment import harness_hash
 from bench.core.errors import BenchError, ConfigError
 from bench.plan.cells import Cell, Selection
 from bench.plan.registry import manifest
 from bench.run.events import Planned
-from bench.run.jobs import PlanJob
+from bench.run.jobs import plan_job
 from bench.run.supervisor import supervise
 
 VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of PATH between them
@@ -52,7 +51,7 @@ def with_their_cells(chosen: Sequence[Cell], selection: Selection, own: Mapping[
 
 
 def _planned(name: str, selection: Selection, python: str) -> list[Cell]:
-    job = PlanJob(replace(selection, approaches=(name,)), harness_hash())
+    job = plan_job(replace(selection, approaches=(name,)))
     try:
         events = [event for event in supervise(job, python, PLAN_S) if isinstance(event, Planned)]
     except BenchError as error:
