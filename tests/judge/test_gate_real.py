@@ -118,6 +118,7 @@ def test_an_unchanged_rerun_passes(real, tmp_path):
     assert len(repeated_cells(report.gate)) == 1
 
 
+@pytest.mark.usefixtures("loaded_once")  # by the gate; the fits, and an unchanged rerun's gate, load all by themselves
 @pytest.mark.parametrize("name", CAUGHT)
 def test_a_planted_fault_is_caught(real, tmp_path, name):
     approach, expected = CAUGHT[name]
@@ -129,6 +130,7 @@ def test_a_planted_fault_is_caught(real, tmp_path, name):
     assert all(state == PASS for check, state in states.items() if check.startswith("plan "))
 
 
+@pytest.mark.usefixtures("loaded_once")
 def test_effects_of_a_fault_are_kept(real, tmp_path):
     report, _ = gated(real, tmp_path / "fresh", ("mlp",), lambda: planted("learning-rate"))
     path = tmp_path / "planted.csv"
