@@ -114,8 +114,9 @@ def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArr
     return confidence, accuracy, counts.sum(axis=0), edges
 
 
-def _wilson(share: FloatArray, count: FloatArray, z: float = 1.959964) -> tuple[FloatArray, FloatArray]:
+def _wilson(share: FloatArray, count: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the 95 % interval of a share of `count` (Wilson 1927, JASA 22)."""
+    z = 1.959964
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
     return middle - half, middle + half

@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from bench.core.project import REFERENCE
 from bench.core.records import Record
@@ -69,6 +68,6 @@ def collect(material: Material, with_figures: bool = True) -> ReportContent:
     return ReportContent(material, all_tables(material), load_documents(), figures)
 
 
-def load_documents(path: Path = DOCUMENTS) -> dict[str, DocumentFacts]:
+def load_documents() -> dict[str, DocumentFacts]:
     """Read who wrote which document, and where it is; raises ConfigError."""
-    return read_toml(path, dict[str, DocumentFacts], "list of documents")
+    return read_toml(DOCUMENTS, dict[str, DocumentFacts], "list of documents")

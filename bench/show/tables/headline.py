@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from bench.core.text import FRACTION, SIX, Digits
 from bench.core.toml import TomlTable, read_toml
@@ -39,14 +38,14 @@ class _Headline(TomlTable, frozen=True):
     short: Mapping[str, str]
 
 
-def load_quoted(path: Path = HEADLINE) -> tuple[Quoted, ...]:
+def load_quoted() -> tuple[Quoted, ...]:
     """Read the numbers that are quoted, in the order of the file; raises ConfigError that names the file."""
-    return read_toml(path, _Headline, "quoted numbers").number
+    return read_toml(HEADLINE, _Headline, "quoted numbers").number
 
 
-def load_short_names(path: Path = HEADLINE) -> Mapping[str, str]:
+def load_short_names() -> Mapping[str, str]:
     """Read the short names of end results by claim; raises ConfigError that names the file."""
-    return read_toml(path, _Headline, "quoted numbers").short
+    return read_toml(HEADLINE, _Headline, "quoted numbers").short
 
 
 def headline_table(results: Results, judgement: Judgement) -> Table:
