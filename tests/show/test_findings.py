@@ -88,7 +88,8 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said.startswith(
         "Take the digits of which a network is at least 99 % sure: at least 75.0 % of these answers are right, for "
-        "each of 2 networks (published and corrected). Networks are that sure of 100 % of the digits. 1 network is wrong "
+        "each of 2 networks (published and corrected). Networks are that sure of 100 % of the digits. 1 network is "
+        "wrong "
         "more often than the network's own probabilities promise; promised and right: mlp corrected 99.98 and 75.00 %. "
     )
     assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
@@ -198,7 +199,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         "Of the 4 numbers that the documents report after training, 1 agrees with our runs: if we trained once more, "
         "our number would, with 95 % probability, be closer to the reported one than a margin (for "
         "accuracies, 2 percentage points) that we fixed after our first run, before all others. 2 agree only coarsely: "
-        "chance can explain the difference, but our runs of the published code scatter by more than the margin. 1 differs "
+        "chance can explain the difference, but our runs of the published code scatter by more than the margin. 1 "
+        "differs "
         "beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
@@ -229,7 +231,8 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
         f"On digits, {said}, after we corrected the mistakes in its code: a Bayesian network is at least 99 % sure of "
         f"100 % of the digits, and at least {right} % of these answers are right, {keeps}. On pictures that show no "
         "digit, no: such a network is at least 99 % sure to see a digit in up to 25 % of the letters (75 % without "
-        "Bayes). Of 3 numbers that tutorials report, 1 agrees with our runs, 2 agree only coarsely (our runs scatter by "
+        "Bayes). Of 3 numbers that tutorials report, 1 agrees with our runs, 2 agree only coarsely (our runs scatter "
+        "by "
         "more than the difference that matters), and none is contradicted."
     )
 
