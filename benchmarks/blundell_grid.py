@@ -26,8 +26,8 @@ from bench.core.project import TOP
 from bench.core.toml import TomlTable, read_toml
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
-from bench.measure.blundell2015 import HELD_OUT
 from bench.measure.measuring import N_CLASSES, predict_split
+from bench.measure.metrics.epochs import HELD_OUT
 from bench.plan.registry import load_class
 from bench.run.alone import FitAlone
 

@@ -77,7 +77,8 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
-    code = train_on_request(cells_of(ladders, Selection(seeds=arguments.seeds, **conditions)), arguments)
+    needed = cells_of(ladders, Selection(seeds=arguments.seeds, **conditions), material_of(arguments).paper)
+    code = train_on_request(needed, arguments)
     records = [record for record in material_of(arguments).results.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
@@ -92,9 +93,9 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
 
 
 def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Namespace) -> None:
-    numbers = material.numbers
     lines = []
     for one in ladders:
+        numbers = material.of_approach(one.approach).numbers
         found = effects(one, numbers)
         answer = find(one.question, numbers, material.claims) if one.question else None
         if arguments.write:
@@ -109,7 +110,8 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
                 }
             )
             continue
-        data_sets = one.ood if arguments.data_set == ALL else (arguments.data_set or one.ood[0],)
+        named = (arguments.data_set,) if arguments.data_set else one.ood[:1]
+        data_sets = one.ood if arguments.data_set == ALL else named
         print(render(ladder_table(one, found, numbers, data_sets)))
         print(f"\n{render(answer_table(one.approach, answer, material.results))}\n" if answer else "")
     if arguments.json:

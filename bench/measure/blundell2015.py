@@ -17,10 +17,10 @@ from torch import Tensor
 
 from bench.interface import Posterior, Split
 from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, predict_split
+from bench.measure.metrics.epochs import HELD_OUT, TEST, chosen_epochs
 from bench.measure.metrics.pruning import prune_at
 from bench.measure.protocols import Protocol
 
-HELD_OUT, TEST = "heldout10k-of-train", "test10k"
 EPOCHS_WITH_DRAWS, EPOCH_DRAWS = 50, 10  # every so many epochs, this number of networks is averaged
 END_DRAWS = 100  # networks averaged at the end
 PRUNED = (0.5, 0.75, 0.95, 0.98)  # shares of the weights that Table 2 removes
@@ -85,20 +85,3 @@ class Blundell2015(Protocol):
                 noisy = posterior.masked_with_noise(keep, NOISE_LEFT)
                 errors["noisy_pruned_error_of_draws"] = self._error(noisy, TEST, draws)
             found.metrics |= {f"mnist/{TEST}/{name}@{share:g}": error for name, error in errors.items()}
-
-
-def chosen_epochs(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
-    """Return the test error of two epochs: the first of least held-out error, and the one of least test error.
-
-    The first is an honest choice. The second looks at the test images and shows how much this gains.
-    """
-    seen = [
-        (one[f"mnist/{HELD_OUT}/error"], one[f"mnist/{TEST}/error"]) for one in epochs if f"mnist/{TEST}/error" in one
-    ]
-    errors = [(held_out, test) for held_out, test in seen if held_out is not None and test is not None]
-    if not errors:
-        return {}
-    return {
-        f"mnist/{TEST}/error_at_chosen_epoch": min(errors, key=lambda pair: pair[0])[1],
-        f"mnist/{TEST}/error_at_best_test_epoch": min(test for _, test in errors),
-    }

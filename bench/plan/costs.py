@@ -203,4 +203,4 @@ def _scaled(record: Record, seconds: Number, rate: float | None) -> float | None
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    return statistics.median_low(known) if known else None  # of two, one may have had to wait: the shorter

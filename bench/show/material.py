@@ -101,6 +101,11 @@ class Material:
         other._trusted = self._trusted  # no file is read twice
         return other
 
+    def of_approach(self, name: str) -> Material:
+        """Return the material of the group of an approach."""
+        group = group_of(name)
+        return self if group == self.group else self.of_other_group(group)
+
     @property
     def records(self) -> Sequence[Record]:
         """The records of all conditions."""

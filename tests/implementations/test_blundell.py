@@ -9,9 +9,10 @@ from torch.nn.functional import cross_entropy, linear, softplus
 
 from bench.core.errors import ConfigError, Unsupported
 from bench.core.streams import StepNoise
-from bench.interface import Task
+from bench.interface import Split, Task
 from bench.measure.blundell2015 import LeavesNoise
-from implementations import blundell_bbb, blundell_dropout
+from bench.run.alone import FitAlone
+from implementations import blundell_bbb, blundell_dropout, blundell_sgd
 from implementations._kernels.layout import Layout
 from implementations._kernels.mixture_mlp import MixtureMlp
 from implementations._kernels.relu_network import ReluNetwork
@@ -174,6 +175,35 @@ def test_halving_is_the_papers_formula():
 def test_an_unknown_choice_is_refused(field):
     with pytest.raises(ConfigError, match=r"unknown .* 'none of these'; known:"):
         blundell_bbb.BlundellBbb(**{field: "none of these"})
+
+
+class EachEpoch(FitAlone):
+    """Keeps the arrays of the posterior after every epoch."""
+
+    def epoch_end(self, epoch, trace, posterior, state):
+        super().epoch_end(epoch, trace, posterior, state)
+        self.kept = {**getattr(self, "kept", {}), epoch: posterior().arrays()}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [blundell_bbb.BlundellBbb, blundell_dropout.BlundellDropout, blundell_sgd.BlundellSgd],
+    ids=lambda k: k.__name__,
+)
+def test_a_shorter_fit_is_the_start_of_a_longer_one(kind):
+    """`bench.judge.shorter` reads fits of fewer epochs from records of more."""
+    x, y = batch(40)
+    train = Split("train50k", x, y, torch.arange(len(x)))
+    short, long = (EachEpoch(4, torch.device("cpu"), None, None) for _ in range(2))
+    ends = [
+        kind(epochs=epochs, batch_size=16, hidden_units=7)
+        .fit(train, Task("classification", 5, 40, 30), context)
+        .arrays()
+        for epochs, context in ((2, short), (3, long))
+    ]
+    assert all(torch.equal(ends[0][name], long.kept[2][name]) for name in ends[0])
+    assert all(torch.equal(short.kept[1][name], long.kept[1][name]) for name in ends[0])
+    assert not torch.equal(ends[0]["mu"], ends[1]["mu"])
 
 
 def test_the_number_of_weights_is_that_of_the_paper():

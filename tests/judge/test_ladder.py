@@ -19,9 +19,10 @@ from bench.judge.ladder.effects import Numbers, command, effects
 from bench.judge.ladder.file import read_entries
 from bench.judge.ladder.readers import parse, read_keys
 from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
-from bench.judge.ladder.selection import chosen
+from bench.judge.ladder.selection import cells_of, chosen
 from bench.judge.results import Results
 from bench.judge.samples import Gap
+from bench.plan.cells import Selection
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import manifests, of_group
 from bench.show.tables.ladder import ladder_table
@@ -240,6 +241,30 @@ def test_csv_has_the_unrounded_numbers_of_every_rung():
     line = next(line for line in lines if (line["rung"], line["quantity"]) == ("lr-decay", "accuracy"))
     assert float(line["difference"]) == 0.4 - 0.1
     assert (line["n"], line["low"], line["before"]) == ("1", "", "0.1")
+
+
+def test_rungs_of_the_paper_are_read_from_longer_fits():
+    """Test error falls from 2 to 1 % after epoch 150; the prior is another rung of whole fits."""
+    key = "mnist/test10k/error"
+    epochs = [{"epoch": epoch, key: 0.02 if epoch <= 150 else 0.01} for epoch in range(1, 201)]
+    made = [
+        record("blundell_bbb", recipe, seed=seed, metrics={key: error}, epochs=epochs)
+        for recipe, error in (("published", 0.01), ("published+gaussian-prior", 0.03))
+        for seed in range(5)
+    ]
+    results = Results(made, manifests())
+    numbers, what = Numbers(results, ()), ("mnist", "error")
+    assert effect_of(numbers, "blundell_bbb", "epochs-150", what, VARIANT).paired.differences == (0.01,) * 5
+    assert effect_of(numbers, "blundell_bbb", "gaussian-prior", what, CONTROL).paired.differences == (0.03 - 0.01,) * 5
+    assert effect_of(numbers, "blundell_bbb", "rho-8", what, VARIANT).gaps[0].code == "not run"
+    rows = by_column(ladder_table(ladder("blundell_bbb"), effects(ladder("blundell_bbb"), numbers), numbers, ()))
+    assert {row["data set"] for row in rows} == {"mnist"}
+    needed = {(cell.approach, cell.recipe) for cell in cells_of([ladder("blundell_bbb")], Selection())}
+    assert ("blundell_bbb", "published") in needed
+    assert ("blundell_bbb", "published+epochs-150") not in needed  # the record of the fit above has it
+    assert ("blundell_bbb", "all-images+epochs-150") in needed
+    rest = {cell.recipe for cell in cells_of([ladder("blundell_bbb")], Selection(seeds=(0,)), results)}
+    assert "published+epochs-150+rho-8" in rest
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from bench.interface import Categorical, Marginal, Posterior, Split
-from bench.measure.blundell2015 import HELD_OUT, TEST, Blundell2015, chosen_epochs
+from bench.measure.blundell2015 import Blundell2015
+from bench.measure.metrics.epochs import HELD_OUT, TEST, chosen_epochs
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
 

@@ -160,6 +160,12 @@ def test_an_estimate_learns_from_records_of_other_seeds():
     assert found.basis == "1 record on x"
 
 
+def test_of_two_records_one_that_had_to_wait_does_not_count():
+    """Of two times the shorter, of three the middle."""
+    assert estimate(MLP, [measured(), measured(measure_s=3682.0)]).measure_s == 7.0
+    assert estimate(MLP, [measured(), measured(measure_s=3682.0), measured(measure_s=8.0)]).measure_s == 8.0
+
+
 @pytest.mark.parametrize(
     "worse",
     [

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.file import LADDERS, Entry, controls, measuring, question, read_entries
-from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Ladder, Rung, between
+from bench.judge.ladder.file import LADDERS, Entry, controls, keys, measuring, question, read_entries
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Keys, Ladder, Rung, between
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
@@ -19,33 +19,34 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     if entry.task != "mnist":
         raise ConfigError(f"{approach} is not a classifier: ladders compare classifiers; see `python -m bench list`")
     written = read_entries(path).get(approach, Entry())
-    where, ood = f"ladder of {approach} in {path.name}", written.ood
+    where = f"ladder of {approach} in {path.name}"
+    compared = keys(written, where)
     rungs = (
-        *_corrections(entry, ood),
-        *controls(written, where),
-        *_variants(entry, written),
+        *_corrections(entry, compared),
+        *controls(written, compared, where),
+        *_variants(entry, written, compared),
         *measuring(written, approach, where),
     )
-    return Ladder(approach, ood, rungs, question(written, where))
+    return Ladder(approach, written.ood, compared, rungs, question(written, where))
 
 
-def _corrections(entry: ApproachManifest, ood: tuple[str, ...]) -> Iterator[Rung]:
+def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[Rung]:
     """Yield each correction alone, then one after the other, up to the corrected recipe."""
     if "corrected" not in entry.recipes:
         return
     names = entry.recipes["corrected"].corrections
     if len(names) > 1:
         for name in names:
-            yield _trained(entry, name, ALONE, "published", _with(entry, (name,)), ood)
+            yield _trained(entry, name, ALONE, "published", _with(entry, (name,)), compared)
     reached = "published"
     for count, name in enumerate(names, start=1):
         recipe = _with(entry, names[:count])
-        yield _trained(entry, name, CUMULATIVE, reached, recipe, ood)
+        yield _trained(entry, name, CUMULATIVE, reached, recipe, compared)
         reached = recipe
     if reached != "corrected":
         rows = [entry.recipes[recipe].split for recipe in ("corrected", "published")]
         title = "trained on {} instead of {}".format(*rows)
-        numbers = between((entry.name, reached), (entry.name, "corrected"), ood)
+        numbers = between((entry.name, reached), (entry.name, "corrected"), compared)
         yield Rung(rows[0], CUMULATIVE, title, numbers)
 
 
@@ -57,15 +58,15 @@ def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
     return "corrected" if same else recipe
 
 
-def _variants(entry: ApproachManifest, written: Entry) -> Iterator[Rung]:
+def _variants(entry: ApproachManifest, written: Entry, compared: Keys) -> Iterator[Rung]:
     """Yield the change that the base makes of the published recipe, if any, and each variant of the base."""
     *_, own = written.base.split("+")
     for name in entry.variants if written.variants is None else written.variants:
         before = "published" if name == own else written.base
         after = written.base if name == own else f"{written.base}+{name}"
         resolve(entry, after)
-        yield _trained(entry, name, VARIANT, before, after, written.ood)
+        yield _trained(entry, name, VARIANT, before, after, compared)
 
 
-def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, ood: tuple[str, ...]) -> Rung:
-    return Rung(name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), ood))
+def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, compared: Keys) -> Rung:
+    return Rung(name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), compared))

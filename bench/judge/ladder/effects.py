@@ -10,9 +10,10 @@ from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
 from bench.judge.samples import Gap, metric, unfinished
+from bench.judge.shorter import records_of
 from bench.judge.stats.paired import Paired, pair
 
-FRACTIONS = ("accuracy", "ece", "auroc", "refusal")  # quantities between 0 and 1
+FRACTIONS = ("accuracy", "ece", "auroc", "refusal", "error", "held_out_error")  # quantities between 0 and 1
 SEEDS = 3  # of a rung, unless the caller gives another number
 
 
@@ -35,7 +36,8 @@ class Numbers:
     def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
         """Return the number of every seed that has it, and why others have none."""
         is_reading = place.source == "reading"
-        records = self.results.cell(place.approach, place.recipe, "common" if is_reading else place.source)
+        protocol = "common" if is_reading else place.source
+        records = records_of(self.results, place.approach, place.recipe, protocol)
         if not records:
             return {}, (Gap("not run", f"`{command(place)}` measures it"),)
         found: dict[int, float] = {}

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
@@ -16,13 +16,16 @@ from bench.data.manifest import OutsideSet
 from bench.judge.ladder.rungs import (
     CONTROL,
     MEASURING,
+    MNIST,
     SOURCES,
     Estimator,
+    Keys,
     Place,
     Question,
     Rung,
     Step,
     between,
+    common,
 )
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
@@ -30,7 +33,7 @@ from bench.plan.registry import manifest
 LADDERS = REFERENCE / "ladders.toml"
 EACH = "ood"  # stands for each out-of-distribution data set
 
-Quantity = Literal["accuracy", "nll", "ece", "entropy", "auroc", "refusal"]
+Quantity = Literal["accuracy", "nll", "ece", "entropy", "auroc", "refusal", "error", "held_out_error"]
 
 
 class _Control(TomlTable, frozen=True):
@@ -68,6 +71,7 @@ class Entry(TomlTable, frozen=True):
     """What the file says of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = get_args(OutsideSet)
+    fit: dict[Quantity, str] = field(default_factory=dict)  # what of mnist is compared; none: the common protocol
     base: str = "published"
     variants: tuple[str, ...] | None = None
     control: tuple[_Control, ...] = ()
@@ -81,11 +85,17 @@ def read_entries(path: Path = LADDERS) -> dict[str, Entry]:
     return read_toml(path, dict[str, Entry], "ladders")
 
 
-def controls(entry: Entry, where: str) -> Iterator[Rung]:
+def keys(entry: Entry, where: str) -> Keys:
+    """Return what is compared of two fits; raises ConfigError, which begins with `where`."""
+    own: Keys = {(MNIST, quantity): _number(text, where) for quantity, text in entry.fit.items()}
+    return own or common(entry.ood)
+
+
+def controls(entry: Entry, compared: Keys, where: str) -> Iterator[Rung]:
     """Yield the comparisons of fits of any approaches; raises ConfigError, which begins with `where`."""
     for body in entry.control:
         before, after = _fit(body.before, where), _fit(body.after, where)
-        yield Rung(body.name, CONTROL, body.title, between(before, after, entry.ood))
+        yield Rung(body.name, CONTROL, body.title, between(before, after, compared))
 
 
 def measuring(entry: Entry, approach: str, where: str) -> Iterator[Rung]:

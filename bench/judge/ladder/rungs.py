@@ -1,7 +1,8 @@
 """What a ladder is made of.
 
 A rung compares two numbers of the same seed. The two fits of a correction, a variant or a control are trained
-separately, and the common protocol measures both. A rung of measuring compares two numbers of one fit.
+separately and measured alike, by the common protocol unless `ladders.toml` names other numbers. A rung of measuring
+compares two numbers of one fit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ STORED = {
     "refusal": "refusal_rate",
 }
 """Quantities of a ladder and their names in a record of the common protocol."""
+Keys = Mapping[tuple[str, str], tuple[str, str]]
+"""(data set, quantity) -> (source, key) as in `Place`: what is compared of two fits."""
 INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")
 OUTSIDE = ("entropy", "auroc", "refusal")
 MNIST = "mnist"
@@ -91,6 +94,7 @@ class Ladder:
 
     approach: str
     ood: tuple[str, ...]
+    keys: Keys
     rungs: tuple[Rung, ...]
     question: Question | None = None
 
@@ -104,19 +108,22 @@ class Ladder:
             yield from self.question.places()
 
     def start(self, recipe: str = "published") -> dict[tuple[str, str], Place]:
-        """Return where the numbers of a recipe stand, measured by the common protocol."""
-        return common(self.approach, recipe, self.ood)
+        """Return where the numbers of a recipe stand."""
+        return places((self.approach, recipe), self.keys)
 
 
-def between(
-    before: tuple[str, str], after: tuple[str, str], ood: tuple[str, ...]
-) -> dict[tuple[str, str], tuple[Place, Place]]:
-    """Return the numbers of two fits, each (approach, recipe), in the common protocol."""
-    first, second = common(*before, ood), common(*after, ood)
+def between(before: tuple[str, str], after: tuple[str, str], keys: Keys) -> dict[tuple[str, str], tuple[Place, Place]]:
+    """Return the numbers of two fits, each (approach, recipe)."""
+    first, second = places(before, keys), places(after, keys)
     return {what: (first[what], second[what]) for what in first}
 
 
-def common(approach: str, recipe: str, ood: tuple[str, ...]) -> dict[tuple[str, str], Place]:
-    """Return where a fit's numbers stand in the common protocol."""
+def places(fit: tuple[str, str], keys: Keys) -> dict[tuple[str, str], Place]:
+    """Return where the numbers of a fit (approach, recipe) stand."""
+    return {what: Place(*fit, *number) for what, number in keys.items()}
+
+
+def common(ood: tuple[str, ...]) -> Keys:
+    """Return what the common protocol has of every quantity."""
     wanted = [(MNIST, name) for name in INSIDE] + [(dataset, name) for dataset in ood for name in OUTSIDE]
-    return {(dataset, name): Place(approach, recipe, "common", f"{dataset}/{STORED[name]}") for dataset, name in wanted}
+    return {(dataset, name): ("common", f"{dataset}/{STORED[name]}") for dataset, name in wanted}

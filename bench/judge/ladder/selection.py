@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from bench.core.errors import ConfigError
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.rungs import Ladder
+from bench.judge.results import Results
+from bench.judge.shorter import from_longer, longer_recipe
 from bench.plan.cells import Cell, Selection, cells
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import of_group
@@ -27,12 +29,13 @@ def chosen(approaches: Sequence[str]) -> list[Ladder]:
     return found
 
 
-def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
-    """Return the cells that the ladders compare.
+def cells_of(ladders: Iterable[Ladder], selection: Selection, results: Results | None = None) -> list[Cell]:
+    """Return the cells that the ladders compare, without shorter fits that a longer one of them gives, or of `results`.
 
     Args:
         ladders: their rungs and questions need the cells.
         selection: gives seeds, profile, device and precision; the ladders give approaches, recipes and protocols.
+        results: what has finished.
     """
     wanted = dict.fromkeys(
         (place.approach, place.recipe, "common" if place.source == "reading" else place.source)
@@ -40,6 +43,11 @@ def cells_of(ladders: Iterable[Ladder], selection: Selection) -> list[Cell]:
         for place in one.places()
     )
     found = []
-    for approach, recipe, protocol in wanted:
-        found += cells(dataclasses.replace(selection, approaches=(approach,), recipes=(recipe,), protocols=(protocol,)))
+    for fit in wanted:
+        approach, recipe, protocol = fit
+        if (approach, longer_recipe(*fit)[0], protocol) in wanted:
+            continue
+        have = {record.seed for record in from_longer(results, *fit)} if results else set()
+        made = cells(dataclasses.replace(selection, approaches=(approach,), recipes=(recipe,), protocols=(protocol,)))
+        found += [cell for cell in made if cell.seed not in have]
     return found

@@ -20,6 +20,7 @@ from bench.core.toml import Text
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
+from bench.judge.shorter import records_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
 
 PAPERS = REFERENCE / "papers.csv"
@@ -37,8 +38,8 @@ READINGS = {
     "peek": ("error_at_best_test_epoch", "network of the means, epoch of least error on the test images"),
 }
 """What can have been measured: the metric, and in words. The last looks at the test images to choose."""
-PRUNED = {"means": "pruned_error", "draws": "pruned_error_of_draws"}
-NOISY = {"draws": "noisy_pruned_error_of_draws"}  # of an attempt that leaves noise in pruned weights
+NOISY = {"noisy": "noisy_pruned_error_of_draws"}  # how an attempt prunes by mistake: the weights keep noise
+PRUNED = {"means": "pruned_error", "draws": "pruned_error_of_draws", **NOISY}
 
 _ID = re.compile(r"(?P<source>[^.]+)(?:\.t[12])?\.(?P<method>[a-z_]+)\.?(?P<size>\d+)")
 _METHODS = {
@@ -98,7 +99,7 @@ class PaperVerdict:
     """What our seeds say of a number under one reading."""
 
     claim: PaperClaim
-    reading: str  # of READINGS
+    reading: str  # of READINGS or PRUNED
     verdict: Verdict
 
 
@@ -133,7 +134,7 @@ def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[Paper
     """
     samples = {
         (claim.paper.id, reading): metrics_of(
-            results.cell(claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}"
+            records_of(results, claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}"
         )
         for claim in claims
         for reading, metric in claim.metrics.items()

@@ -20,7 +20,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced
+from bench.show.tables.blundell2015 import can_it_be_reproduced, noise_left
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
@@ -319,6 +319,7 @@ FINDINGS = (
 
 
 def sentences(material: Material) -> dict[str, str]:
-    """Return the answer of every finding, and of the paper's question, which has a text of its own."""
+    """Return the answer of every finding, and what the paper's text says of its records."""
     found = {finding.name: finding.answer(material) for finding in FINDINGS}
-    return {"in_short": in_short(material), **found, PAPER: can_it_be_reproduced(material.paper)}
+    paper = {PAPER: can_it_be_reproduced(material.paper), f"{PAPER}_pruning": noise_left(material.paper)}
+    return {"in_short": in_short(material), **found, **paper}

@@ -139,8 +139,9 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
     )
     placed = {name for plan in (*TOPICS, *LAST_TOPICS) for name in plan.tables}
     placed |= {one.table for one in FINDINGS} | {"choice", "toys", *FAULTS, *LEFT_OUT}
-    families = ("audit_", "answer_", "ladder_")
-    tables = tuple(name for name in shown if name not in placed and not name.startswith(families))
+    of_documents = {*content.material.results.approaches, *content.document_names}
+    placed |= {f"{family}_{name}" for family in ("audit", "answer", "ladder") for name in of_documents}
+    tables = tuple(name for name in shown if name not in placed)
     further = [Topic("further", "Further figures and tables", tables, figures)] if figures or tables else []
     return [*TOPICS, *further, Topic("faults", "Faults", FAULTS, text=_faults(content)), *LAST_TOPICS]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bench.core.text import FRACTION
 from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
-from bench.judge.ladder.rungs import MEASURING, MNIST, STORED, Ladder, Rung
+from bench.judge.ladder.rungs import MEASURING, MNIST, Ladder, Rung
 from bench.judge.results import conditions_text
 from bench.judge.samples import Sample
 from bench.show.cells import Entry, Measured, Missing, Table, make_table
@@ -14,32 +14,41 @@ from bench.show.tables.accuracy import ABSENT
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
 TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}
-TITLES["refusal"] = "refused"
+TITLES |= {"refusal": "refused", "error": "error", "held_out_error": "held-out error"}
 KINDS = (
     "Alone: one correction of the published recipe. Cumulative: one after the other, up to the corrected recipe. "
     "Control: another network or recipe. Variant: a change that corrects nothing. Measuring: two numbers of one fit."
+)
+UNITS = (
+    "Accuracy (in rungs on the refusal rule: of the accepted images), ECE, AUROC of the entropy and share refused by "
+    "the median rule are fractions; NLL and entropy are nats per image."
+)
+ERRORS = (
+    "Errors, of the network of the means after the last epoch, are fractions of the test images and of the 10,000 "
+    "held-out training images. Fits of 100, 150 and 300 epochs are the first epochs of longer fits, where these exist."
 )
 
 
 def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
     """Return a row for each rung and data set: mnist, then `data_sets`."""
-    rows: list[list[Entry]] = [_level(ladder, numbers, "published", data_set) for data_set in (MNIST, *data_sets)]
+    protocol = " and ".join(sorted({source for source, _ in ladder.keys.values()}))
+    names = [name for name in TITLES if any(name == quantity for _, quantity in ladder.keys)]
+    rows = [_level(ladder, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
     for rung, effects in found:
         for data_set in (MNIST, *data_sets):
             mine = {quantity: effects[place, quantity] for place, quantity in effects if place == data_set}
             if mine:
-                entries = [_entry(mine.get(name), name) for name in STORED]
+                entries = [_entry(mine.get(name), name) for name in names]
                 rows.append([rung.name, rung.kind, data_set, _n(mine), *entries])
     if numbers.results.has_corrected(ladder.approach):
-        rows += [_level(ladder, numbers, "corrected", data_set) for data_set in (MNIST, *data_sets)]
-    columns = ["rung", "kind", "data set", "n", *TITLES.values()]
+        rows += [_level(ladder, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
+    columns = ["rung", "kind", "data set", "n", *(TITLES[name] for name in names)]
     caption = (
-        "First and last lines (levels): mean over seeds, common protocol. Other lines (rungs): one change, after minus "
-        "before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is smaller "
-        "than in the levels, rungs and levels are of different seeds. No interval is adjusted for the number of lines. "
-        f"{KINDS} Accuracy (in rungs on the refusal rule: of the accepted images), ECE, AUROC of the entropy and "
-        "share refused by the median rule are fractions; NLL and entropy are nats per image. ~: the interval of a "
-        "fraction would reach beyond 0 or 1, where the t rule is rough."
+        f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines (rungs): one change, after "
+        "minus before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is "
+        "smaller than in the levels, rungs and levels are of different seeds. No interval is adjusted for the number "
+        f"of lines. {KINDS} {UNITS if 'accuracy' in names else ERRORS} ~: the interval of a fraction would reach "
+        "beyond 0 or 1, where the t rule is rough."
     )
     return make_table(
         f"ladder_{ladder.approach}",
@@ -70,11 +79,11 @@ def _title(rung: Rung) -> str:
     return f"{rung.title}; {before.fit_text()} -> {after.fit_text()}"
 
 
-def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str) -> list[Entry]:
+def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str, names: Sequence[str]) -> list[Entry]:
     start = ladder.start(recipe)
     entries: list[Entry] = []
     most = 0
-    for name in STORED:
+    for name in names:
         if (data_set, name) not in start:
             entries.append(Missing(ABSENT))
             continue

@@ -69,8 +69,10 @@ def _answers(material: Material) -> Iterator[Table]:
 
 
 def _ladders(material: Material) -> Iterator[Table]:
-    for one in chosen(()):
-        yield ladder_table(one, effects(one, material.numbers), material.numbers, one.ood)
+    paper = chosen(["blundell_bbb"]) if material.paper.records else []
+    for one in (*chosen(()), *paper):
+        numbers = material.of_approach(one.approach).numbers
+        yield ladder_table(one, effects(one, numbers), numbers, one.ood)
 
 
 def _audits(material: Material) -> Iterable[Table]:

@@ -1,0 +1,46 @@
+"""Shorter fits of Blundell et al. 2015, read from the records of longer ones.
+
+The number of epochs ends the loop of these fits and changes nothing else (`implementations/_seeds.py`). So a fit of 150
+epochs is the first 150 of a fit of 600 with the same seed, and the record of the longer one has the errors of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from bench.core.records import Record, Timings
+from bench.judge.results import Results
+from bench.measure.metrics.epochs import last_epoch
+from bench.plan.recipes import profile
+from bench.plan.registry import manifest
+
+
+def records_of(results: Results, approach: str, recipe: str, protocol: str) -> list[Record]:
+    """Return the records of a cell; seeds that it lacks come from longer fits, if these have finished."""
+    found = results.cell(approach, recipe, protocol)
+    seeds = {record.seed for record in found}
+    return [*found, *(one for one in from_longer(results, approach, recipe, protocol) if one.seed not in seeds)]
+
+
+def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> Iterator[Record]:
+    """Yield for each finished longer fit what the record of this recipe would have: the errors of the last epoch."""
+    longer, epochs = longer_recipe(approach, recipe, protocol)
+    for record in results.cell(approach, longer, protocol) if longer else ():
+        length = min(epochs, profile(record.profile).epochs or epochs)
+        first = record.epochs[:length]
+        if record.outcome == "done" and len(first) == length:
+            errors = last_epoch([epoch.metrics for epoch in first])
+            yield structs.replace(record, recipe=recipe, epochs=first, metrics=errors, missing={}, timings=Timings())
+
+
+def longer_recipe(approach: str, recipe: str, protocol: str) -> tuple[str, int]:
+    """Return the recipe without its changes of the number of epochs, and this number; ("", 0) without such a change."""
+    entry = manifest(approach)
+    if entry.group != "paper" or protocol != "published":
+        return "", 0
+    epochs = {name: one.values["epochs"] for name, one in entry.variants.items() if [*one.values] == ["epochs"]}
+    parts = recipe.split("+")
+    asked = [epochs[part] for part in parts if part in epochs]
+    return ("+".join(part for part in parts if part not in epochs), int(asked[-1])) if asked else ("", 0)
