@@ -60,8 +60,8 @@ def _table(arguments: argparse.Namespace) -> int:
     if not is_of_documents(arguments):
         if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
             raise ConfigError(
-                "other tasks have only one table, and here it is only printed: table methods --task fashion; without "
-                "--task, --write writes it with the others"
+                "other tasks than mnist have only one table, and here it is only printed: table methods --task "
+                "fashion; without --task, --write writes it with the others"
             )
         arguments.name = ON_CLOTHES
     material = material_of(arguments)

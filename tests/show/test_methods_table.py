@@ -5,6 +5,9 @@ import math
 import pytest
 from msgspec import structs
 
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.store import Store
 from bench.judge.results import Results
 from bench.measure.metrics.shifts import STEPS, step_key
 from bench.plan import registry
@@ -86,6 +89,19 @@ def test_one_seed_ranks_nothing_and_has_no_interval():
     _, rows = table(n_seeds=1)
     assert {row["place"] for row in rows.values()} == {"1-2"}
     assert rows["deep_ensemble"]["NLL"] == "0.0500"
+
+
+def test_the_table_of_clothes_is_printed_and_written_with_the_others(tmp_path, capsys):
+    metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3}
+    Store(tmp_path).write(record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics))
+    place = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["table", "methods", "--task", "fashion", *place]) == 0
+    assert "if it learns clothes?" in capsys.readouterr().out
+    assert main(["table", "--write", *place]) == 0
+    assert (tmp_path / "tables" / "methods_fashion.csv").read_text().startswith("method,")
+    assert not (tmp_path / "tables" / "methods.csv").exists()
+    assert main(["table", "--write", "--task", "fashion", *place]) == USAGE
+    assert "--write writes it with the others" in capsys.readouterr().err
 
 
 def learnt(means, seeds=(0, 1, 2)):
