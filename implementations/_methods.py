@@ -150,7 +150,7 @@ class PlainNetworks(Learner):
     def __init__(self, recipe: Method, task: Task, ctx: Context, n_networks: int = 1) -> None:
         """Draw the first weights."""
         _dense.check_task(type(recipe).__name__, task, "classification")
-        self.recipe, self.layout, self.n_orders = recipe, layout_of(task), n_networks
+        self.recipe, self.layout, self.n_orders, self.seed = recipe, layout_of(task), n_networks, ctx.seed
         starts = [initial(task, ctx, index) for index in range(n_networks)]
         self.training = mlp.Training(mlp.Mlp(learning_rate=recipe.learning_rate), self.layout, _seeds.stacked(starts))
 

@@ -2,16 +2,13 @@
 
 Daxberger et al. 2021, arXiv 2106.14806, with the library laplace-torch: the generalised Gauss-Newton matrix in
 Kronecker factors, of the last layer with one prior precision, or of all layers with one for each parameter tensor. The
-precisions maximise the marginal likelihood. A draw w of the weights predicts by the network linearised at its weights
-w*,
-
-    f(x) + J(x) (w - w*),
-
-the library's predictive "glm", whose integral over the logits is here the mean of draws instead of the probit formula.
+precisions maximise the marginal likelihood. A draw w of the weights predicts f(x) + J(x) (w - w*), the network
+linearised at its weights w*: the library's predictive "glm", whose integral over the logits is here the mean of draws
+instead of the probit formula.
 
 Objective (mean per training row, nats): the cross-entropy; the prior comes in afterwards.  Target: the posterior, to
-second order around the network.  Cost: one training, one pass over the rows for the curvature; a draw is one pass of
-the last layer, or three passes for all layers.  Fails when: the network is far from a maximum of its posterior.
+second order around the network.  Cost: one training, and a pass over the rows for the curvature; an answer is one pass,
+and for each draw one of the last layer, or 1.34 passes for all layers.  Fails when: the network is far from a maximum.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bench.core.errors import check_known
@@ -39,8 +36,7 @@ with warnings.catch_warnings():  # of what the library imports
     from laplace import Laplace
     from laplace.utils.matrix import Kron
 
-PRIORS = {"last_layer": "scalar", "all": "layerwise"}
-"""The prior precisions that are fitted: the library takes one for the last layer, one a tensor for all layers."""
+PRIORS = {"last_layer": "scalar", "all": "layerwise"}  # the prior precisions to fit: one, or one a parameter tensor
 ROWS_OF_CURVATURE = 1000  # of a batch of the pass for the curvature
 
 
@@ -72,24 +68,22 @@ class Curved(_methods.PlainNetworks):
         """Draw the first weights."""
         super().__init__(recipe, task, ctx)
         n_rows = len(train) if ctx.steps_per_epoch is None else ctx.steps_per_epoch * recipe.batch_size
-        self._drawn, self._prior, self._seed = recipe.weights, PRIORS[recipe.weights], ctx.seed
+        self._drawn = recipe.weights
         self._rows = TensorDataset(train.x[:n_rows].cpu(), train.y[:n_rows].cpu())
 
     def posterior(self) -> Posterior:
         """Return the Gaussian around the network as it is now."""
         flat = self.weights()[0]
-        net = _methods.module_of(self.layout, flat)
-        found = Laplace(net, "classification", subset_of_weights=self._drawn, hessian_structure="kron")
-        loader = DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator())  # spares the global generator
-        found.fit(loader)
+        found = Laplace(_methods.module_of(self.layout, flat), "classification", self._drawn, "kron")
+        found.fit(DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator()))  # spares the global generator
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
-            found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=self._prior)
+            found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=PRIORS[self._drawn])
         named = {"network": flat, "prior": found.posterior_precision.deltas}
         for index, factors in enumerate(found.H_facs.kfacs):
             named |= {f"factors/{index}/{side}": factor for side, factor in enumerate(factors)}
         arrays = {name: value.detach().cpu().clone().contiguous() for name, value in named.items()}
-        return LaplacePosterior(self.layout, arrays, self._seed)
+        return LaplacePosterior(self.layout, arrays, self.seed)
 
 
 class LaplacePosterior(_methods.StoredPosterior):
@@ -109,10 +103,9 @@ class LaplacePosterior(_methods.StoredPosterior):
 
     def change(self, draw: int) -> Tensor:
         """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
-        found = torch.zeros_like(self.kept["network"])
-        normals = normals_(found.new_empty(self._n_drawn), self.seed, "draw", draw)
-        found[-self._n_drawn :] = self._precision.bmm(normals, exponent=-0.5)
-        return found
+        normals = normals_(torch.empty(self._n_drawn), self.seed, "draw", draw)
+        n_fixed = len(self.kept["network"]) - self._n_drawn
+        return nn.functional.pad(self._precision.bmm(normals, exponent=-0.5), (n_fixed, 0))
 
     @torch.no_grad()
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:

@@ -54,14 +54,10 @@ class Visiting(_methods.PlainNetworks):
     def __init__(self, recipe: Swag, task: Task, ctx: Context) -> None:
         """Draw the first weights."""
         super().__init__(recipe, task, ctx)
-        self._swag, self._seed = recipe, ctx.seed
-        self._visits = _methods.Visits(recipe.kept_per_epoch)
+        self._swag, self._visits = recipe, _methods.Visits(recipe.kept_per_epoch)
         flat = self.training.flat
-        self._moments = {
-            **{name: torch.zeros_like(flat) for name in ("velocity", "mean", "square")},
-            "deviations": flat.new_zeros(recipe.rank, len(flat)),
-            "n_kept": torch.zeros((), dtype=torch.int64),
-        }
+        self._moments = {name: torch.zeros_like(flat) for name in ("velocity", "mean", "square")}
+        self._moments |= {"deviations": flat.new_zeros(recipe.rank, len(flat)), "n_kept": torch.tensor(0)}
 
     def begin(self, epoch: int, n_steps: int) -> None:
         """See `_methods.Learner`."""
@@ -95,7 +91,7 @@ class Visiting(_methods.PlainNetworks):
         found = {"mean": mean, "variance": (kept["square"] - kept["mean"].square()).clamp_(min=0)}
         found |= {name: kept[name] for name in ("deviations", "n_kept")}
         copies = {name: value.detach().to("cpu", copy=True) for name, value in found.items()}
-        return SwagPosterior(self.layout, copies, self._seed)
+        return SwagPosterior(self.layout, copies, self.seed)
 
     def state(self) -> dict[str, Tensor]:
         """See `_methods.Learner`."""

@@ -25,6 +25,7 @@ from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.page.findings import sentences
 from bench.show.tables.files import update_readme, write_tables
+from bench.show.tables.methods import ON_CLOTHES
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
 from bench.show.tables.summary import summary
@@ -59,8 +60,13 @@ def _table(arguments: argparse.Namespace) -> int:
         refuse_to_write(arguments, "--results DIR")
     take_task(arguments)
     check_records(arguments)
-    if not is_of_documents(arguments) and (arguments.name != "methods" or arguments.write or arguments.readme):
-        raise ConfigError("other tasks have only one table, and it is only printed: table methods --task fashion")
+    if not is_of_documents(arguments):
+        if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
+            raise ConfigError(
+                "other tasks than mnist have only one table, and here it is only printed: table methods --task "
+                "fashion; without --task, --write writes it with the others"
+            )
+        arguments.name = ON_CLOTHES
     material = material_of(arguments)
     text = ""
     if arguments.name is not None:

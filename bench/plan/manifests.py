@@ -28,8 +28,13 @@ class Cost(TomlTable, frozen=True):
     """What a method costs, in units of the plain network `mlp`: its training, its forward pass, its weights."""
 
     training: float = 1.0  # multiplications of a training with the plain network's number of epochs
+    shared: float = 0.0  # multiplications for one row that all its draws share
     draw: float = 1.0  # multiplications of a draw for one row, without those that make the draw for all rows
     stored: float = 1.0  # numbers that a fitted posterior keeps
+
+    def answer(self, n_draws: int) -> float:
+        """Return the multiplications of the answer to one row."""
+        return self.shared + self.draw * n_draws
 
 
 class RecipeChange(TomlTable, frozen=True):

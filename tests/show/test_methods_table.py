@@ -5,37 +5,46 @@ import math
 import pytest
 from msgspec import structs
 
+from bench.cli import USAGE
+from bench.cli.main import main
+from bench.core.store import Store
 from bench.judge.results import Results
 from bench.measure.metrics.shifts import STEPS, step_key
+from bench.plan import registry
 from bench.plan.manifests import Cost
 from bench.show.figures import methods, shift
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
-from bench.show.tables.methods import Row, methods_table, order_sentence
+from bench.show.tables.methods import Row, clothes_table, methods_table, order_sentence
 from tests.synthetic import manifest, record
 
 ENSEMBLE = structs.replace(manifest("deep_ensemble", corrected=False), group="methods", cost=Cost(training=5, stored=5))
 
 
 class Folder:
-    """Stands for a results folder with records of two groups."""
+    """Stands for a results folder with records of two groups; `known`: the manifest of the methods."""
 
-    profile = "full"
+    def __init__(self, documents, methods, profile="full", known=ENSEMBLE):
+        self.profile = profile
+        self._given = {"mlp": manifest("mlp", "feldman2018")}, documents
+        self._methods = {known.name: known}, methods
 
-    def __init__(self, documents, methods):
-        self.results = Results(documents, {"mlp": manifest("mlp", "feldman2018")})
-        self._methods = Results(methods, {"deep_ensemble": ENSEMBLE})
+    @property
+    def results(self):
+        return self.of_profile(self.profile)
+
+    def of_profile(self, profile):
+        known, records = self._given
+        return Results([record for record in records if record.profile == profile], known)
 
     def conditions(self, records):
         return f"{len(records)} records"
 
     def of_other_group(self, group):
         assert group == "methods"
-
-        class Other:
-            results = self._methods
-
-        return Other
+        other = Folder([], [], self.profile)
+        other._given = self._methods
+        return other
 
 
 def made(approach, recipe, seed, nll, draws, epochs):
@@ -82,6 +91,19 @@ def test_one_seed_ranks_nothing_and_has_no_interval():
     assert rows["deep_ensemble"]["NLL"] == "0.0500"
 
 
+def test_the_table_of_clothes_is_printed_and_written_with_the_others(tmp_path, capsys):
+    metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3}
+    Store(tmp_path).write(record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics))
+    place = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["table", "methods", "--task", "fashion", *place]) == 0
+    assert "if it learns clothes?" in capsys.readouterr().out
+    assert main(["table", "--write", *place]) == 0
+    assert (tmp_path / "tables" / "methods_fashion.csv").read_text().startswith("method,")
+    assert not (tmp_path / "tables" / "methods.csv").exists()
+    assert main(["table", "--write", "--task", "fashion", *place]) == USAGE
+    assert "--write writes it with the others" in capsys.readouterr().err
+
+
 def learnt(means, seeds=(0, 1, 2)):
     """Return rows whose NLL differs between seeds by what all share, so that every difference is told apart."""
     return [
@@ -105,12 +127,14 @@ def test_the_order_of_methods_is_compared_where_the_seeds_tell_it_on_both_tasks(
     assert "1 more apart on digits alone and 0 more on clothes alone" in said
 
 
-def test_methods_that_learnt_clothes_have_a_table_of_their_own():
+@pytest.mark.parametrize("profile", ["full", "full_fashion"])
+def test_methods_that_learnt_clothes_have_a_table_of_their_own(profile):
     """One seed: nothing is told apart, and the columns are of clothes."""
     metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3, "mnist/auroc_predictive_entropy": 0.95}
-    given = folder(1)
+    digits = [made("deep_ensemble", "published", 0, 0.05, 5, 20)]
     clothes = record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics)
-    (found,) = methods_table(OnClothes(given, Results([clothes], {"deep_ensemble": ENSEMBLE})))
+    (found,) = clothes_table(Folder([], [*digits, clothes], profile))
+    assert found.name == "methods_fashion"
     (row,) = (dict(zip(found.columns, one, strict=True)) for one in found.texts())
     assert [row[name] for name in ("method", "accuracy", "NLL", "digits")] == [
         "deep_ensemble",
@@ -123,70 +147,62 @@ def test_methods_that_learnt_clothes_have_a_table_of_their_own():
     assert "full of task fashion" in found.caption
 
 
-class OnClothes:
-    """Stands for the same folder as `Folder`, asked for the records of task fashion."""
-
-    profile = "full_fashion"
-
-    def __init__(self, digits, clothes):
-        self._digits = digits
-        self.results = Results([], {"mlp": manifest("mlp", "feldman2018")})
-        self._clothes = clothes
-
-    def of_profile(self, name):
-        assert name == "full"
-        return self._digits.results
-
-    def of_other_group(self, group):
-        methods = self._digits.of_other_group(group)
-
-        class Other:
-            results = self._clothes
-
-            @staticmethod
-            def of_profile(name):
-                return methods.results
-
-        return Other
+def test_a_missing_row_of_ten_times_the_budget_is_named():
+    plain = [made("mlp", "corrected", 0, 0.07, 1, 10)]
+    short, long = (made("sghmc", recipe, 0, 0.05, 20, 10) for recipe in ("published", "published+ten-times"))
+    for records, is_missing in (([short], True), ([short, long], False)):
+        (found,) = methods_table(Folder(plain, records, known=registry.manifest("sghmc")))
+        (note,) = (note for note in found.notes if "ten times the budget: sghmc." in note)
+        assert ("Missing row: sghmc ten-times (python -m bench run sghmc" in note) == is_missing
 
 
-def turned(approach, recipe, seed, metrics):
+def shifted(approach, recipe, seed, metrics):
     """Return a record of protocol shift."""
     return record(approach, recipe, "shift", seed=seed, metrics=metrics)
 
 
-def test_turned_digits_have_their_columns_where_they_were_measured():
-    """Means of .6 and .62, and of 2 and 2.2; half-widths 12.706 s / sqrt 2, with s = .01414 and .1414."""
+def test_turned_and_moved_digits_have_their_columns_where_they_were_measured():
+    """Means of 2 and 2.2, and of 3 and 3.2; half-widths 12.706 s / sqrt 2, with s = .1414. Accuracies: .6 and .62."""
     documents, ensembles = (
         [made(name, recipe, seed, 0.07 + 0.01 * seed, 1, 10) for seed in (0, 1)]
         for name, recipe in (("mlp", "corrected"), ("deep_ensemble", "published"))
     )
     for seed in (0, 1):
-        areas = {"mnist/rotated/accuracy_area": 0.6 + 0.02 * seed, "mnist/rotated/nll_area": 2 + 0.2 * seed}
-        ensembles.append(turned("deep_ensemble", "published", seed, areas))
+        areas = {
+            f"mnist/{kind}/{name}_area": first + step * seed
+            for kind, nll in (("rotated", 2), ("translated", 3))
+            for name, first, step in (("accuracy", 0.6, 0.02), ("nll", nll, 0.2))
+        }
+        ensembles.append(shifted("deep_ensemble", "published", seed, areas))
     (found,) = methods_table(Folder(documents, ensembles))
     rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.texts()}
-    columns = ("accuracy, turned", "NLL, turned")
-    assert [rows["deep_ensemble"][name] for name in columns] == ["0.610 +- 0.127", "2.100 +- 1.271"]
+    columns = ("NLL, turned", "NLL, moved")
+    assert [rows["deep_ensemble"][name] for name in columns] == ["2.100 +- 1.271", "3.100 +- 1.271"]
+    assert [found.lines[-1][name] for name in ("accuracy, turned", "accuracy, moved")] == pytest.approx([0.61, 0.61])
+    assert "accuracy, turned" not in found.columns
     assert [rows["mlp corrected"][name] for name in columns] == ["-", "-"]
     assert any("--protocol shift" in note for note in found.notes)
 
 
-def test_the_figure_of_turned_digits_has_a_panel_for_each_method():
-    steps = STEPS["rotated"]
-    curves = {step_key("rotated", step, "accuracy"): 1 - step / 360 for step in steps}
-    curves |= {step_key("rotated", step, "sure@0.99"): 0.5 for step in steps}
-    given = folder()
-    assert list(shift.make(given)) == []
-    for seed in (0, 1):
-        given.results.records.append(turned("mlp", "corrected", seed, curves))
-    (found,) = shift.make(given)
-    assert "Seeds: 2." in found.caption
-    with style():
-        (panel,) = (axes for axes in found.draw().axes if axes.get_title("left"))
-    assert panel.get_title("left") == "mlp corrected"
-    right, sure = (line.get_ydata() for line in panel.lines)
-    assert (right[0], right[-1], set(sure)) == (1, 0.5, {0.5})
+def test_the_figures_of_turned_and_moved_digits_have_a_panel_for_each_method():
+    ends = {"rotated": 0.5, "translated": 0.3}
+    curves = {
+        step_key(kind, step, name): 1 - (1 - end) * step / STEPS[kind][-1] if name == "accuracy" else 0.5
+        for kind, end in ends.items()
+        for step in STEPS[kind]
+        for name in ("accuracy", "sure@0.99")
+    }
+    digits = [made("mlp", "corrected", seed, 0.07, 1, 10) for seed in (0, 1)]
+    assert list(shift.make(Folder(digits, []))) == []
+    both = list(shift.make(Folder([*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1))], [])))
+    assert [found.name for found in both] == ["shift", "shift-moved"]
+    for found, end in zip(both, ends.values(), strict=True):
+        assert "Seeds: 2." in found.caption
+        with style():
+            (panel,) = (axes for axes in found.draw().axes if axes.get_title("left"))
+        assert panel.get_title("left") == "mlp corrected"
+        right, sure = (line.get_ydata() for line in panel.lines)
+        assert (right[0], right[-1], set(sure)) == (1, pytest.approx(end), {0.5})
 
 
 def test_the_front_is_of_the_points_that_no_other_beats_in_both():

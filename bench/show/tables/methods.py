@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, THREE, Digits
+from bench.data.manifest import FASHION
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, metric
 from bench.judge.stats.paired import pair
 from bench.judge.stats.places import Order, Rank, orders, places
-from bench.measure.metrics.shifts import ROTATED, STEPS, area_key
+from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
+from bench.plan.recipes import profile_of_task
 from bench.show.cells import Entry, Linked, Missing, Table, make_table
 from bench.show.material import Material
 from bench.show.tables.choice import RISK, refused_for_risk
@@ -31,6 +33,7 @@ class Quality(NamedTuple):
     key: str
     digits: Digits
     protocol: str = "common"
+    is_shown: bool = True  # else it stands in the CSV file alone
 
 
 QUALITIES: Mapping[str, Quality] = {
@@ -38,8 +41,10 @@ QUALITIES: Mapping[str, Quality] = {
     "NLL": Quality("mnist/nll", FRACTION),
     "ECE": Quality("mnist/ece", FRACTION),
     REFUSED: Quality("", Digits(decimals=1)),
-    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift"),
+    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift", is_shown=False),
     "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, "shift"),
+    "accuracy, moved": Quality(area_key(TRANSLATED, "accuracy"), SHORT, "shift", is_shown=False),
+    "NLL, moved": Quality(area_key(TRANSLATED, "nll"), SHORT, "shift"),
     "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT),
     "letters": Quality("letters/auroc_predictive_entropy", SHORT),
     "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT),
@@ -56,8 +61,9 @@ CLOTHES: Mapping[str, Quality] = {
 """The qualities of methods that learnt clothes."""
 RANKED = "NLL"  # the quality that places methods: a proper score, which wrong confidence makes worse
 OF_DIGITS = (
-    f"Turned: every tenth test image rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, mean over the "
-    "angles. Clothes, letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best."
+    f"Turned, moved: every tenth test image rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, moved by "
+    f"{STEPS[TRANSLATED][0]} to {STEPS[TRANSLATED][-1]} pixels; mean over the steps (the CSV file has accuracies too). "
+    "Clothes, letters, noise: AUROC of the entropy; 0.5 is chance, 1 is best."
 )
 OF_CLOTHES = (
     "Trained on the 60,000 training images of Fashion-MNIST, tested on its 10,000 test images. Digits (MNIST's "
@@ -67,7 +73,9 @@ OF_CLOTHES = (
 COSTS = ("training", "answer", "MB")
 NO_COST = Gap("-", "another network with another budget: its costs are in table speed")
 NO_NUMBER = Gap("n/a", "no record has this number")
-NO_SHIFT = Gap("-", "its answers to turned digits were not measured: run with --protocol shift")
+NO_SHIFT = Gap("-", "its answers to turned and moved digits were not measured: run with --protocol shift")
+ON_CLOTHES = "methods_fashion"  # the table of methods that learnt clothes
+LONG = "ten-times"  # the variant of a method that has ten times the budget
 
 
 @dataclass(frozen=True)
@@ -123,24 +131,27 @@ def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, 
     cost, size = entry.cost_of(record.corrections), plain.model.n_weights
     found = {
         "training": cost.training * len(record.epochs) / len(plain.epochs),
-        "answer": cost.draw * (record.timings.predict_draws or 1),
+        "answer": cost.answer(record.timings.predict_draws or 1),
     }
     return found if size is None else {**found, "MB": cost.stored * size * BYTES_OF_A_NUMBER / 1e6}
 
 
 def methods_table(material: Material) -> Iterator[Table]:
     """Give a row for each method, the best mean first; its place says what the seeds can tell. None without records."""
-    group = material.of_other_group("methods")
-    methods = group.results
-    if not methods.records or methods.conditions is None:
-        return
-    size, _, task = material.profile.partition("_")
-    if not task:
-        yield _table(rows(material.results, methods), methods, methods.conditions, QUALITIES, OF_DIGITS)
-        return
-    found = rows(material.results, methods, CLOTHES)
-    digits = rows(material.of_profile(size), group.of_profile(size))
-    yield _table(found, methods, methods.conditions, CLOTHES, OF_CLOTHES, [order_sentence(digits, found)])
+    methods = material.of_other_group("methods").results
+    if methods.records and methods.conditions is not None:
+        yield _table(rows(material.results, methods), methods, methods.conditions, QUALITIES)
+
+
+def clothes_table(material: Material) -> Iterator[Table]:
+    """Give the same table of the methods that learnt clothes, of the profile that has the size of the given one."""
+    size = material.profile.partition("_")[0]
+    profile, group = profile_of_task(size, FASHION), material.of_other_group("methods")
+    methods = group.of_profile(profile)
+    if methods.records and methods.conditions is not None:
+        found = rows(material.of_profile(profile), methods, CLOTHES)
+        digits = rows(material.of_profile(size), group.of_profile(size))
+        yield _table(found, methods, methods.conditions, CLOTHES, [order_sentence(digits, found)])
 
 
 def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
@@ -168,35 +179,53 @@ def _table(
     methods: Results,
     conditions: tuple[str, str, str],
     qualities: Mapping[str, Quality],
-    foreign: str,
     notes: Sequence[str] = (),
 ) -> Table:
     found = sorted(given, key=lambda row: row.mean(RANKED))
     ranked = places({row.name: row.numbers[RANKED] for row in found}, is_higher_better=False)
     seeds = {record.seed for row in found for record in row.records}
+    is_of_digits = qualities is QUALITIES
     caption = (
-        f"Place: rank by {RANKED}; methods that the seeds cannot tell apart share places (paired by seed, Holm). "
-        "All methods train the network 784-400-400-10 with the budget of mlp (ten-times: ten times that); rows without "
-        "costs have other networks and budgets. Means over seeds with the 95 % interval of the mean. NLL: negative "
-        "log-likelihood, nats per image. ECE: expected calibration error. Refused: percent of the images that the "
-        f"method must leave unanswered to have at most {100 * RISK:g} % wrong answers. {foreign} Training, answer: "
-        "multiplications; 1 is one training, one pass of the plain network. MB: size of a fitted posterior."
+        f"Place: rank by {RANKED} on the test {'digits' if is_of_digits else 'clothes'}, by no other column; methods "
+        "that the seeds cannot tell apart share places (paired by seed, Holm). All methods train the network "
+        f"784-400-400-10 with the budget of mlp ({LONG}: ten times that); rows without costs have other networks and "
+        "budgets. Means over seeds with the 95 % interval of the mean. NLL: negative log-likelihood, nats per image. "
+        "ECE: expected calibration error. Refused: percent of the images that the method must leave unanswered to have "
+        f"at most {100 * RISK:g} % wrong answers; a seed's number moves in steps of one percent. "
+        f"{OF_DIGITS if is_of_digits else OF_CLOTHES} Training, answer: multiplications in matrix products; 1 is one "
+        "training, or one image's pass, of the plain network (mlp corrected). What is computed once for all images, "
+        "such as the weights of a draw, is left out. MB: size of a fitted posterior."
     )
     return make_table(
-        "methods",
-        "Which method for uncertainty should I take?",
+        "methods" if is_of_digits else ON_CLOTHES,
+        f"Which method for uncertainty should I take{'' if is_of_digits else ', if it learns clothes'}?",
         caption,
-        ["method", "place", *qualities, *COSTS, "seeds"],
+        ["method", "place", *_shown(qualities), *COSTS, "seeds"],
         [_entries(row, ranked[row.name]) for row in found],
-        notes,
+        [*notes, *_long_walks(found, methods, "" if is_of_digits else f" --task {FASHION}")],
         conditions=described(conditions, seeds),
         origin=methods.origin(),
         lines=[_line(row, ranked[row.name]) for row in found],
     )
 
 
+def _long_walks(found: Sequence[Row], methods: Results, task: str) -> list[str]:
+    """Say which methods can have ten times the budget, and which of them have no such row."""
+    able = [entry.name for entry in methods.manifests.values() if LONG in entry.variants]
+    missing = [
+        f"Missing row: {name} {LONG} (python -m bench run {name} --recipe published+{LONG}{task} makes its records)."
+        for name in able
+        if f"{name} {LONG}" not in {row.name for row in found}
+    ]
+    return [" ".join([f"Methods with a recipe of ten times the budget: {', '.join(able)}.", *missing])] if able else []
+
+
+def _shown(qualities: Mapping[str, Quality]) -> list[str]:
+    return [name for name, quality in qualities.items() if quality.is_shown]
+
+
 def _entries(row: Row, place: Rank) -> list[Entry]:
-    qualities = [_quality(row, name) for name in row.qualities]
+    qualities = [_quality(row, name) for name in _shown(row.qualities)]
     sources = _sources(row.records)
     costs: list[Entry] = [
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
@@ -209,13 +238,13 @@ def _sources(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _quality(row: Row, name: str) -> Entry:
-    values, (_, digits, protocol) = row.numbers[name], row.qualities[name]
-    records = row.shifted if protocol == "shift" else row.records
+    values, quality = row.numbers[name], row.qualities[name]
+    records = row.shifted if quality.protocol == "shift" else row.records
     if not values:
         return Missing(NO_NUMBER if records else NO_SHIFT, _sources(records))
     sources, half = _sources(records), half_width(values)
-    text = digits.text(row.mean(name))
-    return Linked(text if half is None else f"{text} +- {digits.text(half)}", sources)
+    text = quality.digits.text(row.mean(name))
+    return Linked(text if half is None else f"{text} +- {quality.digits.text(half)}", sources)
 
 
 def half_width(values: Mapping[int, float]) -> float | None:

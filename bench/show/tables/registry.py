@@ -35,7 +35,7 @@ from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
 from bench.show.tables.libraries import libraries_table
 from bench.show.tables.library_speed import library_speed_table
-from bench.show.tables.methods import methods_table
+from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import papers_table
 from bench.show.tables.precision import precision_table
@@ -104,6 +104,12 @@ TABLES = (
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
     TableKind("choice", "Which approach should I take?", choice_table),
     TableKind("methods", "Which method for uncertainty should I take?", methods_table),
+    TableKind(
+        ON_CLOTHES,
+        "Which method for uncertainty should I take, if it learns clothes?",
+        clothes_table,
+        "python -m bench run --group methods --task fashion makes records",
+    ),
     TableKind("accuracy", "Do the reported accuracies hold?", accuracy_table),
     TableKind("ood", "How unsure are the networks of pictures that show no digit?", ood_table),
     TableKind("detection", "Which score is best at finding pictures that show no digit?", detection_table),
