@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
@@ -128,7 +129,7 @@ def add_entry(parser: argparse.ArgumentParser) -> None:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
-    source, entry = Store(arguments.results), Store(arguments.to)
+    source = Store(arguments.results)
     if arguments.to.exists():
         raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
     records = [
@@ -138,9 +139,13 @@ def _submit(arguments: argparse.Namespace) -> int:
     ]
     if not records:
         raise ConfigError(f"{arguments.results} has no finished record of {arguments.approach}; bench run makes some")
-    for record in records:
-        entry.write(record, source.scores(record))
-    n_records, remarks = verified(arguments.to)
+    arguments.to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{arguments.to.name}.", dir=arguments.to.parent) as beside:
+        entry = Store(Path(beside) / "entry")
+        for record in records:
+            entry.write(record, source.scores(record))
+        n_records, remarks = verified(entry.root)
+        entry.root.rename(arguments.to)
     refused = [remark for remark in remarks if remark.judged == "refused"]
     for remark in refused:
         print(shown(f"refused      {remark.subject}: {remark.detail}"))

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from bench.cli import FAILED, USAGE
+from bench.cli import FAILED, USAGE, compare
 from bench.cli.main import main
+from bench.core.errors import DataMissing, StoreError
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
 from bench.data.splits import load_split
+from bench.judge.compare import verified as checks
 from bench.judge.compare.verified import UNSEEN, verified
 
 
@@ -40,16 +42,20 @@ def test_a_true_entry_is_not_refused_and_says_what_nobody_can_see(entry, capsys)
     store, _, _ = entry
     n_records, remarks = verified(store.root)
     assert (n_records, refusals(store)) == (2, [])
-    assert [remark.detail for remark in remarks] == [UNSEEN]
+    *untold, unseen = (remark.detail for remark in remarks)
+    assert unseen == UNSEEN
+    assert len(untold) == 2
+    assert all(why.startswith("its scores give no bound") and "mean_network/nll" in why for why in untold)
     assert main(["compare", str(store.root), "--verify"]) == 0
     assert "2 records: nothing contradicts itself" in capsys.readouterr().out
 
 
-def test_an_edited_metric_is_refused(entry, capsys):
+@pytest.mark.parametrize(("metric", "change"), [("accuracy", 0.01), ("ece", -0.02), ("risk_coverage_area", -0.05)])
+def test_an_edited_metric_is_refused(entry, capsys, metric, change):
     store, (first, _), scores = entry
-    better = first.metrics["mnist/accuracy"] + 0.01
-    store.write(structs.replace(first, metrics={**first.metrics, "mnist/accuracy": better}), scores)
-    assert any("mnist/accuracy is" in why for why in refusals(store))
+    better = first.metrics[f"mnist/{metric}"] + change
+    store.write(structs.replace(first, metrics={**first.metrics, f"mnist/{metric}": better}), scores)
+    assert any(f"mnist/{metric} is" in why for why in refusals(store))
     assert main(["compare", str(store.root), "--verify"]) == FAILED
     assert "refused" in capsys.readouterr().out
 
@@ -64,17 +70,41 @@ def test_other_test_rows_are_refused(entry):
     assert any("the scored rows are not the 128 test rows" in why for why in refusals(store))
 
 
-def test_test_rows_trained_on_are_refused(entry):
+@pytest.mark.parametrize("split", ["test10k", "train50k"])
+def test_test_rows_and_rows_of_another_split_are_refused(entry, split):
     store, (first, _), scores = entry
-    learnt = structs.replace(first.provenance, train_sha256=split_hash(load_split("test10k", 0)))
+    learnt = structs.replace(first.provenance, train_sha256=split_hash(load_split(split, 0)))
     store.write(structs.replace(first, provenance=learnt), scores)
-    assert "it learnt from test10k, its recipe from train60k" in refusals(store)
+    assert f"it learnt from {split}, its recipe from train60k" in refusals(store)
 
 
-def test_one_seed_under_two_names_is_refused(entry):
+def copied(first, scores):
+    """All that a seed measured, some of it, or all of it changed a little."""
+    near = {key: value * 0.99999 for key, value in first.metrics.items() if value is not None}
+    nudged = {**first.metrics, "mnist/mean_network/nll": first.metrics["mnist/mean_network/nll"] + 1e-9}
+    yield first.metrics, scores
+    yield nudged, scores
+    yield {**first.metrics, **near}, {}
+    yield {}, {**scores, "mnist/nll": scores["mnist/nll"] * np.float32(1.00001)}
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_one_seed_under_two_names_is_refused(entry, kind):
     store, (first, second), scores = entry
-    store.write(structs.replace(second, metrics=first.metrics), scores)
-    assert any("one run, two names" in why for why in refusals(store))
+    metrics, rows = list(copied(first, scores))[kind]
+    store.write(structs.replace(second, metrics={**second.metrics, **metrics}), rows)
+    assert "its numbers are those of seed 0: one run, two names" in refusals(store)
+
+
+def test_data_that_are_not_here_are_not_checked(entry, monkeypatch):
+    def missing(*_, **__):
+        raise DataMissing("data set 'fashion_train' is not there")
+
+    monkeypatch.setattr(checks, "load_split", missing)
+    checks._split_hash.cache_clear()
+    found = [remark.detail for remark in verified(entry[0].root)[1] if "fashion_train" in remark.detail]
+    assert [why.partition(":")[0] for why in found] == 2 * ["from which rows it learnt", "which rows were scored"]
+    assert refusals(entry[0]) == []
 
 
 def test_other_data_and_old_versions_are_refused(entry):
@@ -112,3 +142,16 @@ def test_a_submitted_entry_has_all_that_verifying_needs(entry, tmp_path, capsys)
     assert main(["submit", "uniform", "--results", str(store.root), "--to", str(tmp_path / "other")]) == USAGE
     store.write(structs.replace(first, metrics={**first.metrics, "mnist/nll": 0.01}), scores)
     assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "edited")]) == FAILED
+
+
+def test_a_submission_that_stops_leaves_nothing(entry, tmp_path, monkeypatch):
+    def stops(_):
+        raise StoreError("the disk is full")
+
+    command = ["submit", "mlp", "--results", str(entry[0].root), "--to", str(tmp_path / "new" / "mine")]
+    with monkeypatch.context() as patched:
+        patched.setattr(compare, "verified", stops)
+        assert main(command) == USAGE
+    assert list((tmp_path / "new").iterdir()) == []
+    assert main(command) == 0
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["mine"]

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import main
+from bench.core.project import RESULTS
 from bench.core.store import Store, read_record
 from bench.interface import Split
+from bench.measure.bounds import auroc as auroc_by_counts
 from bench.measure.measuring import Predicted
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_ood
 from bench.measure.metrics.ood import auroc
 from bench.measure.protocols import _scores
-from bench.measure.recomputed import _auroc, contradictions, sound
+from bench.measure.recomputed import compared, contradictions, sound
 from bench.show.frame import records_frame
 from tests.gate_folders import folders
 from tests.synthetic import changed, record
@@ -47,12 +49,19 @@ CHECKED = (
     *("mnist/accuracy", "mnist/nll", "mnist/brier", "mnist/predictive_entropy", "mnist/expected_entropy"),
     *("mnist/mutual_information", "mnist/disagreement_rate", "letters/predictive_entropy"),
     *("letters/auroc_predictive_entropy", "letters/auroc_mutual_information", "letters/auroc_max_probability"),
-    *("mnist/sure@0.99", "mnist/sure_right@0.99", "letters/sure@0.99"),
+    *("mnist/sure@0.99", "mnist/sure_right@0.99", "letters/sure@0.99", "mnist/sure_promised@0.99"),
+    *("mnist/ece", "mnist/ece_equal_mass", "mnist/risk_coverage_area", "mnist/draw_accuracy_mean"),
+    *("letters/aupr_predictive_entropy", "letters/aupr_mutual_information", "letters/aupr_max_probability"),
+    *("letters/fpr95_predictive_entropy", "letters/fpr95_mutual_information", "letters/fpr95_max_probability"),
 )
+OPEN = {
+    *("geometric_entropy", "draw_accuracy_std", "mean_network/accuracy", "mean_network/nll"),
+    *("refusal_rate", "refusal_rate_strict", "selective_accuracy", "draw_accuracy_mean", "fpr95_max_probability"),
+}  # of a network with 100 draws; the last five are bounded widely
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), st.floats(0, 30), st.integers(1, 6))
+@given(st.integers(0, 1000), st.floats(0, 30), st.sampled_from([1, 2, 3, 4, 5, 6, 40]))
 def test_what_was_measured_together_never_contradicts_itself(seed, scale, n_draws):
     """Also with equal scores in many rows, where half precision makes ties, and with probabilities of 0 and 1."""
     assert contradictions(*measured(seed, scale, n_draws)) == []
@@ -65,6 +74,26 @@ def test_a_changed_metric_is_named(key, sign):
     metrics, scores = measured()
     (why,) = contradictions({**metrics, key: metrics[key] + 0.1 * sign}, scores)
     assert why.startswith(f"{key} is ")
+
+
+def test_one_draw_decides_what_is_refused():
+    metrics, scores = measured(n_draws=1)
+    for key in ("refusal_rate_strict", "selective_accuracy", "selective_accuracy_strict"):
+        (why,) = contradictions({**metrics, f"mnist/{key}": metrics[f"mnist/{key}"] - 0.03}, scores)
+        assert why.startswith(f"mnist/{key} is ")
+
+
+def test_nine_tenths_of_a_shipped_metric_are_named_or_said_to_be_open():
+    store = Store(RESULTS)
+    (path,) = store.records.glob("linear_bbb/corrected__common__full__seed0__*.npz")
+    shipped = read_record(path.with_suffix(".json"))
+    scores = store.scores(shipped)
+    true, untold = compared(shipped.metrics, scores)
+    assert true == []
+    named, _ = compared({key: 0.9 * value for key, value in shipped.metrics.items()}, scores)
+    unnamed = {key for key, value in shipped.metrics.items() if value} - {why.partition(" ")[0] for why in named}
+    assert unnamed <= set(untold)
+    assert {key.partition("/")[2] for key in unnamed} <= OPEN
 
 
 def test_an_infinite_nll_is_no_number():
@@ -94,7 +123,7 @@ def test_the_commands_tell_a_contradiction(tmp_path, capsys):
 def test_counts_of_pairs_give_the_area_of_ranks(inside, outside):
     """With many ties: five values."""
     inside, outside = np.array(inside, dtype=float), np.array(outside, dtype=float)
-    assert _auroc(inside, outside) == pytest.approx(auroc(inside, outside), abs=1e-12)
+    assert auroc_by_counts(inside, outside) == pytest.approx(auroc(inside, outside), abs=1e-12)
 
 
 def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_path):

@@ -8,24 +8,30 @@ That a fit looked at test rows in a way that its record does not tell cannot be 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bench.core.errors import DataMissing
+from bench.core.metric_table import BRIER, ENTROPY, NATS, unit_of
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import TASKS, data_hashes
 from bench.data.splits import SPLIT_NAMES, load_split
 from bench.measure.measuring import first_rows
-from bench.measure.recomputed import contradictions
+from bench.measure.metrics.arrays import FloatArray
+from bench.measure.recomputed import compared, contradictions
 from bench.plan.freshness import why_stale
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import is_profile, profile, resolve
 from bench.plan.registry import manifests
 
+CLOSE = 1e-4  # relative: of two runs, below 1 % of the rows' NLLs and 10 % of the metrics are as close
+FEW = 5  # so many numbers may be close by chance
+SMOOTH = (NATS, ENTROPY, BRIER)  # units of metrics that are no share of rows
 UNSEEN = "whether a fit used test rows in a way that its record does not tell: train it again to know"
 
 Judged = Literal["refused", "not checked"]
@@ -47,7 +53,7 @@ def verified(root: Path) -> tuple[int, list[Remark]]:
     found = [Remark("refused", str(problem.path.name), problem.reason) for problem in problems]
     for record in done:
         found += [Remark(judged, record.title, detail) for judged, detail in _of_record(record, store)]
-    found += _copied(done)
+    found += _copied(done, store)
     return len(done), [*found, Remark("not checked", "the entry", UNSEEN)]
 
 
@@ -73,9 +79,13 @@ def _trained(record: Record, entry: ApproachManifest) -> Iterator[tuple[Judged, 
     found = record.provenance.train_sha256
     if found is None:
         yield "not checked", "it does not say from which rows it learnt"
-    elif found != _split_hash(wanted, record.seed, task):
-        other = next((name for name in SPLIT_NAMES if found == _split_hash(name, record.seed, task)), "other rows")
-        yield "refused", f"it learnt from {other}, its recipe from {wanted}"
+        return
+    try:
+        if found != _split_hash(wanted, record.seed, task):
+            other = next((name for name in SPLIT_NAMES if found == _split_hash(name, record.seed, task)), "other rows")
+            yield "refused", f"it learnt from {other}, its recipe from {wanted}"
+    except DataMissing as error:
+        yield "not checked", f"from which rows it learnt: {error}"
 
 
 @functools.lru_cache(maxsize=32)
@@ -101,24 +111,45 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     if f"{inside}/label" not in scores:
         yield "not checked", "its scores are of no test rows"
         return
-    for why in contradictions(record.metrics, scores):
-        yield "refused", why
+    found, untold = compared(record.metrics, scores)
+    yield from (("refused", why) for why in found)
+    if untold:
+        names = sorted({key.partition("/")[2] for key in untold})
+        yield "not checked", f"its scores give no bound, or one wider than a tenth of the number, of {', '.join(names)}"
     if not is_profile(record.profile):
         yield "not checked", f"profile {record.profile} is not known here: which rows it measures is unknown"
         return
-    test = load_split("test10k", record.seed, task=_task(record))
+    try:
+        test = load_split("test10k", record.seed, task=_task(record))
+    except DataMissing as error:
+        yield "not checked", f"which rows were scored: {error}"
+        return
     labels = first_rows(test, profile(record.profile).common_rows).y.numpy()
     if not np.array_equal(scores[f"{inside}/label"], labels):
         yield "refused", f"the scored rows are not the {len(labels):,} test rows of profile {record.profile}"
 
 
-def _copied(records: Sequence[Record]) -> Iterable[Remark]:
-    """Find seeds of one cell that have the same numbers to the last bit although they were trained."""
-    seen: dict[tuple[object, ...], Record] = {}
+def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
+    """Find seeds of one cell that are one run: their metrics are equal, or most metrics or rows nearly so."""
+    seen: dict[tuple[str, ...], list[tuple[Record, FloatArray, FloatArray]]] = {}
     for record in records:
         if not record.epochs or not record.metrics:
             continue
-        numbers = tuple(sorted(record.metrics.items()))
-        first = seen.setdefault((record.place, numbers), record)
-        if first.seed != record.seed:
-            yield Remark("refused", record.title, f"all its numbers are those of seed {first.seed}: one run, two names")
+        smooth = [value or 0 for key, value in sorted(record.metrics.items()) if unit_of(key) in SMOOTH]
+        nll = store.scores(record).get(f"{TASKS[_task(record)].inside}/nll", np.empty(0))
+        numbers, rows = np.array(smooth), nll.astype(np.float64)
+        cell = seen.setdefault(record.place, [])
+        for first, others, other_rows in cell:
+            same = first.metrics == record.metrics or _are_close(others, numbers) or _are_close(other_rows, rows)
+            if same and first.seed != record.seed:
+                yield Remark("refused", record.title, f"its numbers are those of seed {first.seed}: one run, two names")
+                break
+        cell.append((record, numbers, rows))
+
+
+def _are_close(a: FloatArray, b: FloatArray) -> bool:
+    """Return whether most numbers that are not near zero are close."""
+    if a.shape != b.shape:
+        return False
+    told = np.maximum(a, b) > CLOSE
+    return int(told.sum()) >= FEW and bool(np.isclose(a, b, rtol=CLOSE, atol=0)[told].mean() > 1 / 2)

@@ -7,12 +7,15 @@ lower class is the answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.core.errors import ConfigError, ContractViolation
 from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray, Labels, as_labels
-from bench.measure.metrics.draws import DrawSummary
+
+if TYPE_CHECKING:
+    from bench.measure.metrics.draws import DrawSummary
 
 CALIBRATION_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.core.errors import ConfigError
 from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels, as_labels
 from bench.measure.metrics.classification import row_hits
-from bench.measure.metrics.draws import DrawSummary
+
+if TYPE_CHECKING:
+    from bench.measure.metrics.draws import DrawSummary
 
 
 @dataclass(frozen=True)

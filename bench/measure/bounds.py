@@ -1,0 +1,158 @@
+"""The least and the largest value that a metric can have if the numbers of its rows are known up to rounding.
+
+Nothing here needs PyTorch or SciPy: commands that read a folder compare its records with their scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.core.metric_table import SLACK
+from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray
+from bench.measure.metrics.classification import CALIBRATION_BINS
+from bench.measure.metrics.refusal import RefusalRule
+
+Bounds = tuple[float, float]
+FOUND = 0.95  # the share of out-of-distribution rows that fpr95 finds
+
+
+class Within(NamedTuple):
+    """Lower and upper bounds of numbers."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def mean(self) -> Bounds:
+        """Return the bounds of the numbers' mean."""
+        return float(self.low.mean()), float(self.high.mean())
+
+    def ordered(self) -> Within:
+        """Return the bounds of the smallest number, of the second smallest, and so on."""
+        return Within(np.sort(self.low), np.sort(self.high))
+
+
+class Draws(NamedTuple):
+    """What is known of the draws of each row."""
+
+    number: int
+    own_entropy: Within  # mean over draws of the entropy of a draw
+    votes: IntArray  # [N, K], of the first draws
+
+
+def auroc(inside: FloatArray, outside: FloatArray) -> float:
+    """Return the share of pairs in which the outer row scores higher, ties counting 1/2.
+
+    `metrics.ood.auroc` gets this number from ranks. Counts are faster here, and need neither SciPy nor PyTorch.
+    """
+    ordered, wanted = np.sort(inside), np.sort(outside)  # in order, a search finds the next place nearby
+    pairs = np.searchsorted(ordered, wanted, "left").sum() + np.searchsorted(ordered, wanted, "right").sum()
+    return float(pairs / (2 * len(inside) * len(outside)))
+
+
+def told_apart(inside: Within, outside: Within) -> Iterator[tuple[str, Bounds]]:
+    """Yield AUROC, AUPR and FPR95 of ordered scores (`Within.ordered`)."""
+    yield "auroc", (auroc(inside.high, outside.low), auroc(inside.low, outside.high))
+    n_inside, n_outside = len(inside.low), len(outside.low)
+    rank = np.arange(n_outside, 0, -1)  # so many outer rows score as high as the row of this place, or higher
+    found = Within(np.maximum(rank, _reaching(outside.low, outside.high)), _reaching(outside.high, outside.low))
+    wrongly = Within(_reaching(inside.low, outside.high), _reaching(inside.high, outside.low))
+    precision = Within(found.low / (found.low + wrongly.high), found.high / (found.high + wrongly.low))
+    yield "aupr", precision.mean()
+    last = -1 - int((np.arange(1, n_outside + 1) / n_outside >= FOUND).argmax())
+    yield "fpr95", (wrongly.low[last] / n_inside, wrongly.high[last] / n_inside)
+
+
+def _reaching(ordered: FloatArray, thresholds: FloatArray) -> FloatArray:
+    """Return how many numbers are at least a threshold, for each threshold."""
+    return np.asarray(len(ordered) - np.searchsorted(ordered, thresholds, "left"), dtype=np.float64)
+
+
+def ece(confidence: Within, hits: BoolArray) -> Bounds:
+    """Return the bounds of the expected calibration error over bins of equal width."""
+    edges = np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]
+    return _calibration(confidence, hits, *(np.searchsorted(edges, side, "left") for side in confidence))
+
+
+def ece_equal_mass(confidence: Within, hits: BoolArray) -> Bounds:
+    """Return the bounds of the expected calibration error over bins of equal numbers of rows."""
+    low, high = confidence.ordered()
+    itself = confidence.low < confidence.high
+    first, last = np.searchsorted(high, confidence.low, "left"), np.searchsorted(low, confidence.high, "left") - itself
+    return _calibration(confidence, hits, *(smaller * CALIBRATION_BINS // len(hits) for smaller in (first, last)))
+
+
+def _calibration(confidence: Within, hits: BoolArray, first: IntArray, last: IntArray) -> Bounds:
+    """Return the bounds of a calibration error, from the first and the last bin that a row may have.
+
+    A row of which the bin is open changes the sum by its own gap at most.
+    """
+    gap = Within(hits - confidence.high, hits - confidence.low)
+    known = first == last
+    low, high = (np.bincount(first[known], side[known], CALIBRATION_BINS) for side in gap)
+    open_rows = np.maximum(-gap.low, gap.high)[~known].sum()
+    together = max(gap.low.sum(), -gap.high.sum())  # one bin for all rows has the least error
+    least = max(np.maximum(np.maximum(low, -high), 0).sum() - open_rows, together, 0)
+    return least / len(hits), (np.maximum(-low, high).sum() + open_rows) / len(hits)
+
+
+def risk_coverage_area(confidence: Within, hits: BoolArray) -> Bounds:
+    """Return the bounds of the area: it is largest if wrong rows come before right ones of the same confidence."""
+    best = _area(np.where(hits, confidence.high, confidence.low), hits, first=hits)
+    return best, _area(np.where(hits, confidence.low, confidence.high), hits, first=~hits)
+
+
+def _area(confidence: FloatArray, hits: BoolArray, first: BoolArray) -> float:
+    errors = ~hits[np.lexsort((~first, -confidence))]
+    return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
+
+
+def refusals(rule: RefusalRule, confidence: Within, draws: Draws) -> tuple[BoolArray, BoolArray]:
+    """Return which rows a rule surely answers, and which ones it surely refuses.
+
+    If it answers, a share `above` of the draws gives one class a probability of the threshold t or more. If it refuses,
+    a share `below` gives the likeliest class t or less. The entropy of a draw is at least that of two classes. It is
+    concave, so that it lies above the line from its value at t to 0 at the draw's certain answer. So a confidence far
+    from both shares needs draws that are less certain than the row's mean entropy says.
+    """
+    t, last = rule.threshold, draws.number - 1
+    above = (draws.number - math.ceil(rule.quantile * last)) / draws.number
+    below = (math.floor(rule.quantile * last) + 1) / draws.number
+    entropy = -t * math.log(t) - (1 - t) * math.log(1 - t)
+    slack = SLACK if last else 0
+    own, high, rest = draws.own_entropy.high, confidence.high / above, (1 - confidence.low) / below
+    refused = (high < t - slack) | (own / above < entropy * (1 - high) / (1 - t) - slack)
+    answered = (rest < 1 - t - slack) | (own / below < entropy * (1 - rest) / t - slack)
+    if t >= 1 / 2:  # a draw votes for a class that has more than half
+        refused |= draws.votes.max(axis=1) < draws.votes.sum(axis=1) - math.ceil(rule.quantile * last)
+    return answered, refused
+
+
+def selective_accuracy(rule: RefusalRule, confidence: Within, draws: Draws, hits: BoolArray) -> Bounds | None:
+    """Return the bounds of the accuracy of the answered rows; None if there may be none."""
+    answered, refused = refusals(rule, confidence, draws)
+    above = (draws.number - math.ceil(rule.quantile * (draws.number - 1))) / draws.number
+    # Otherwise the class of the largest quantile has half of the probability in so many draws, and no other has more.
+    is_known = (confidence.low > 1 - above / 2 + SLACK) | (draws.number == 1)
+    right, wrong = (int((answered & is_known & found).sum()) for found in (hits, ~hits))
+    is_open = ~refused & ~(answered & is_known)
+    can_be_right, can_be_wrong = (int((is_open & (found | ~is_known)).sum()) for found in (hits, ~hits))
+    if not right + wrong:
+        return None
+    return right / (right + wrong + can_be_wrong), (right + can_be_right) / (right + can_be_right + wrong)
+
+
+def draw_accuracy(promised: Within, labels: IntArray, draws: Draws) -> Bounds:
+    """Return the bounds of the mean accuracy of one draw.
+
+    The share of draws that answer a row rightly differs from its label's mean probability by at most the mean entropy
+    of a draw / (2 log 2). Votes are known of the first draws, often of all.
+    """
+    voted = draws.votes[np.arange(len(labels)), labels]
+    unknown = draws.number - draws.votes.sum(axis=1)
+    reach = draws.own_entropy.high / (2 * math.log(2)) + SLACK
+    low = np.maximum(promised.low - reach, voted / draws.number)
+    return Within(low, np.minimum(promised.high + reach, (voted + unknown) / draws.number)).mean()
