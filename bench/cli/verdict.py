@@ -78,7 +78,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.claim is not None:
         names = [verdict.claim.id for verdict in verdicts]
         if arguments.claim not in names:
-            (near,) = difflib.get_close_matches(arguments.claim, names, n=1, cutoff=0)
+            near = ", ".join(difflib.get_close_matches(arguments.claim, names, n=3, cutoff=0))
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
         verdicts = [verdicts[names.index(arguments.claim)]]
     warn(material)
