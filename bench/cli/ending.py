@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from bench.cli.options import is_of_documents, place_options
-from bench.core.text import duration, one_line
+from bench.core.text import counted, duration, one_line
 from bench.plan.recipes import profile
 from bench.run.progress import console_of, is_screen, outcome_text
 
@@ -39,7 +39,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     """
     bad = [result for result in results if result.outcome != "done"]
     new = sum(not result.was_there for result in results)
-    count = f"{len(results) - len(bad)} of {len(results)} cells done, {new} of them in this call"
+    count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
     place = place_options(arguments)
     if not bad and is_wiring_check(arguments):

@@ -13,7 +13,7 @@ from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.core.text import duration
+from bench.core.text import counted, duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
@@ -74,7 +74,7 @@ StageLine = TypedDict("StageLine", {"stage": str, "what": str, "seeds": str, "to
 
 def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:
     n_left = sum(len(recipe.cells) for recipe in left)
-    what = f"{STAGES[name].title}: {len(chosen) - n_left} of {len(chosen)} cells are there"
+    what = f"{STAGES[name].title}: {len(chosen) - n_left} of {counted(len(chosen), 'cell')} are there"
     lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
     for recipe in left:
         numbers = sorted({cell.seed for cell in recipe.cells})
@@ -99,7 +99,8 @@ def _sum(left: list[RecipeToDo]) -> float | None:
 def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     unknown = len(left) - len(known)
-    text = f"{sum(len(recipe.cells) for recipe in left)} cells to do, expected {duration(sum(known) / at_once)}"
+    cells = counted(sum(len(recipe.cells) for recipe in left), "cell")
+    text = f"{cells} to do, expected {duration(sum(known) / at_once)}"
     return f"{text}, and {unknown} recipes of unknown length" if unknown else text
 
 

@@ -19,7 +19,7 @@ from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.core.text import duration, one_line, visible
+from bench.core.text import counted, duration, one_line, visible
 from bench.data.places import check_task_data
 from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
@@ -138,7 +138,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
         print(json.dumps(found, indent=1))
         return 0
-    more = f", and {unknown} cells of unknown length" if unknown else ""
+    more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
     print(shown(_plan_table(rows, arguments.wide), "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
 

@@ -29,7 +29,7 @@ from bench.show.tables.methods import ON_CLOTHES
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
 from bench.show.tables.summary import summary
-from bench.show.terminal import shown
+from bench.show.terminal import Listing, shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        print(shown(*(f"{kind.name:<16} {kind.answers}" for kind in TABLES)))
+        print(shown(Listing("Tables", [question for kind in TABLES for question in kind.questions().items()])))
         return 0
     if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
         raise ConfigError("--only mine is for one table that is printed; give its name")

@@ -27,7 +27,6 @@ from bench.show.tables.alternatives import against_json, end_results_against, ex
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
-from bench.show.tables.trial import as_rows
 from bench.show.terminal import screen
 
 OWN = ("approach", "metric", "reported")
@@ -79,7 +78,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.claim is not None:
         names = [verdict.claim.id for verdict in verdicts]
         if arguments.claim not in names:
-            (near,) = difflib.get_close_matches(arguments.claim, names, n=1, cutoff=0)
+            near = ", ".join(difflib.get_close_matches(arguments.claim, names, n=3, cutoff=0))
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
         verdicts = [verdicts[names.index(arguments.claim)]]
     warn(material)
@@ -148,7 +147,7 @@ def _answer(arguments: argparse.Namespace) -> int:
 
 def _trial(arguments: argparse.Namespace, material: Material) -> str:
     table = one_table(material, "trial")
-    return json.dumps(as_rows(table), indent=1) if arguments.json else render(table, "text")
+    return json.dumps(table.lines, indent=1) if arguments.json else render(table, "text")
 
 
 def _own(arguments: argparse.Namespace, material: Material) -> str:

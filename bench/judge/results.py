@@ -15,6 +15,7 @@ from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """Of a record's file, see `bench.core.store.Store.record_path`."""
+BETWEEN, CODE = " / ", " Code: "  # what stands between the values of a note on records, and before their commits
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
 
 
@@ -171,7 +172,14 @@ def origin_of(made: Sequence[Provenance]) -> list[str]:
     commits = _listed(code_of(entry) for entry in made)
     machine = " with ".join(part for part in (cpu or "an unknown machine", accelerator) if part)
     note = f"Made on {machine}, {threads or '?'} threads; {', '.join(versions)}."
-    return [note + (f" Code: {commits}." if commits else "")]
+    return [note + (f"{CODE}{commits}." if commits else "")]
+
+
+def without_commits(note: str) -> str:
+    """Return a note of `origin_of` with the number of commits in place of several commits."""
+    made, _, commits = note.partition(CODE)
+    number = len(commits.split(BETWEEN))
+    return f"{made}{CODE}{number} commits (table provenance)." if number > 1 else note
 
 
 def made_at(record: Record) -> str:
@@ -185,4 +193,4 @@ def code_of(made: Provenance) -> str | None:
 
 
 def _listed(values: Iterable[object]) -> str:
-    return " / ".join(sorted({str(value) for value in values if value not in (None, "", "absent")}))
+    return BETWEEN.join(sorted({str(value) for value in values if value not in (None, "", "absent")}))

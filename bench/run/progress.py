@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from bench.core.text import duration, one_line
+from bench.core.text import counted, duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run.events import EpochEnded, Event, Measuring, Recorded, Replaced, Started, Tick, Waiting, Warned
@@ -119,7 +119,7 @@ class Progress:
         self._time.begin(groups)
         self._started = self._last_line = time.monotonic()
         expected = self._time.text("expected {}", [])
-        self._line(Text(f"{self._total} cells, {done} done already, {len(self._titles)} to do; {expected}"))
+        self._line(Text(f"{counted(self._total, 'cell')}, {done} done already, {len(self._titles)} to do; {expected}"))
         if self._bars is not None and groups:
             self._bars.start()
             self._all = self._bars.add_task("", total=self._total, completed=done, detail="")
@@ -317,7 +317,7 @@ class _TimeLeft:
             return "no estimate yet"
         at_work = sum(not fit.is_waiting for fit in at_work_on)
         at_once = at_work or max(min(self._at_once, self._n_groups), 1)
-        more = f" and {n_unknown} cells of unknown length" if n_unknown else ""
+        more = f" and {counted(n_unknown, 'cell')} of unknown length" if n_unknown else ""
         return form.format(duration(sum(known) / at_once) + more)
 
 

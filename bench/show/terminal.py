@@ -15,10 +15,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from bench.core.text import visible
+from bench.judge.results import without_commits
 from bench.show.cells import Table
 from bench.show.outcomes import tone
 
-GAP = 2  # columns between two columns of a table
+GAP, NARROW_GAP = 2, 1  # columns between two columns of a table; the second where the table fits only so
 PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
@@ -42,8 +43,13 @@ def screen() -> Console:
 
 def text(table: Table) -> str:
     """Return a table for the screen: title, caption, rows and notes."""
-    notes = ["", *table.notes] if table.notes else []
-    return shown(table.title, table.caption, "", table, *notes)
+    notes = notes_of(table)
+    return shown(table.title, table.caption, "", table, *([""] if notes else []), *notes)
+
+
+def notes_of(table: Table) -> list[str]:
+    """Return a table's notes for the screen: the number of commits instead of a list of them."""
+    return [*table.own_notes, *map(without_commits, table.origin)]
 
 
 def shown(*parts: Part, console: Console | None = None) -> str:
@@ -74,12 +80,13 @@ def grid(table: Table, console: Console) -> RenderableType:
     columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
     most = [max(map(cell_len, texts)) for texts in columns]
     least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
-    width = console.width - GAP * (len(columns) - 1)
-    if sum(least) > width:
+    widths = {gap: console.width - gap * (len(columns) - 1) for gap in (GAP, NARROW_GAP)}
+    gap = next((gap for gap, width in widths.items() if sum(least) <= width), None)
+    if gap is None:
         lines = (Listing(first, list(zip(table.columns[1:], others, strict=True))) for first, *others in rows)
         return Group(*map(_listing, lines))
-    made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
-    shares = [*_shares(least, most, width)[:-1], None]  # Rich gives the last column the remaining width
+    made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0), header_style="bold")
+    shares = [*_shares(least, most, widths[gap])[:-1], None]  # Rich gives the last column the remaining width
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
         made.add_column(
             Text(column), justify="right" if table.is_numeric(place) else "left", width=share, overflow="fold"

@@ -135,6 +135,9 @@ def test_the_table_counts_reports_and_claims():
     results = of(seeds(ours), seeds(theirs, "corrected"))
     table = trial_table(results, trials(results, [FORCED]))
     first, second = table.texts()
+    assert first[:3] == ["pyro_random_module", "true: published", "0/6"]
+    assert second[1:] == ["corrected", "2/2", "2", "0", "0"]
+    first, second = (list(line.values()) for line in table.lines)
     assert first[1:7] == ["pyro_random_module published", TRUE, "published", "full", "6", "0"]
     assert second[5:] == ["2", "2", "2", "0", "0"]
     assert "In all, told apart: 0 of 6 true reports; of kind corrected: 2 of 2." in table.notes

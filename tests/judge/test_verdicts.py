@@ -324,7 +324,7 @@ def test_the_command_explains_one_claim(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["feldman2018.bbb.noise_entrop"], "nearest: feldman2018.bbb.noise_entropy"),
+        (["feldman2018.bbb.noise_entrop"], "nearest: feldman2018.bbb.noise_entropy, feldman2018.mlp.noise_entropy, "),
         (["--document", "nobody"], "nobody"),
     ],
 )

@@ -147,7 +147,7 @@ def test_without_estimates_the_time_is_not_guessed(clock):
     shown.event([cell(0)], EpochEnded(1, 2, {"a/loss": None}, 8))
     said = "8 seeds together, epoch 1/2, training 20 s more, loss not finite; no estimate yet"
     assert out.getvalue().splitlines() == [
-        "1 cells, 0 done already, 1 to do; no estimate yet",
+        "1 cell, 0 done already, 1 to do; no estimate yet",
         f"[1/1] mlp published x common, seed 0: {said}",
     ]
 
@@ -184,7 +184,7 @@ def test_a_terminal_has_bars_while_it_works_and_lines_that_stay(clock):
     shown.finish()
     shown.finish()
     text = out.getvalue()
-    assert text.startswith("1 cells, 0 done already")
+    assert text.startswith("1 cell, 0 done already")
     assert "[1/1] mlp published x common, seed 0: \x1b[31mfailed\x1b[0m: no memory\n" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
     assert text.endswith("\x1b[2K")  # and the bars are gone

@@ -16,7 +16,7 @@ from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
 from bench.plan.registry import ORDER
 from bench.show.figures import forest
-from bench.show.figures.changes import Change, draw_changes
+from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.style import COLOURS, REPORTED, look, style
@@ -157,14 +157,14 @@ def test_looks_are_fixed_and_newcomers_change_no_other():
 def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
     # mean .02 and .04, sd .01, t(2, .975) = 4.3027: half-width .0248, so that the first interval holds zero
     changes = [
-        Change("mlp", "unclear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.01, 0.02, 0.03)), COLOURS[0]),
-        Change("mlp", "clear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.03, 0.04, 0.05)), COLOURS[0]),
-        Change("mlp", "one seed", Paired((0,), (0.0,), (0.5,)), COLOURS[0]),
+        Change("mlp", "unclear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.01, 0.02, 0.03))),
+        Change("mlp", "clear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.03, 0.04, 0.05))),
+        Change("mlp", "one seed", Paired((0,), (0.0,), (0.5,))),
     ]
     with style():
         (axes,) = draw_changes(changes).axes
     assert [text.get_text() for text in axes.texts] == ["+2.00, n = 3", "+4.00, n = 3", "+50.00, n = 1"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["mlp: unclear", "mlp: clear", "mlp: one seed"]
     _, unclear, _, clear, _, alone = axes.lines
-    assert [mark.get_color() for mark in (unclear, clear, alone)] == [REPORTED, COLOURS[0], REPORTED]
+    assert [mark.get_color() for mark in (unclear, clear, alone)] == [REPORTED, CLEAR, REPORTED]
     assert list(clear.get_xdata()) == pytest.approx([4 - 2.484, 4 + 2.484], abs=1e-3)

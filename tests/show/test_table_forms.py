@@ -157,8 +157,21 @@ def test_a_table_is_folded_between_words_to_the_width_of_the_screen():
     ]
 
 
+def test_gaps_are_narrower_where_the_table_fits_only_so():
+    # The longest words take 6 + 6 + 3 columns, the gaps 2.
+    assert printed(made_up(), 17) == [
+        "name        x y",
+        "─────────────────",
+        "a_name 0.5000 one",
+        "           +- two",
+        "       0.0000",
+        "          (2)",
+        "b      failed t",
+    ]
+
+
 def test_what_cannot_be_folded_is_shown_row_by_row():
-    assert printed(made_up(), 18) == [
+    assert printed(made_up(), 16) == [
         "a_name",
         "  x  0.5000 +-",
         "     0.0000 (2)",

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.cells import cell_len
 
-from bench.cli import judged, verdict
+from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.show.material import Material
@@ -42,10 +42,17 @@ def shipped():
     return Material(RESULTS)
 
 
-def test_every_table_fits_and_shows_every_letter(terminal, shipped):
-    for name, table in all_tables(shipped).items():
+@pytest.fixture(scope="module")
+def tables(shipped):
+    return all_tables(shipped)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_table_fits_and_shows_every_letter(width, tables, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name, table in tables.items():
         printed = text(table)
-        assert_fits(printed)
+        assert_fits(printed, width)
         entries = [entry for row in table.texts() for entry in row]
         assert not letters(*entries) - letters(printed), name
 
@@ -83,8 +90,7 @@ def test_every_listing_fits(command, terminal, capsys):
 def test_every_verdict_fits(command, width, shipped, monkeypatch, capsys):
     monkeypatch.chdir(RESULTS.parent)
     monkeypatch.setenv("COLUMNS", str(width))
-    for module in (verdict, judged):
-        monkeypatch.setattr(module, "material_of", lambda arguments: shipped)
+    monkeypatch.setattr(verdict, "material_of", lambda arguments: shipped)
     assert main(command.split()) == 0
     printed = capsys.readouterr().out
     assert printed.strip()

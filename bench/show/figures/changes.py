@@ -12,18 +12,20 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.results import described
 from bench.judge.stats.paired import Paired
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas, look
+from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas
 from bench.show.material import Material
 from bench.show.tables.mistakes import mistakes
 
 MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
 WHAT = (MNIST, "accuracy")
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
-TICKS = (-10, -3, -1, 0, 1, 3, 10)
+TICKS, NARROW_TICKS = (-10, -3, -1, 0, 1, 3, 10), (-10, -1, 0, 1, 10)
+CLEAR = COLOURS[0]  # of an interval that excludes zero
 REACH = 12.0  # points, of the axis
 EXPLAINED = (
-    "Mean difference of the same n seeds with its 95 % t interval, percentage points. Grey: the interval includes "
-    f"zero, so that no effect is shown. The axis is linear within {LINEAR:g} point and logarithmic beyond."
+    "Mean difference of the same n seeds with its 95 % t interval, percentage points. Blue: the interval excludes "
+    "zero. Grey: it includes zero, or there is one seed, so that no effect is shown. The axis is linear within "
+    f"{LINEAR:g} point and logarithmic beyond."
 )
 
 
@@ -34,7 +36,6 @@ class Change:
     subject: str  # what is changed
     name: str  # of the change
     paired: Paired
-    colour: str  # where the effect is clear
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -45,11 +46,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 
 
 def _mistakes(material: Material) -> Figure | Absent:
-    changes = [
-        Change(one.approach, one.rung.name, one.accuracy, look(one.approach, material.approaches).colour)
-        for one in mistakes(material)
-        if one.accuracy
-    ]
+    changes = [Change(one.approach, one.rung.name, one.accuracy) for one in mistakes(material) if one.accuracy]
     if not changes:
         return Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ladder NAME --run does")
     caption = f"Corrected minus published, all other mistakes left. {EXPLAINED} Common protocol."
@@ -59,8 +56,7 @@ def _mistakes(material: Material) -> Figure | Absent:
 def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
     name, title = f"ladder-{ladder.approach}", f"What each change does to the test accuracy of {ladder.approach}"
     found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
-    colour = look(ladder.approach, material.approaches).colour
-    changes = [Change(rung.name, rung.kind, effect.paired, colour) for rung, effect in found if effect.paired]
+    changes = [Change(rung.name, rung.kind, effect.paired) for rung, effect in found if effect.paired]
     if not found:
         return
     if not changes:
@@ -91,7 +87,7 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
     axes.axvline(0, color=FAINT, linewidth=1)
     for row, change in enumerate(changes):
         is_clear = change.paired.excludes_zero
-        colour = change.colour if is_clear else REPORTED
+        colour = CLEAR if is_clear else REPORTED
         if change.paired.interval is not None:
             axes.plot([100 * end for end in change.paired.interval], [row, row], color=colour, linewidth=1.6)
         axes.plot(100 * change.paired.mean, row, "o" if is_clear else "|", color=colour, markersize=6)
@@ -103,7 +99,8 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
     axes.grid(visible=False, axis="y")
     axes.set_xscale("symlog", linthresh=LINEAR, linscale=1.0)
     axes.set_xlim(-REACH, 1500 if is_narrow else 60)  # room for the numbers
-    axes.set_xticks(TICKS, [f"{tick:+g}" if tick else "0" for tick in TICKS])
+    ticks = NARROW_TICKS if is_narrow else TICKS
+    axes.set_xticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
     axes.minorticks_off()
     axes.set_xlabel("change of the accuracy [percentage points]")
     return drawing

@@ -89,6 +89,7 @@ class PageTable:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[PageEntry, ...], ...]
     notes: tuple[str, ...] = ()
+    n_apart: int = 0  # last rows that stand below a rule
 
 
 def page_table(table: Table, links: Links, said: Collection[str] = (), name: str = "") -> PageTable:
@@ -169,14 +170,16 @@ def _sorts_by_number(entries: Sequence[Entry]) -> bool:
 
 
 def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
-    """Return the table of approaches, with a shade for every number except those of baselines."""
+    """Return the table of approaches, with a shade for every number except those of baselines, which stand apart."""
     rows = [list(row) for row in table.rows]
     for column in COLUMNS:
         place = table.columns.index(column)
         values = [None if one.is_baseline else one.numbers[column].mean for one in found]
         for row, level in zip(rows, levels(values, HIGHER[column], column in (TRAINING, ANSWER)), strict=True):
             row[place] = replace(row[place], heat=level)
-    return replace(table, rows=tuple(tuple(row) for row in rows))
+    caption = f"{table.caption} The stronger the shade, the better the number in its column."
+    n_apart = sum(one.is_baseline for one in found)
+    return replace(table, caption=caption, rows=tuple(tuple(row) for row in rows), n_apart=n_apart)
 
 
 def levels(values: Sequence[float | None], is_higher_better: bool, is_logarithmic: bool = False) -> list[int | None]:

@@ -53,8 +53,8 @@ def find_ink(picture: Picture) -> Ink:
     level = _level(above)
     if level < LEAST_CONTRAST:
         raise UnusableImage(
-            f"{picture.path}: blank: nothing in it differs by {LEAST_CONTRAST:.0%} of the range from black to white "
-            "from its background; give a picture with more contrast"
+            f"{picture.path}: blank: no part differs enough from the background ({100 * LEAST_CONTRAST:.0f} % of black "
+            "to white); give a picture with more contrast"
         )
     scaled = (amount / level).clip(0, 1)
     floor = min(max(FAINTEST, NOISE_SIGMAS * noise / level), 0.5)

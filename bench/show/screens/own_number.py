@@ -7,6 +7,7 @@ import textwrap
 
 from bench.judge.alternatives.own import Judged
 from bench.judge.claims import print_interval
+from bench.judge.stats.rule import Evidence
 from bench.show.reasoning import in_words
 from bench.show.tables.alternatives import against_json, against_lines
 
@@ -37,8 +38,8 @@ def _parts(judged: Judged) -> list[tuple[str, str]]:
             ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
             (
                 "one of ours?",
-                f"p {evidence.p:.2g} that one more run of ours lies as far from our mean; above "
-                f"{evidence.percentile:.0f} % of our runs",
+                f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; "
+                f"above {_runs_below(evidence)}",
             ),
             (
                 "how sharply?",
@@ -49,6 +50,12 @@ def _parts(judged: Judged) -> list[tuple[str, str]]:
         ]
     lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
     return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
+
+
+def _runs_below(evidence: Evidence) -> str:
+    """Return how many of our runs lie below the reported number; one that prints like it counts half."""
+    below, n = evidence.percentile * evidence.n / 100, evidence.n
+    return f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
 
 
 def own_json(judged: Judged) -> dict[str, object]:

@@ -18,8 +18,9 @@ NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdi
 CURVE = 43
 STEP = 15  # columns before what a step of an explanation says
 MEANING = (
-    "p: how often one more run of ours lies as far from our mean as the report. Agrees: even one more run of ours "
-    "would land within the margin, the difference that matters. Coarsely: a shift that matters might not show. "
+    "p: how often one more run of ours lies at least as far from our mean as the report. Agrees: even one more run "
+    "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "
+    "show. "
     "`verdict CLAIM` says why; `verdict --all` lists all claims by name."
 )
 WIDE = 120  # columns from which on a verdict is given in words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bench.core.text import FRACTION, SIX
+from bench.core.text import FRACTION, SIX, counted
 from bench.judge.alternatives.named import CORRECTED, CORRECTION
 from bench.judge.alternatives.weighing import (
     COMMON,
@@ -30,8 +30,8 @@ from bench.show.tables.headline import load_quoted
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
 CAPTION = (
     "Each end result and each quoted number, beside other recipes that it could have come from. +NAME: the published "
-    "recipe with that change. As published, as alternative: our seeds of the two recipes, both measured by the "
-    "protocol named. Where that is the common protocol, the report was measured by another one. Shared: overlap of the "
+    "recipe with that change. Two columns of our seeds, by the same protocol: as published, and as the "
+    "alternative. Where that is the common protocol, the report was measured by another one. Shared: overlap of the "
     "two t distributions for one more run; 1 if they are the same. Ratio: how many times likelier the reported number "
     f"is under the published recipe. Far outside: more than {FAR:g} standard deviations from the alternative's mean, "
     f"too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
@@ -111,9 +111,10 @@ def _hardly(mine: Against, one: Weighed) -> str:
     kind = one.alternative.kind
     recipe = "our corrected recipe" if kind == CORRECTED else _recipe(mine, one)
     so = {CORRECTED: "a run without the mistake", CORRECTION: "a run with this correction"}.get(kind, "it")
+    seeds = counted(one.measured.n, "seed")
     caution = "; both recipes are measured by the common protocol here, the report was not" * (one.protocol == COMMON)
     return (
-        f"{mine.claim.printed} is over {OVERWHELMING:.0f} times less likely under {recipe} ({one.measured.n} seeds): "
+        f"{mine.claim.printed} is over {OVERWHELMING:.0f} times less likely under {recipe} ({seeds}): "
         f"the report can hardly have come from {so}{caution}"
     )
 

@@ -90,10 +90,10 @@ def choice_table(material: Material) -> Table:
     results, found = material.results, candidates(material.results)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
-        "expected calibration error, the mean distance between confidence and accuracy. Refused: percent of the digits "
-        "that the network must leave unanswered, the least certain first, to have at most "
-        f"{100 * RISK:g} % wrong answers. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is "
-        "chance, 1 is best. Train: time of training on one or two threads. Answer: time for one image, 100 draws."
+        "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "
+        f"the digits the network must refuse, least certain first, until at most {100 * RISK:g} % of its answers are "
+        "wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
+        "time of training on one or two threads. Answer: time for one image, 100 draws."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return make_table(
@@ -129,7 +129,8 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     largest = f"; largest standard deviation in any row: {', '.join(spreads)}" if spreads else ""
     notes = list(_best(found))
     if counts:
-        notes.append(f"Means of {' or '.join(map(str, counts))} seeds{largest}.")
+        means = "One seed" if counts == [1] else f"Means of {' or '.join(map(str, counts))} seeds"
+        notes.append(f"{means}{largest}.")
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench.core.text import FRACTION, SIX, Digits
+from bench.core.text import FRACTION, SIX, Digits, counted
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED
 from bench.judge.results import Results
@@ -69,7 +69,7 @@ def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
     notes = meanings({verdict.outcome for verdict in verdicts})
     for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
         mine = [verdict for verdict in verdicts if verdict.claim.source == document]
-        seeds = dict.fromkeys(f"{verdict.sample.n} seeds of {verdict.claim.approach}" for verdict in mine)
+        seeds = dict.fromkeys(f"{counted(verdict.sample.n, 'seed')} of {verdict.claim.approach}" for verdict in mine)
         joint = judgement.joint.get(document)
         together = f"; all its end results together: p = {joint_text(joint)}" if joint else ""
         notes.append(f"{document}: {', '.join(seeds)}{together}.")
@@ -130,10 +130,11 @@ def final_numbers_table(material: Material) -> Table:
         )
     columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
-        "The numbers that each document reports at its end. The drawing: our mean (dot) and the 95 % prediction "
-        "interval for one more run of ours (line; none below two seeds). Middle stroke: the reported number. Shaded "
-        "band and unit: the margin, the difference that would matter, declared before the runs with five seeds. The "
-        f"drawing ends {REACH:.0f} margins away; a triangle lies further out."
+        "The numbers that each document reports at its end. Last points of curves and computed numbers are shown and "
+        f"not counted among the {len(material.judgement.ends)} end results. The drawing: our mean (dot) and the 95 % "
+        "prediction interval for one more run of ours (line; none below two seeds). Middle stroke: the reported "
+        "number. Shaded band and unit: the margin, the difference that would matter, declared before the runs with "
+        f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
     return results_table(material.results, "headlines", title, caption, columns, lines, has_spread=False)

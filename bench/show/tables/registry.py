@@ -59,6 +59,19 @@ class TableKind(NamedTuple):
     answers: str  # the question
     make: Callable[[Material], Table | Iterable[Table]]  # gives none where the results folder has nothing to show
     remedy: str = "python -m bench run makes records"  # where there is none
+    names: Callable[[], Iterable[str]] = tuple  # what * stands for
+
+    def questions(self) -> dict[str, str]:
+        """Return the question of each table by its name."""
+        return {self.name.replace("*", name): self.answers.replace("*", name) for name in self.names() or ("",)}
+
+
+def _with_ladder() -> list[str]:
+    return [one.approach for one in chosen(())]
+
+
+def _asked() -> list[str]:
+    return [one.approach for one in chosen(()) if one.question is not None]
 
 
 def _answers(material: Material) -> Iterator[Table]:
@@ -136,8 +149,8 @@ TABLES = (
     ),
     TableKind("trial", "How often does the rule of verdicts err, on reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
-    TableKind("answer_*", "Where does a reported number of an approach come from?", _answers),
-    TableKind("ladder_*", "What is each correction of an approach worth?", _ladders),
+    TableKind("answer_*", "Where does a reported number of * come from?", _answers, names=_asked),
+    TableKind("ladder_*", "What is each correction of * worth?", _ladders, names=_with_ladder),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
@@ -149,7 +162,7 @@ TABLES = (
         REPEATS,
     ),
     TableKind("precision", "What does reduced precision change?", _precision),
-    TableKind("audit_*", "Which known mistakes does a document make?", _audits),
+    TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(readings())),
     TableKind(
         "library_speed",
@@ -177,7 +190,7 @@ def one_table(material: Material, name: str) -> Table:
     """Return a table; raises ConfigError for an unknown name, and for a table that the results folder cannot make."""
     kind = next((kind for kind in TABLES if fnmatchcase(name, kind.name)), None)
     if kind is None:
-        raise unknown_name("table", name, [kind.name for kind in TABLES])
+        raise unknown_name("table", name, [table for kind in TABLES for table in kind.questions()])
     found = {table.name: table for table in _made(kind, material)}
     if name in found:
         return found[name]

@@ -8,7 +8,7 @@ from bench.judge.claims import print_interval
 from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.terminal import shown
+from bench.show.terminal import notes_of, shown
 
 COLUMNS = (
     "approach",
@@ -29,7 +29,7 @@ def summary(material: Material, more: str = "") -> str:
             and the rows of approaches without any record.
     """
     table = material.beside.marked(accuracy_table(material))
-    notes = [f"notes: {more}"] if more else table.notes
+    notes = [f"notes: {more}"] if more else notes_of(table)
     if more:
         ran = {record.approach for record in material.results.records}
         table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))

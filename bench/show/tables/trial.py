@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.judge.alternatives.trial import TRUE, Trial
+from bench.core.text import WHOLE
+from bench.judge.alternatives.trial import FIRST_EPOCH, TRUE, Trial
+from bench.judge.alternatives.weighing import COMMON
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
-from bench.show.cells import Table, make_table
+from bench.show.cells import Entry, Number, Table, make_table
 
-COLUMNS = ("approach", "what made the reports", "kind", "protocol", "profile", "reports", "told apart")
+COLUMNS = ("approach", "reports from", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)
 CAPTION = (
     "How often does the rule of verdicts err? Each report here is a run of ours whose recipe is known, judged as if "
-    "the document had printed it. True: a seed of the published recipe, judged by its other seeds. False: a seed of "
-    "another recipe, of a control, or of the published recipe with a small fault planted in the code, judged by the "
-    "published recipe's seeds in the same protocol. Told apart: reports with at least one claim that differs; of the "
-    f"true ones, at most {ALPHA:.0%} should be. The other columns count the claims with each verdict. Full: the "
-    "document's end results and quoted numbers; epoch1: its numbers of the first epoch. The claims of a document are "
-    "tested together."
+    "the document had printed it. True: a seed of the published recipe, judged by its other seeds. The others are "
+    "false: a seed of another recipe (+NAME: the published recipe with that change), of a control, or of the published "
+    "recipe with a small fault planted in the code, judged by the published recipe's seeds in the same protocol. Told "
+    "apart: reports with at least one claim that differs; of the true ones, at most "
+    f"{ALPHA:.0%} should be. The other columns count the claims with each verdict. The claims are the document's end "
+    "results and quoted numbers; for the first epoch, its numbers of that epoch. The claims of a document are tested "
+    "together. The protocol is the published one, except where the common one is named."
 )
 
 
 def trial_table(results: Results, found: Sequence[Trial]) -> Table:
     """One line for each truth about each approach."""
-    lines = [
-        [trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile, str(len(trial.reports))]
-        + [str(count) for count in (trial.n_told, *map(trial.count, COUNTED))]
-        for trial in found
+    rows: list[list[Entry]] = [
+        [trial.approach, _reports(trial), f"{trial.n_told}/{len(trial.reports)}", *_numbers(trial)] for trial in found
     ]
     remarks = [f"In all, told apart: {_share([trial for trial in found if trial.kind == TRUE])} true reports"]
     kinds = dict.fromkeys(trial.kind for trial in found if trial.kind != TRUE)
@@ -38,19 +39,35 @@ def trial_table(results: Results, found: Sequence[Trial]) -> Table:
         title,
         CAPTION,
         [*COLUMNS, *COUNTED],
-        lines,
+        rows,
         ["; ".join(remarks) + "."]
         if found
         else ["No approach has enough seeds: `python -m bench reference` says which are missing."],
         origin=results.origin(),
+        lines=[_line(trial) for trial in found],
     )
+
+
+def _reports(trial: Trial) -> str:
+    """Return what made the reports, without what the column of approaches and the caption say."""
+    recipe = trial.truth.removeprefix(f"{trial.approach} ").replace("published+", "+").removesuffix(" published")
+    short = recipe if recipe == trial.kind else f"{trial.kind}: {recipe}"
+    conditions = (("common protocol", trial.protocol == COMMON), ("first epoch", trial.profile == FIRST_EPOCH))
+    return ", ".join([short, *(words for words, holds in conditions if holds)])
+
+
+def _numbers(trial: Trial) -> list[Number]:
+    return [Number(trial.count(outcome), WHOLE) for outcome in COUNTED]
+
+
+def _line(trial: Trial) -> dict[str, str]:
+    """Return everything about a trial, for machines."""
+    said = (trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile)
+    line = dict(zip(("approach", "what made the reports", "kind", "protocol", "profile"), said, strict=True))
+    counts = {outcome: str(trial.count(outcome)) for outcome in COUNTED}
+    return line | {"reports": str(len(trial.reports)), "told apart": str(trial.n_told)} | counts
 
 
 def _share(found: Iterable[Trial]) -> str:
     some = list(found)
     return f"{sum(trial.n_told for trial in some)} of {sum(len(trial.reports) for trial in some)}"
-
-
-def as_rows(table: Table) -> list[dict[str, str]]:
-    """Return the lines for machines."""
-    return [dict(zip(table.columns, texts, strict=True)) for texts in table.texts()]
