@@ -25,7 +25,7 @@ from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
 from bench.measure.measuring import N_CLASSES, draws_of, predict_split
 from bench.measure.metrics.classification import accuracy, nll
-from bench.plan.manifests import ApproachManifest, Value
+from bench.plan.manifests import ApproachManifest, ManifestValue
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.run.alone import FitAlone
@@ -39,29 +39,29 @@ NLL, ACCURACY, SECONDS = "held-out nll", "held-out accuracy", "seconds"
 class Trial:
     """One combination of values and what it gave; None for a fit that diverged."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, ManifestValue]
     epochs: int
     seed: int
     nll: float | None  # nats an image
     accuracy: float | None
     seconds: float
 
-    def line(self) -> dict[str, Value]:
+    def line(self) -> dict[str, ManifestValue]:
         """Return the line of the file."""
-        found: dict[str, Value] = {**self.values, "epochs": self.epochs, "seed": self.seed}
+        found: dict[str, ManifestValue] = {**self.values, "epochs": self.epochs, "seed": self.seed}
         found[NLL] = "diverged" if self.nll is None else round(self.nll, 5)
         found[ACCURACY] = "diverged" if self.accuracy is None else round(self.accuracy, 5)
         return {**found, SECONDS: round(self.seconds)}
 
 
-def combinations(entry: ApproachManifest) -> list[dict[str, Value]]:
+def combinations(entry: ApproachManifest) -> list[dict[str, ManifestValue]]:
     """Return every combination of the manifest's values; raises ConfigError if it names none."""
     if not entry.search:
         raise ConfigError(f"{entry.name}.toml has no [search]; name fields and the values to try there")
     return [dict(zip(entry.search, values, strict=True)) for values in itertools.product(*entry.search.values())]
 
 
-def trial(approach: Approach, values: Mapping[str, Value], train: Split, held: Split, seed: int) -> Trial:
+def trial(approach: Approach, values: Mapping[str, ManifestValue], train: Split, held: Split, seed: int) -> Trial:
     """Fit with the values, and measure the held-out rows."""
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     start = time.monotonic()
@@ -102,7 +102,7 @@ def _search(arguments: argparse.Namespace) -> int:
     if arguments.epochs is not None:
         approach = dataclasses.replace(approach, epochs=arguments.epochs)
     parts = [load_split(name, arguments.seed, arguments.data_dir) for name in ("train50k", "heldout10k-of-train")]
-    lines: list[dict[str, Value]] = []
+    lines: list[dict[str, ManifestValue]] = []
     for values in combinations(entry):
         lines.append(trial(approach, values, parts[0], parts[1], arguments.seed).line())
         print(*(f"{name} {value}" for name, value in lines[-1].items()), sep=", ", flush=True)

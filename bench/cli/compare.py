@@ -18,7 +18,7 @@ from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import differences, row_test
 from bench.judge.compare.metrics import MAIN_METRICS, lacking
-from bench.judge.compare.pairing import Side, made, only_in, pair
+from bench.judge.compare.pairing import Side, made, only_in, pair_records
 from bench.judge.compare.pairing import differences as conditions
 from bench.judge.compare.verified import verified
 from bench.show.screens import compare as render
@@ -85,7 +85,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:
     a, b = _sides(arguments)
-    pairs = pair(a, b)
+    pairs = pair_records(a, b)
     patterns = arguments.metric or MAIN_METRICS
     found, lacks = differences(pairs, patterns), lacking(pairs, patterns)
     if not found and not lacks:

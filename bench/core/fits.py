@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from bench.core.reasons import Reason
-from bench.core.records import Epoch, Fields, NetworkSize, Number, Provenance, Timings, Versions
+from bench.core.records import Epoch, Fields, NetworkSize, Provenance, StoredNumber, Timings, Versions
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -27,7 +27,7 @@ class OpenEpoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """An epoch in a checkpoint. `with_measuring_s` is its training time plus the time of measuring after it."""
 
     epoch: int
-    metrics: dict[str, Number]
+    metrics: dict[str, StoredNumber]
     seconds: float = 0.0
     with_measuring_s: float = 0.0
 

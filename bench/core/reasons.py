@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-Value = str | int | float
-Values = Mapping[str, Value]
+ReasonValue = str | int | float
+ReasonValues = Mapping[str, ReasonValue]
 
 OTHER_LOAD = "other-load"
 SEEDS_TOGETHER = "seeds-together"
 RESUMED = "resumed"
 
 
-def _seeds_together(values: Values) -> str:
+def _seeds_together(values: ReasonValues) -> str:
     return f"trained together with {values['n']} other seed{'' if values['n'] == 1 else 's'}"
 
 
-def _error(values: Values) -> str:
+def _error(values: ReasonValues) -> str:
     text = f"{values['type']}: {values['message']}" if values["message"] else str(values["type"])
     return f"{text} ({values['place']})" if values["place"] else text
 
@@ -60,7 +60,7 @@ _TEMPLATES = {
     # a text from a record of schema 1 that the conversion did not split into a kind and values
     "text": "{message}",
 }
-_COMPOSED: dict[str, tuple[frozenset[str], Callable[[Values], str]]] = {
+_COMPOSED: dict[str, tuple[frozenset[str], Callable[[ReasonValues], str]]] = {
     SEEDS_TOGETHER: (frozenset({"n"}), _seeds_together),
     "error": (frozenset({"type", "message", "place"}), _error),
 }
@@ -73,7 +73,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A kind and its values."""
 
     kind: str
-    values: dict[str, Value] = {}
+    values: dict[str, ReasonValue] = {}
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown kind, or for values that are not those of the kind."""

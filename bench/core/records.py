@@ -17,7 +17,7 @@ SCHEMA = 2  # of records and readings
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
-Number = float | None
+StoredNumber = float | None
 Real = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 TrainingRow = Annotated[int, msgspec.Meta(ge=0, lt=60_000)]  # of MNIST's training file
 Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
@@ -103,7 +103,7 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     epoch: Count  # from 1
     seconds: Amount
-    metrics: dict[str, Number]
+    metrics: dict[str, StoredNumber]
 
     def __post_init__(self) -> None:
         """Raise ValueError for a number that its metric cannot have."""
@@ -269,7 +269,7 @@ class Record(Naming, frozen=True, kw_only=True):
     sha256: str = ""  # of all other fields
     outcome: Outcome
     reason: Reason | None
-    metrics: dict[str, Number]
+    metrics: dict[str, StoredNumber]
     missing: dict[str, Reason]  # by metric, or by the part of a metric's name that all of them share
     epochs: list[Epoch]
     timings: Timings

@@ -125,9 +125,9 @@ def data_hashes(task: str = "mnist") -> dict[str, str]:
 
 @functools.lru_cache(maxsize=32)
 def _read(path: Path) -> DatasetManifest:
-    return read_manifest(path)
+    return read_data_manifest(path)
 
 
-def read_manifest(path: Path) -> DatasetManifest:
+def read_data_manifest(path: Path) -> DatasetManifest:
     """Read and check a manifest, whose file is named after its data set; raises ConfigError."""
     return read_toml(path, DatasetManifest, "manifest of a data set", "restore it from the repository", name=path.stem)

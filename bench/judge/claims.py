@@ -37,7 +37,7 @@ LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
 COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with finitely many digits
 
 
-Unit = Literal[
+ClaimUnit = Literal[
     "",
     "bits",
     "fraction",
@@ -64,7 +64,7 @@ class Claim(CsvRow, frozen=True, kw_only=True):
     dataset: Text
     split: str
     protocol: str
-    unit: Unit
+    unit: ClaimUnit
     printed: str = msgspec.field(name="value")  # the number's text
     precision: Amount  # one unit of the last printed digit, one count, or half a range; 0 for full floats
     precision_kind: PrecisionKind

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.core.errors import StoreError
 from bench.core.reasons import in_words
-from bench.core.records import Number, Record
+from bench.core.records import Record, StoredNumber
 
 
 class Gap(NamedTuple):
@@ -105,7 +105,7 @@ def metric(record: Record, key: str) -> float | Gap:
     return value_of(record.metrics, key, record)
 
 
-def value_of(numbers: Mapping[str, Number], key: str, record: Record) -> float | Gap:
+def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> float | Gap:
     """Return one of the numbers of a record, or why it is not there."""
     value = numbers.get(key)
     if value is not None and math.isfinite(value):

@@ -12,7 +12,7 @@ from functools import cache
 from bench.core.load import busy_cores
 from bench.core.project import RESULTS
 from bench.core.reasons import OTHER_LOAD
-from bench.core.records import Number, Record
+from bench.core.records import Record, StoredNumber
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.plan.cells import Cell
@@ -197,7 +197,7 @@ def _factor(record: Record, rate: float | None) -> float:
     return float(min(max(then / rate, lowest), highest))
 
 
-def _scaled(record: Record, seconds: Number, rate: float | None) -> float | None:
+def _scaled(record: Record, seconds: StoredNumber, rate: float | None) -> float | None:
     return None if seconds is None else seconds * _factor(record, rate)
 
 

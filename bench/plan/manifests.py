@@ -16,11 +16,11 @@ REMEDY = "docs/your-approach.md shows the form"
 
 Capability = Literal["weights", "masked", "mean_network", "log_density_ratio", "fit_many"]
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
-Group = Literal["documents", "paper", "methods"]
-GROUPS: tuple[Group, ...] = get_args(Group)
-DOCUMENTS: Group = "documents"
+ApproachGroup = Literal["documents", "paper", "methods"]
+GROUPS: tuple[ApproachGroup, ...] = get_args(ApproachGroup)
+DOCUMENTS: ApproachGroup = "documents"
 """The group of an approach that names none. The tables, figures and findings of the documents leave the others out."""
-Value = bool | int | float | str
+ManifestValue = bool | int | float | str
 Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -42,7 +42,7 @@ class RecipeChange(TomlTable, frozen=True):
 
     title: str
     why: str
-    values: dict[str, Value] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
+    values: dict[str, ManifestValue] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
     in_all: bool = False  # `run --all` trains this variant
     version: Version = 1  # raise it when the change gives other numbers
     cost: Cost | None = None  # of the changed recipe, where it is another
@@ -63,7 +63,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     module: str = ""  # of the class; '' for implementations.NAME
     title: str
     document: str = ""  # '' for a baseline
-    group: Group = DOCUMENTS  # `--all` takes one group: that of the documents, or that of `--group`
+    group: ApproachGroup = DOCUMENTS  # `--all` takes one group: that of the documents, or that of `--group`
     class_name: str = msgspec.field(name="class")
     task: Literal["mnist", "toy"]
     requires: tuple[str, ...] = ()  # packages
@@ -75,7 +75,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     cpu_float32_only: str = ""  # why device and precision cannot be chosen, '' if they can
     cost: Cost = Cost()
-    search: dict[str, tuple[Value, ...]] = msgspec.field(default_factory=dict)
+    search: dict[str, tuple[ManifestValue, ...]] = msgspec.field(default_factory=dict)
     """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""
     known: dict[str, str] = msgspec.field(default_factory=dict)
     """Audit rules that `published` fails, each with the correction that removes it or the reason."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import BrokenApproach, ConfigError, check_known, unknown_name
 from bench.data.manifest import TASKS
-from bench.plan.manifests import ApproachManifest, Value
+from bench.plan.manifests import ApproachManifest, ManifestValue
 from bench.plan.registry import load_class
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Recipe:
     name: str
     split: str  # of the training rows
     changes: tuple[str, ...]
-    values: dict[str, Value]  # fields of the approach that differ from the published ones
+    values: dict[str, ManifestValue]  # fields of the approach that differ from the published ones
     versions: dict[str, int]  # of the base recipe and of each change, by name
 
 
@@ -80,7 +80,7 @@ def resolve(manifest: ApproachManifest, name: str) -> Recipe:
     if len(set(extra)) != len(extra):
         raise ConfigError(f"recipe '{name}' names a change twice; name each once")
     changes = (*spec.corrections, *(change for change in extra if change not in spec.corrections))
-    values: dict[str, Value] = {}
+    values: dict[str, ManifestValue] = {}
     for change in changes:
         values.update(manifest.changes[change].values)
     versions = {base: spec.version, **{change: manifest.changes[change].version for change in changes}}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, check_known, unknown_name
 from bench.plan import plugins
-from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachManifest, Group, read_manifest
+from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest, read_manifest
 from bench.plan.plugins import ApproachSource
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def of_group(group: str) -> dict[str, ApproachManifest]:
     return {name: entry for name, entry in manifests().items() if entry.group == group}
 
 
-def group_of(approach: str) -> Group:
+def group_of(approach: str) -> ApproachGroup:
     """Return the group of an approach; that of the documents for an unknown approach."""
     entry = manifests().get(approach)
     return DOCUMENTS if entry is None else entry.group

@@ -23,7 +23,7 @@ from bench.run.supervisor import POLL_S, Events, supervise
 EXECUTORS = ("process", "inline")
 MOST = 1000  # fits at a time, even on a larger pool: each needs a waiting thread and open locks
 
-Group = list[Cell]
+CellGroup = list[Cell]
 Found = TypeVar("Found")
 
 
@@ -113,8 +113,8 @@ def _inline(cells: Sequence[Cell], options: Options) -> Events:
 
 def run_queue(
     room: Room,
-    queue: list[Group],
-    attempt: Callable[[Group], Found | None],
+    queue: list[CellGroup],
+    attempt: Callable[[CellGroup], Found | None],
     tell: Callable[[AtWork], object],
 ) -> Generator[Found, None, None]:
     """Call `attempt` for every group, as many at a time as the room allows, and yield each result as it arrives.
@@ -125,7 +125,7 @@ def run_queue(
         attempt: called in threads. It returns None if another process works on the group; it is called again later.
         tell: is called now and then with the number of fits that run or wait for a worker.
     """
-    running: dict[Future[Found | None], Group] = {}
+    running: dict[Future[Found | None], CellGroup] = {}
     threads = ThreadPoolExecutor(min(MOST, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
     try:
         while queue or running:

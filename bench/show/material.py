@@ -23,7 +23,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.measure.recomputed import sound
-from bench.plan.manifests import DOCUMENTS, ApproachManifest, Group
+from bench.plan.manifests import DOCUMENTS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
 from bench.show.measured import (
@@ -48,7 +48,7 @@ class Material:
         device: str = "cpu",
         precision: str = "float32",
         baseline: Path | None = None,
-        group: Group = DOCUMENTS,
+        group: ApproachGroup = DOCUMENTS,
     ) -> None:
         """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
 
@@ -94,7 +94,7 @@ class Material:
         conditions = (self.profile, self.device, self.precision)
         return beside(self._stored[0], self._lent[0], conditions)
 
-    def of_other_group(self, group: Group) -> Material:
+    def of_other_group(self, group: ApproachGroup) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
         baseline = None if self._baseline is None else self._baseline.root
         other = Material(self.store.root, self.profile, self.device, self.precision, baseline, group)

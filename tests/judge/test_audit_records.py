@@ -11,7 +11,7 @@ from bench.cli import FAILED, USAGE
 from bench.cli.main import main
 from bench.core.store import Store, read_record
 from bench.interface import Split
-from bench.judge.audit.data import audit_data, classes, image_keys, overlap, pixel_range
+from bench.judge.audit.data import audit_data, classes, image_keys, pixel_range, shared_rows
 from bench.judge.audit.records import audit_records
 from tests.synthetic import changed, record
 
@@ -123,8 +123,8 @@ def test_the_sets_share_what_was_counted():
 def test_planted_faults_of_data_are_seen():
     x = torch.tensor([[0.0, 1.0], [0.2, 0.4], [0.2, 0.4]])
     keys = {"a": image_keys(x), "b": image_keys(x[1:] + 1e-9), "c": image_keys(torch.tensor([[0.6, 0.6]]))}
-    assert overlap(keys, "a", "b").measured["images"] == 1
-    assert overlap(keys, "a", "c").outcome == "passes"
+    assert shared_rows(keys, "a", "b").measured["images"] == 1
+    assert shared_rows(keys, "a", "c").outcome == "passes"
     split = Split("train60k", x, torch.tensor([0, 1, 1]), torch.arange(3))
     assert classes(split, 2).outcome == "passes"
     assert "[2]" in classes(split, 3).detail

@@ -18,7 +18,7 @@ from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, sentences
 from bench.show.tables import mistakes as mistakes_table
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
-from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, promise_of, share_sure
+from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
 from bench.show.tables.mistakes import change_text
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
@@ -36,7 +36,7 @@ def scores(confidence, predicted=(0, 0, 0, 0), label=(0, 0, 0, 1), dataset="mnis
 def test_shares_are_of_all_images_and_right_ones_of_the_sure():
     # three of four images are at .99 or more; of these the last is wrong: 2 of 3 right
     given = scores([0.995, 0.5, 1.0, 0.9999])
-    assert share_sure(given, "mnist") == 75
+    assert percent_sure(given, "mnist") == 75
     assert promise_of(given).right == pytest.approx(200 / 3)
 
 
@@ -56,12 +56,12 @@ def test_a_promise_is_broken_by_more_wrong_answers_than_chance_explains():
 
 
 def test_the_threshold_is_between_two_neighbours_of_half_precision():
-    assert share_sure(scores([0.9898, 0.9902, 0.0, 0.0]), "mnist") == 25  # kept as .98975 and .99023
+    assert percent_sure(scores([0.9898, 0.9902, 0.0, 0.0]), "mnist") == 25  # kept as .98975 and .99023
 
 
 def test_nothing_sure_or_no_such_set_is_a_reason():
     assert promise_of(scores([0.1, 0.2, 0.3, 0.4])).right == NEVER
-    assert share_sure(scores([1, 1, 1, 1]), "letters") == NO_SUCH_SET
+    assert percent_sure(scores([1, 1, 1, 1]), "letters") == NO_SUCH_SET
 
 
 def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):

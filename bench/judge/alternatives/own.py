@@ -41,7 +41,7 @@ class Brought:
     margin: float | None = None  # the difference that would matter; None: as declared for the documents' numbers
 
 
-class Judged(NamedTuple):
+class JudgedNumber(NamedTuple):
     """The verdict on a user's number, and its alternatives."""
 
     brought: Brought
@@ -50,7 +50,7 @@ class Judged(NamedTuple):
     against: Against
 
 
-def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Judged:
+def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> JudgedNumber:
     """Return the verdict of a number and its alternatives; raises ConfigError for what cannot be judged.
 
     Args:
@@ -65,7 +65,7 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
     for one in _others(brought, results, claim.split):
         theirs = metrics_of(results.cell(one.approach, one.recipe, brought.protocol), key)
         found.append(compare(claim, one, brought.protocol, ours, theirs))
-    return Judged(brought, key, judge_one(claim, ours), Against(claim, tuple(found)))
+    return JudgedNumber(brought, key, judge_one(claim, ours), Against(claim, tuple(found)))
 
 
 def _records(brought: Brought, results: Results) -> list[Record]:

@@ -30,7 +30,7 @@ TRUE, PLANTED = "true", "planted fault"
 FULL, FIRST_EPOCH = "full", "epoch1"  # profiles
 RUNS = REFERENCE / "planted_runs.csv"
 
-Numbers = Mapping[int, float]  # of each seed
+TrialNumbers = Mapping[int, float]  # of each seed
 
 
 class PlantedRun(CsvRow, frozen=True):
@@ -109,7 +109,7 @@ def planted_trials(results: Results, runs: Sequence[PlantedRun], claims: Iterabl
     return [trial for trial in found if trial.reports]
 
 
-def _planted(claim: Claim, fault: str, runs: Sequence[PlantedRun]) -> Numbers:
+def _planted(claim: Claim, fault: str, runs: Sequence[PlantedRun]) -> TrialNumbers:
     key = measured_key(claim)[1]
     mine = [run for run in runs if (run.fault, run.approach, run.key) == (fault, claim.approach, key)]
     return {run.seed: in_claim_unit(claim, run.value) for run in mine}
@@ -150,12 +150,14 @@ def _false(
     return best
 
 
-def _seeds(claims: Sequence[Claim], results: Results, approach: str, recipe: str, protocol: str) -> dict[str, Numbers]:
+def _seeds(
+    claims: Sequence[Claim], results: Results, approach: str, recipe: str, protocol: str
+) -> dict[str, TrialNumbers]:
     return {claim.id: by_seed(claim, results, approach, recipe, protocol) for claim in claims}
 
 
 def _reports(
-    claims: Sequence[Claim], ours: Mapping[str, Numbers], handed_in: Mapping[str, Numbers], n_claims: int
+    claims: Sequence[Claim], ours: Mapping[str, TrialNumbers], handed_in: Mapping[str, TrialNumbers], n_claims: int
 ) -> tuple[tuple[str, ...], ...]:
     """Return the outcomes of the report that each seed hands in.
 

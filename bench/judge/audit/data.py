@@ -31,7 +31,7 @@ def audit_data(data_dir: Path | None = None) -> Iterator[Finding]:
     detail = f"train50k and heldout10k-of-train share {shared} rows of the training file"
     yield Finding("test-looked-at", SUBJECT, "fails" if shared else "passes", detail, {"rows": shared})
     hashes = {split.name: image_keys(split.x) for split in (train, test)}
-    yield overlap(hashes, "train60k", "test10k")
+    yield shared_rows(hashes, "train60k", "test10k")
     for split in (train, test):
         yield classes(split)
     for name in OOD_NAMES:
@@ -42,7 +42,7 @@ def audit_data(data_dir: Path | None = None) -> Iterator[Finding]:
             continue
         hashes[name] = image_keys(outside.x)
         for inside in ("train60k", "test10k"):
-            yield overlap(hashes, inside, name)
+            yield shared_rows(hashes, inside, name)
         yield pixel_range(outside, train)
 
 
@@ -54,7 +54,7 @@ def image_keys(x: Tensor) -> set[bytes]:
     return {row.tobytes() for row in rows}
 
 
-def overlap(hashes: dict[str, set[bytes]], one: str, other: str) -> Finding:
+def shared_rows(hashes: dict[str, set[bytes]], one: str, other: str) -> Finding:
     """Count the images that two sets share."""
     shared = len(hashes[one] & hashes[other])
     detail = f"{one} and {other} share {shared} images, byte for byte"

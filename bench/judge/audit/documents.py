@@ -17,7 +17,7 @@ from msgspec import field
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import METRICS
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.audit.findings import Finding, Outcome
+from bench.judge.audit.findings import Finding, FindingOutcome
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, effect_text
@@ -31,7 +31,7 @@ FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 FILE = Path(__file__).with_name("documents.toml")
 SHOWN = Path(__file__).with_name("shown.json")
-_TO_OUTCOME: dict[str, Outcome] = {
+_TO_OUTCOME: dict[str, FindingOutcome] = {
     "found": "fails",
     "absent": "passes",
     "unclear": "not measured",

@@ -8,16 +8,16 @@ from typing import Literal, NamedTuple
 
 from bench.judge.audit.rules import RULES
 
-Outcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
+FindingOutcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
 """`known`: the subject fails, and its maker declared it. `not measured`: the rule applies, but nothing was seen."""
 
-OUTCOMES: tuple[Outcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
+OUTCOMES: tuple[FindingOutcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
 
 
 class Seen(NamedTuple):
     """What a rule saw. `Finding` adds the rule and the subject."""
 
-    outcome: Outcome
+    outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = {}
 
@@ -28,7 +28,7 @@ class Finding:
 
     rule: str
     subject: str
-    outcome: Outcome
+    outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = field(default_factory=dict)
     effect: str = ""  # what the mistake is worth, by a rung of a ladder

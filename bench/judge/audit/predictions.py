@@ -29,7 +29,7 @@ def averages(log_probs: Tensor) -> dict[str, Tensor]:
     }
 
 
-def entropies(log_probs: Tensor) -> dict[str, Tensor]:
+def entropies_by_average(log_probs: Tensor) -> dict[str, Tensor]:
     """Return -sum p log p [B] in nats of each of the `averages` of draws [S, B, K]."""
     return {name: -torch.xlogy(p, p).sum(-1) for name, p in averages(log_probs).items()}
 
@@ -72,7 +72,9 @@ def entropy_of(log_probs: Tensor, reported: Tensor, subject: str = "entropy") ->
         ConfigError: the shapes do not fit, or a number is NaN.
     """
     _check_shapes(log_probs, reported, "entropies", "[B]")
-    gaps = {name: float((value - reported.double()).abs().max()) for name, value in entropies(log_probs).items()}
+    gaps = {
+        name: float((value - reported.double()).abs().max()) for name, value in entropies_by_average(log_probs).items()
+    }
     return Finding("unnormalised-entropy", subject, *_which_entropy(gaps))
 
 

@@ -13,8 +13,8 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
-from bench.judge.audit.findings import Finding, Outcome, Seen
-from bench.judge.audit.predictions import MEAN, averages, entropies
+from bench.judge.audit.findings import Finding, FindingOutcome, Seen
+from bench.judge.audit.predictions import MEAN, averages, entropies_by_average
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
 from bench.measure.recomputed import contradictions
@@ -93,7 +93,7 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
     counts.pop(1, None)  # deterministic networks have one
     if counts:
         shown = ", ".join(f"{n} draws: {', '.join(sorted(names))}" for n, names in sorted(counts.items()))
-        outcome: Outcome = "fails" if len(counts) > 1 else "passes"
+        outcome: FindingOutcome = "fails" if len(counts) > 1 else "passes"
         yield Finding("unlike-draws", "records, protocol common", outcome, f"among stochastic networks {shown}")
 
 
@@ -115,7 +115,7 @@ def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[
         others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores)]
     if compared or others:
         detail = f"metrics of {compared} records computed again from their scores, {len(others)} contradictions"
-        outcome: Outcome = "fails" if others else "passes"
+        outcome: FindingOutcome = "fails" if others else "passes"
         yield Finding("stale-result", f"scores of {name}", outcome, "; ".join([detail, *others]))
 
 
@@ -142,7 +142,7 @@ def _sums(draws: Tensor) -> Seen:
 
 
 def _entropy(draws: Tensor, stored: Tensor) -> Seen:
-    gap = float((entropies(draws)[MEAN] - stored).abs().max())
+    gap = float((entropies_by_average(draws)[MEAN] - stored).abs().max())
     limit = math.log(draws.shape[-1]) + HALF
     good = gap <= HALF and bool((stored <= limit).all())
     detail = f"stored entropies differ from those of the {MEAN} by at most {gap:.2g} nats"

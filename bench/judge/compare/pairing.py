@@ -92,7 +92,7 @@ class Pairs:
     b: tuple[Record, ...]
 
 
-def pair(a: Side, b: Side) -> list[Pairs]:
+def pair_records(a: Side, b: Side) -> list[Pairs]:
     """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
     if not common:

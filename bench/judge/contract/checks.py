@@ -18,7 +18,7 @@ from bench.plan.manifests import CAPABILITIES
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import load_class
 
-Look = Callable[[ApproachUnderTest], None]
+CheckLook = Callable[[ApproachUnderTest], None]
 
 PER_ROW_DRAWS = 100
 ROUNDED = 1e-4  # relative; how far a few steps carry the rounding of float32
@@ -30,7 +30,7 @@ class ContractCheck:
 
     name: str  # in reports
     asks: str  # of an approach, one line
-    run: Look  # raises ContractViolation
+    run: CheckLook  # raises ContractViolation
     remedy: str  # what to do where it fails
     needs: str = ""  # the capability without which it does not apply
 
@@ -39,10 +39,10 @@ CHECKS: list[ContractCheck] = []
 """In the order of this file. All others need the first."""
 
 
-def contract_check(remedy: str, needs: str = "") -> Callable[[Look], Look]:
+def contract_check(remedy: str, needs: str = "") -> Callable[[CheckLook], CheckLook]:
     """Add a function to the checks, named after it; the docstring's first line says what the contract asks."""
 
-    def add(function: Look) -> Look:
+    def add(function: CheckLook) -> CheckLook:
         def run(subject: ApproachUnderTest) -> None:
             if not needs or subject.declares(needs):
                 function(subject)

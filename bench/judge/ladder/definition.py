@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.file import LADDERS, Entry, controls, keys, measuring, question, read_entries
+from bench.judge.ladder.file import LADDERS, RungEntry, controls, keys, measuring, question, read_entries
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Keys, Ladder, Rung, between
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import resolve
@@ -18,7 +18,7 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
     entry = manifest(approach)
     if entry.task != "mnist":
         raise ConfigError(f"{approach} is not a classifier: ladders compare classifiers; see `python -m bench list`")
-    written = read_entries(path).get(approach, Entry())
+    written = read_entries(path).get(approach, RungEntry())
     where = f"ladder of {approach} in {path.name}"
     compared = keys(written, where)
     rungs = (
@@ -58,7 +58,7 @@ def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
     return "corrected" if same else recipe
 
 
-def _variants(entry: ApproachManifest, written: Entry, compared: Keys) -> Iterator[Rung]:
+def _variants(entry: ApproachManifest, written: RungEntry, compared: Keys) -> Iterator[Rung]:
     """Yield the change that the base makes of the published recipe, if any, and each variant of the base."""
     *_, own = written.base.split("+")
     for name in entry.variants if written.variants is None else written.variants:

@@ -67,7 +67,7 @@ class _Answer(TomlTable, frozen=True):
     estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's first
 
 
-class Entry(TomlTable, frozen=True):
+class RungEntry(TomlTable, frozen=True):
     """What the file says of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = get_args(OutsideSet)
@@ -80,25 +80,25 @@ class Entry(TomlTable, frozen=True):
 
 
 @lru_cache(maxsize=4)  # a page of all reported numbers asks for it hundreds of times
-def read_entries(path: Path = LADDERS) -> dict[str, Entry]:
+def read_entries(path: Path = LADDERS) -> dict[str, RungEntry]:
     """Return the file of ladders by approach; raises ConfigError."""
-    return read_toml(path, dict[str, Entry], "ladders")
+    return read_toml(path, dict[str, RungEntry], "ladders")
 
 
-def keys(entry: Entry, where: str) -> Keys:
+def keys(entry: RungEntry, where: str) -> Keys:
     """Return what is compared of two fits; raises ConfigError, which begins with `where`."""
     own: Keys = {(MNIST, quantity): _number(text, where) for quantity, text in entry.fit.items()}
     return own or common(entry.ood)
 
 
-def controls(entry: Entry, compared: Keys, where: str) -> Iterator[Rung]:
+def controls(entry: RungEntry, compared: Keys, where: str) -> Iterator[Rung]:
     """Yield the comparisons of fits of any approaches; raises ConfigError, which begins with `where`."""
     for body in entry.control:
         before, after = _fit(body.before, where), _fit(body.after, where)
         yield Rung(body.name, CONTROL, body.title, between(before, after, compared))
 
 
-def measuring(entry: Entry, approach: str, where: str) -> Iterator[Rung]:
+def measuring(entry: RungEntry, approach: str, where: str) -> Iterator[Rung]:
     """Yield the comparisons of two numbers of one fit; raises ConfigError, which begins with `where`."""
     for body in entry.measuring:
         numbers: dict[tuple[str, str], tuple[Place, Place]] = {}
@@ -111,7 +111,7 @@ def measuring(entry: Entry, approach: str, where: str) -> Iterator[Rung]:
         yield Rung(body.name, MEASURING, body.title, numbers)
 
 
-def question(entry: Entry, where: str) -> Question | None:
+def question(entry: RungEntry, where: str) -> Question | None:
     """Return the question that the ladder answers, if any; raises ConfigError, which begins with `where`."""
     asked = entry.answer
     if asked is None:

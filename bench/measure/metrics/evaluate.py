@@ -18,9 +18,9 @@ from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.published import geometric_entropy
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
 
-Values = dict[str, float]
-Missing = dict[str, Reason]  # by metric
-Arrays = dict[str, dict[str, list[float | None]]]  # ready for JSON; None where a bin is empty
+MetricValues = dict[str, float]
+MissingMetrics = dict[str, Reason]  # by metric
+MetricArrays = dict[str, dict[str, list[float | None]]]  # ready for JSON; None where a bin is empty
 
 _ONE_DRAW = Reason("one-draw")
 _ALL_REFUSED = Reason("rows-refused")
@@ -33,7 +33,7 @@ _NOISE_REASONS: dict[Noise, Reason] = {
 
 def evaluate_classification(
     summary: DrawSummary, labels: Labels, hits: IntArray, noise: Noise
-) -> tuple[Values, Missing, Arrays]:
+) -> tuple[MetricValues, MissingMetrics, MetricArrays]:
     """Return the metrics of an in-distribution test set.
 
     Args:
@@ -66,14 +66,14 @@ def evaluate_classification(
     values, missing = _split(found)
     thin = curve.thinned()
     bins = classification.reliability(probs, truth)
-    arrays: Arrays = {
+    arrays: MetricArrays = {
         "risk_coverage": {"coverage": thin.coverage.tolist(), "risk": thin.risk.tolist()},
         "reliability": {name: _without_nan(values) for name, values in vars(bins).items()},
     }
     return values, missing, arrays
 
 
-def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[Values, Missing]:
+def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of the mean network's predictions (one draw)."""
     return _split(
         {
@@ -83,7 +83,7 @@ def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[Values,
     )
 
 
-def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[Values, Missing]:
+def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of moved images, from logarithms of mean probabilities [N, K] and labels [N]."""
     probs = np.exp(log_probs)
     return _split(
@@ -96,7 +96,7 @@ def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[Values, Missi
     )
 
 
-def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Values, Missing]:
+def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of an out-of-distribution set, among them how well it is told from the test set.
 
     Raises:
@@ -150,7 +150,7 @@ def _or(value: float | None, reason: Reason) -> float | Reason:
     return reason if value is None else value
 
 
-def _split(found: Mapping[str, float | Reason]) -> tuple[Values, Missing]:
+def _split(found: Mapping[str, float | Reason]) -> tuple[MetricValues, MissingMetrics]:
     values = {name: value for name, value in found.items() if not isinstance(value, Reason)}
     return values, {name: value for name, value in found.items() if isinstance(value, Reason)}
 

@@ -24,7 +24,7 @@ CELLS = {
 }
 
 
-class Value(NamedTuple):
+class AccuracyMark(NamedTuple):
     """A mean over seeds and their range, percent."""
 
     mean: float
@@ -34,7 +34,7 @@ class Value(NamedTuple):
 
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    lines: dict[str, dict[str, Value]] = {}
+    lines: dict[str, dict[str, AccuracyMark]] = {}
     records: list[Record] = []
     found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
     for approach, claim in found.items():
@@ -47,7 +47,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             cell = material.finished(approach, recipe, protocol)
             values = [100 * value for value in metrics_of(cell, places[protocol]).values]
             if values:
-                lines.setdefault(approach, {})[name] = Value(sum(values) / len(values), min(values), max(values))
+                lines.setdefault(approach, {})[name] = AccuracyMark(sum(values) / len(values), min(values), max(values))
                 records += cell
     if not lines:
         yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
@@ -65,7 +65,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 
 
 def _draw(
-    lines: Mapping[str, Mapping[str, Value]], reported: Mapping[str, Claim], names: tuple[str, ...], width: float
+    lines: Mapping[str, Mapping[str, AccuracyMark]], reported: Mapping[str, Claim], names: tuple[str, ...], width: float
 ) -> Drawing:
     """Return the drawing: a row for each approach."""
     is_narrow = width < WIDTH
@@ -96,7 +96,7 @@ def _row(
     axes: Axes,
     row: int,
     approach: str,
-    values: Mapping[str, Value],
+    values: Mapping[str, AccuracyMark],
     reported: Mapping[str, Claim],
     names: tuple[str, ...],
 ) -> None:

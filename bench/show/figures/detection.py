@@ -23,7 +23,7 @@ BINS = 20
 EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
-Scores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
+DetectionScores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -89,7 +89,9 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[Floa
     return false[kept], true[kept]
 
 
-def _draw_roc(scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]) -> Drawing:
+def _draw_roc(
+    scores: DetectionScores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]
+) -> Drawing:
     """Return the drawing: a panel for each data set."""
     sets = [which for which in SHOWN if any(which in found for found in scores.values())]
     drawing, panels = small_multiples(
@@ -105,7 +107,11 @@ def _draw_roc(scores: Scores, areas: Mapping[tuple[str, str], float | None], nam
 
 
 def _roc_panel(
-    axes: Axes, which: str, scores: Scores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]
+    axes: Axes,
+    which: str,
+    scores: DetectionScores,
+    areas: Mapping[tuple[str, str], float | None],
+    names: tuple[str, ...],
 ) -> None:
     chance = np.geomspace(LOWEST_RATE, 1, 50)
     axes.plot(chance, chance, color=FAINT, linewidth=0.8)
@@ -128,7 +134,7 @@ def _roc_panel(
     axes.set_title(SHOWN[which])
 
 
-def _draw_entropy(scores: Scores, names: tuple[str, ...]) -> Drawing:
+def _draw_entropy(scores: DetectionScores, names: tuple[str, ...]) -> Drawing:
     """Return the drawing: a row for each approach, a column for each data set."""
     sets = [which for which in SHOWN if any(which in found for found in scores.values())]
     drawing = canvas(WIDTH, 0.7 + 0.95 * len(scores))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-from bench.judge.alternatives.own import Judged
+from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
 from bench.judge.stats.rule import Evidence
 from bench.show.reasoning import in_words
@@ -14,7 +14,7 @@ from bench.show.tables.alternatives import against_json, against_lines
 LABEL = 14  # characters
 
 
-def own_text(judged: Judged, width: int) -> str:
+def own_text(judged: JudgedNumber, width: int) -> str:
     """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
     longest, indent = max(width, 2 * LABEL), " " * LABEL
     return "\n".join(
@@ -23,7 +23,7 @@ def own_text(judged: Judged, width: int) -> str:
     )
 
 
-def _parts(judged: Judged) -> list[tuple[str, str]]:
+def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     brought, verdict, claim = judged.brought, judged.verdict, judged.verdict.claim
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
     where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
@@ -58,7 +58,7 @@ def _runs_below(evidence: Evidence) -> str:
     return f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
 
 
-def own_json(judged: Judged) -> dict[str, object]:
+def own_json(judged: JudgedNumber) -> dict[str, object]:
     """Return the same for machines."""
     verdict, evidence = judged.verdict, judged.verdict.evidence
     return {

@@ -129,7 +129,7 @@ def _seed(material: Material, record: Record) -> _Seed | None:
     scores = material.scores(record)
     if not scores:
         return None
-    return _Seed({name: share_sure(scores, name) for name in ("mnist", *SHOWN)}, promise_of(scores))
+    return _Seed({name: percent_sure(scores, name) for name in ("mnist", *SHOWN)}, promise_of(scores))
 
 
 def measured_promise(record: Record) -> Promise | None:
@@ -143,7 +143,7 @@ def measured_promise(record: Record) -> Promise | None:
     return Promise(round(images * sure), round(images * (sure - right)), images * (sure - promised))
 
 
-def share_sure(scores: Scores, dataset: str) -> float | Gap:
+def percent_sure(scores: Scores, dataset: str) -> float | Gap:
     """Return the percentage of a data set's images of which a network is sure.
 
     Scores are kept as float16, whose neighbours of .99 are .98975 and .99023: what was .98999 counts as sure too.

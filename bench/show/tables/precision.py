@@ -23,7 +23,7 @@ from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
 from bench.show.cells import Entry, Measured, Missing, Number, Table, make_table
 
-Pairs: TypeAlias = Sequence[tuple[Record, Record]]
+PrecisionPairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""
 
 FLOAT32 = "float32"
@@ -85,7 +85,7 @@ def _done(results: Results, approach: str) -> dict[int, Record]:
     return {record.seed: record for record in _cell(results, approach) if record.outcome == "done"}
 
 
-def _pairs(plain: Results, other: Results, approach: str) -> Pairs:
+def _pairs(plain: Results, other: Results, approach: str) -> PrecisionPairs:
     plains, others = _done(plain, approach), _done(other, approach)
     return [(plains[seed], others[seed]) for seed in sorted(others) if seed in plains]
 
@@ -121,7 +121,7 @@ def _number(record: Record, key: str) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _line(key: str, pairs: Pairs, plains: Sequence[Record]) -> list[Entry]:
+def _line(key: str, pairs: PrecisionPairs, plains: Sequence[Record]) -> list[Entry]:
     dataset, _, name = key.partition("/")
     before, after = (_sample([pair[side] for pair in pairs], key) for side in (0, 1))
     noise = _sample(plains, key)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from bench.data import notmnist
 from bench.data.idx import decode_idx
-from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read_manifest
+from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read_data_manifest
 from tests.stress.fuzz.damage import damaged
 from tests.stress.fuzz.engine import Target
 
@@ -124,6 +124,6 @@ def _reader(folder: Path) -> Callable[[bytes], None]:
 
     def read(data: bytes) -> None:
         path.write_bytes(data)
-        read_manifest(path)
+        read_data_manifest(path)
 
     return read
