@@ -1,6 +1,6 @@
-"""Audit the sixty objectives and print the confusion table: python -m benchmarks.outsider [--all] [STYLE ...].
+"""Audit the eighty objectives and print the confusion table: python -m benchmarks.outsider [--all] [STYLE ...].
 
---all: every mistake of every style, 327 objectives. With names: those styles, and what the audit says of them. Exit
+--all: every mistake of every style, 362 objectives. With names: those styles, and what the audit says of them. Exit
 code 1 if something is not as expected and has no note.
 """
 

@@ -128,6 +128,7 @@ def expected(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
         "weight decay in the optimiser": ("decayed-posterior",),
         "sigma not in the optimiser": ("sigma-frozen",),
         "sigma is a constant": ("sigma-frozen",),
+        "rate of sigma too small": ("sigma-frozen",),
         "prior std given as variance": ("variance-as-std",),
         "half missing": ("variance-as-std",),
         "binary likelihood": ("wrong-likelihood",),
@@ -137,6 +138,7 @@ def expected(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
         "mean detached": ("detached-gradient",),
         "log q detached": ("detached-gradient",),
         "two passes, one noise buffer": ("detached-gradient",),
+        "noise turned in place": ("detached-gradient",),
     }
     if fault is None:
         return Expected(kl=kl)

@@ -171,7 +171,7 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
         elif fact.outcome == "found":
             detail += "; read, not run"
         effect = "" if fact.effect is None else effect_of(fact.approach, fact.effect, numbers)
-        found.append(Finding(fact.rule, subject, outcome, detail, measured, effect))
+        found.append(Finding(fact.rule, subject, outcome, detail, measured, effect=effect))
     return found
 
 

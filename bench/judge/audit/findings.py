@@ -20,6 +20,7 @@ class Seen(NamedTuple):
     outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = {}
+    advised: bool = False  # whether `detail` says what to do, so that the rule's own remedy need not fit
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Finding:
     outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = field(default_factory=dict)
+    advised: bool = False  # whether `detail` says what to do
     effect: str = ""  # what the mistake is worth, by a rung of a ladder
 
     def __post_init__(self) -> None:
@@ -38,8 +40,8 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """Return what to do about a failure."""
-        return RULES[self.rule].remedy if self.outcome == "fails" else ""
+        """Return what the rule says to do about a failure; nothing if the detail says it."""
+        return RULES[self.rule].remedy if self.outcome == "fails" and not self.advised else ""
 
     def line(self) -> str:
         """Return the finding on one line."""

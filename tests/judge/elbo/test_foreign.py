@@ -5,7 +5,10 @@ import torch
 from torch import nn
 
 from bench.judge.audit import elbo
+from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.patterns import Setting, advice
+from bench.judge.audit.elbo.weighing import TensorWeight
+from bench.judge.audit.rules import RULES
 from tests.judge.elbo.models import BATCH, N_TRAIN, STEPS, Single, audit, batches
 
 
@@ -58,12 +61,50 @@ def test_a_wrong_weight_that_all_tensors_have_is_measured_and_the_advice_fits_it
     assert report.numbers["kl_per_epoch"] == pytest.approx(weight, rel=0.01)
     assert report.of("kl-sign").outcome == "passes"
     assert words in report.of("kl-scale").detail
+    assert not report.of("kl-scale").remedy  # the rule's own need not fit the pattern
 
 
 def test_unlike_weights_without_a_pattern_get_advice_that_is_true_for_them(model):
     detail = audit(model, weighed(model, 0.5, 3)).of("kl-scale").detail
     assert detail.endswith("multiply each by one number, the same for all")
     assert advice([], 2.0, Setting(1000, 10, 1.0)).startswith("multiply the KL by 0.5")
+
+
+@pytest.mark.parametrize(("weight", "by"), [(5, "0.2"), (1.9, "0.526"), (0.55, "1.82")])
+def test_a_factor_on_one_layer_is_named_with_its_layer(model, weight, by):
+    finding = audit(model, weighed(model, 1, weight)).of("kl-scale")
+    assert finding.detail.endswith(
+        f"multiply the KL of second.weight_mu, second.weight_rho by {by}: the others count once"
+    )
+    assert "to do" not in finding.line()
+
+
+@pytest.mark.parametrize("biases", [(3, 5), (4, 2)])  # layers of 15 and 25 weights; two of 14
+def test_a_mean_over_each_layer_is_named(biases):
+    # summed rows, and KL / n of each layer in each of 100 batches: 100 / n of weights and bias
+    sizes = {"fc0.weight": 12, "fc0.bias": biases[0], "fc1.weight": 20, "fc1.bias": biases[1]}
+    if biases == (4, 2):
+        sizes |= {"fc0.weight": 10, "fc1.weight": 12}
+    layer = {name: sum(n for other, n in sizes.items() if other[:3] == name) for name in ("fc0", "fc1")}
+    tensors = [
+        TensorWeight(f"{name}_mu, {name}_rho", n, MeanOfDraws(100 / layer[name[:3]], 1e-6), MeanOfDraws(1.0, 0.1))
+        for name, n in sizes.items()
+    ]
+    found = advice(tensors, None if biases == (3, 5) else 100 / 14, Setting(1000, 10, 1.0))
+    assert "a mean over each layer (weights and bias together)" in found
+    assert ("every batch pays the whole KL" in found) or found.endswith("weigh it by 1 / M")
+
+
+def test_a_missing_entropy_is_no_missing_kl(model):
+    def loss(x, y):
+        layers = (model.first, model.second)
+        return model.nll(x, y) + sum((part.sigma() ** 2 + part.weight_mu**2).sum() for part in layers) / 8 / STEPS
+
+    finding = audit(model, loss).of("kl-scale")
+    assert finding.outcome == "fails"
+    assert "the sum of log sigma, is missing; subtract it from the loss" in finding.detail
+    assert not finding.remedy
+    assert audit(model, model.nll).of("kl-scale").detail.endswith("it is missing; add it to the loss")
 
 
 def test_a_warm_up_that_counts_calls_is_not_measured(model):
@@ -130,7 +171,8 @@ def test_two_names_of_one_storage_are_one_parameter():
 def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
     # The product rule keeps the buffer, not its values: backward of the first pass sees the second pass's noise.
     net = Single()
-    noise = torch.zeros(5, 7)
+    net.register_buffer("noise", torch.zeros(5, 7))
+    noise = net.noise
 
     def nll(x, y):
         values = []
@@ -140,13 +182,36 @@ def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
             values.append(net._nll(x, y, w))
         return torch.stack(values).mean()
 
-    report = audit(net, lambda x, y: nll(x, y) + net.analytic() / STEPS, nll=nll, prior_std=1.0)
+    def loss(x, y):
+        return nll(x, y) + net.analytic() / STEPS
+
+    report = audit(net, loss, nll=nll, prior_std=1.0)
     finding = report.of("detached-gradient")
     assert finding.outcome == "fails"
     assert "weight_rho (autograd" in finding.detail
     assert "by steps of" in finding.detail
+    assert "the loss writes a tensor of 5 x 7 (as weight_rho) in place" in finding.detail
+    assert "draw noise anew" in finding.detail
+    assert not finding.remedy
     assert [f.rule for f in report.findings if f.outcome == "fails"] == ["detached-gradient"]
     assert not report.numbers.keys() & {"kl_per_epoch", "prior_std"}
+    named = [*net.named_parameters(), *net.named_buffers()]
+    finding = elbo.audit_torch(loss, named, batches(), N_TRAIN, nll=nll).of("detached-gradient")
+    assert "the loss writes noise in place" in finding.detail
+
+
+def test_where_the_loss_hides_what_autograd_saves_the_finding_stays():
+    net = Single()
+
+    def loss(x, y):  # torch.func takes the gradient of a loss, and has no hooks
+        value = net.weight_mu.detach() * net.weight_mu
+        slope = torch.func.grad(lambda w: (w**2).sum())(net.weight_mu.detach())
+        return net.nll(x, y) + value.sum() + 0 * slope.sum()
+
+    finding = audit(net, loss, nll=net.nll).of("detached-gradient")
+    assert finding.outcome == "fails"
+    assert "if noise is kept in a buffer, draw noise anew" in finding.detail
+    assert finding.remedy == RULES["detached-gradient"].remedy
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])

@@ -20,6 +20,7 @@ RESOLVED = 0.1  # a slope counts if two step lengths agree to this share, and ro
 NEARER = 0.5  # shorter steps come nearer to autograd's slope if they leave less than this share of the difference
 SAME_DATA = 1e-6  # of a tensor's gradient: how far rounding moves a part that should cancel
 NUDGE = 0.1  # of each number: how far the other parameters are moved
+ANEW = "draw noise anew for each pass (torch.randn_like) instead of writing it in place"
 
 
 def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
@@ -31,13 +32,55 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
         bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
     if bad:
         shown = ", ".join(slope.shown() for slope in bad.values())
-        return Seen("fails", f"the slope is not autograd's along {shown}", {"tensors": len(bad)})
+        detail = f"the slope is not autograd's along {shown}"
+        written = _overwritten(objective, list(bad))
+        if written:
+            detail += (
+                f"; the loss writes {written} in place before backward has used it, as passes that share a buffer "
+            )
+            detail += f"do: {ANEW}"
+        elif written is None:
+            detail += f"; if noise is kept in a buffer, {ANEW}"
+        return Seen("fails", detail, {"tensors": len(bad)}, advised=bool(written))
     if len(unresolved) == len(found):
         return Seen("not measured", "no slope stands out from rounding; audit in float64")
     detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
     if unresolved:
         detail += f" (no step length resolves it along {', '.join(unresolved)})"
     return Seen("passes", detail, {"tensors": 0})
+
+
+def _overwritten(objective: AuditedObjective, names: Sequence[str]) -> str | None:
+    """Return the tensors that the loss writes in place though backward needs them; None where it cannot be known.
+
+    They are a cause if the gradients of all `names` are others with the tensors as autograd saved them. `.data` hides
+    such a write from autograd, which would else refuse it.
+    """
+    kept: list[tuple[Tensor, Tensor]] = []
+
+    def keep(saved: Tensor) -> int:
+        kept.append((saved.detach(), saved.detach().clone()))
+        return len(kept) - 1
+
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: kept[index][1]):
+            value = objective.loss(objective.batches[0], 0)
+        right = objective.gradient(value)
+        written = {now.data_ptr(): now for now, then in kept if not torch.equal(now, then)}
+    except RuntimeError:  # such as torch.func, which has no such hooks
+        return None
+    plain = objective.gradient(objective.loss(objective.batches[0], 0))
+    if not written or any(_same(name, [plain, right]) for name in names):
+        return ""
+    return ", ".join(_named(objective, tensor, names) for tensor in written.values())
+
+
+def _named(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) -> str:
+    """Return a tensor's name if it was given, else its shape, and which of `names` has this shape."""
+    known = [name for name in objective.named if objective.holds(name, tensor)]
+    shape = " x ".join(map(str, tensor.shape)) or "one number"
+    like = [name for name in names if objective.parameters[name].shape == tensor.shape]
+    return known[0] if known else f"a tensor of {shape}{' (as ' + like[0] + ')' if like else ''}"
 
 
 def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:

@@ -101,7 +101,10 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
         return unsure, unsure
     if is_missing(found.per_epoch):
         sign = Seen("not measured", "no KL is seen, so that it has no sign", measured)
-        return Seen("fails", f"{detail}: it is missing; add it to the loss", measured), sign
+        no_entropy = found.pull is not None and not is_missing(found.pull)
+        what = "a prior pulls, but the entropy of the weights, the sum of log sigma," if no_entropy else "it"
+        done = "subtract it from" if no_entropy else "add it to"
+        return Seen("fails", f"{detail}: {what} is missing; {done} the loss", measured, advised=True), sign
     sign = Seen("fails" if value < 0 else "passes", detail, measured)
     if found.by_batch and not _is_an_epoch(case):
         shown = ", ".join(f"{weight:.3g}" for weight in found.by_batch)
@@ -114,7 +117,7 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
     if abs(abs(value) - 1) <= TOLERANCE + 2 * error:
         return Seen("passes", detail, measured), sign
     more = advice(tensors or found.tensors, abs(value), _setting(case, data))
-    return Seen("fails", f"{detail}: {more}", measured), sign
+    return Seen("fails", f"{detail}: {more}", measured, advised=True), sign
 
 
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
@@ -143,7 +146,7 @@ def _of_tensors(
     )
     if 2 < len(ordered) <= LISTED:
         detail += ": " + ", ".join(f"{tensor.name} {tensor.per_epoch.value:.3g}" for tensor in found.tensors)
-    scale = Seen("fails", f"{detail}; {advice(ordered, None, _setting(case, data))}", measured)
+    scale = Seen("fails", f"{detail}; {advice(ordered, None, _setting(case, data))}", measured, advised=True)
     wrong = [t.name for t in ordered if t.per_epoch.value < 0 and not is_missing(t.per_epoch)]
     turned = f"the KL of {', '.join(wrong)} has the wrong sign"
     return scale, Seen("fails", turned, measured) if wrong else Seen("passes", "no tensor's KL is negative", measured)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from bench.judge.audit.elbo.weighing import TensorWeight, is_missing
 
 NEAR = 0.1  # largest relative distance from the weight that a known mistake gives
+NEARER = 0.02  # the same, for a mean over tensors or layers of one size: more mistakes could give a weight by chance
 
 
 class Setting(NamedTuple):
@@ -38,23 +40,51 @@ def advice(tensors: Sequence[TensorWeight], common: float | None, setting: Setti
         setting: what an epoch is.
     """
     if common is not None:
-        return _of_one_weight(common, sum(tensor.n for tensor in tensors), setting)
+        return _of_one_weight(common, tensors, setting)
     absent = [tensor.name for tensor in tensors if is_missing(tensor.per_epoch)]
     if absent:
         return f"the KL of {', '.join(absent)} is missing: add it to the loss"
-    sums = [abs(tensor.per_epoch.value) * tensor.n for tensor in tensors]
-    if len({tensor.n for tensor in tensors}) > 1 and all(_near(value, sums[0]) for value in sums):
-        text = "each weight is in inverse proportion to the tensor's size: the KL is a mean over each tensor; sum it"
-        after = _of_one_weight(sums[0], 0, setting) if not _near(sums[0], 1.0) else ""
-        return f"{text}{'; after that: ' + after if after else ''}"
+    for part, sizes in _sizes(tensors).items():
+        sums = [abs(tensor.per_epoch.value) * n for tensor, n in zip(tensors, sizes, strict=True)]
+        if len(set(sizes)) > 1 and all(_near(value, sums[0]) for value in sums):
+            text = f"each weight is in inverse proportion to a size: the KL is a mean over each {part}; sum it"
+            after = _of_one_weight(sums[0], (), setting) if not _near(sums[0], 1.0) else ""
+            return f"{text}{'; after that: ' + after if after else ''}"
+    odd = [tensor for tensor in tensors if not _near(tensor.per_epoch.value, 1.0)]
+    if 2 * len(odd) <= len(tensors):
+        shown = " and of ".join(f"{tensor.name} by {1 / tensor.per_epoch.value:.3g}" for tensor in odd)
+        return f"multiply the KL of {shown}: the others count once"
     return "let every tensor's KL count alike: multiply each by one number, the same for all"
 
 
-def _of_one_weight(weight: float, n_weights: int, setting: Setting) -> str:
+def _sizes(tensors: Sequence[TensorWeight]) -> dict[str, list[int]]:
+    """Return over how many weights a mean over a tensor, and over a layer, goes for each tensor.
+
+    Tensors are of one layer if their names are alike up to the last dot. With kl= a tensor may be a mean or a scale
+    alone, and the weights of a layer cannot be counted.
+    """
+    sizes = {"tensor": [tensor.n for tensor in tensors]}
+    if all(tensor.precision is not None for tensor in tensors):
+        layers = [tensor.name.split(",")[0].rpartition(".")[0] for tensor in tensors]
+        of = Counter[str]()
+        for layer, tensor in zip(layers, tensors, strict=True):
+            of[layer] += tensor.n
+        sizes["layer (weights and bias together)"] = [of[layer] for layer in layers]
+    return sizes
+
+
+def _of_one_weight(weight: float, tensors: Sequence[TensorWeight], setting: Setting) -> str:
     """Say which mistake makes the weight that all tensors have in common."""
+    n_weights = sum(tensor.n for tensor in tensors)
     for value, text in _mistakes(n_weights, setting):
         if _near(weight, value):
             return text
+    for part, sizes in _sizes(tensors).items():
+        for value, right in _divided(setting):
+            if max(sizes, default=n_weights) < n_weights and all(
+                _near(abs(tensor.per_epoch.value) * n, value, NEARER) for tensor, n in zip(tensors, sizes, strict=True)
+            ):
+                return f"the KL is a mean over each {part}: sum it, and weigh it by {right}"
     rows = setting.n_train / weight
     return (
         f"multiply the KL by {1 / weight:.3g}: it is weighed as if there were {rows:.3g} training rows; if a warm-up "
@@ -66,11 +96,8 @@ def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
     """Return what known mistakes make of the weight; the first that fits is named."""
     n, batch, steps = setting.n_train, setting.batch_size, setting.n_batches
     per_size = [
-        (
-            value / n_weights,
-            f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}",
-        )
-        for value, right in [(1.0, "what you do"), (steps, "1 / M"), (float(n), "1 / N"), (float(batch), "1 / N")]
+        (value / n_weights, f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}")
+        for value, right in _divided(setting)
         if n_weights > 1
     ]
     if setting.is_mean:
@@ -100,5 +127,15 @@ def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
     ]
 
 
-def _near(value: float, other: float) -> bool:
-    return other > 0 and abs(math.log(max(value, 1e-300) / other)) < NEAR
+def _divided(setting: Setting) -> list[tuple[float, str]]:
+    """Return what an epoch makes of a KL that was divided by a number of weights, times that number; and its weight."""
+    return [
+        (1.0, "what you do"),
+        (setting.n_batches, "1 / M"),
+        (float(setting.n_train), "1 / N"),
+        (float(setting.batch_size), "1 / N"),
+    ]
+
+
+def _near(value: float, other: float, near: float = NEAR) -> bool:
+    return other > 0 and abs(math.log(max(value, 1e-300) / other)) < near

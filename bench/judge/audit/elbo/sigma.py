@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from bench.judge.audit.elbo.least_squares import common
+from bench.judge.audit.elbo.least_squares import SURE, common
 from bench.judge.audit.elbo.objective import AuditedObjective, Case, Factor, Gradient
 from bench.judge.audit.findings import Seen
 
-DRAWS = 4  # number of gradients to average a drift over
+DRAWS = 4  # least number of gradients to average a drift over
+MORE = 4  # times the draws, where noise hides how far sigma gets
 STILL = 0.05  # a smaller relative change over the whole training leaves sigma where it started
 SIGN_LIKE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Rprop")
 
@@ -20,8 +22,9 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
     For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of the part of the gradient
-    that several draws share. Optimisers that scale the gradient move each number by up to their rate in a step,
-    whatever the gradient is.
+    that several draws share, and noise adds a random walk of rate / (1 - momentum) x noise x root of steps. If neither
+    surely moves sigma, but both together may, noise hides how far it gets. Optimisers that scale the gradient move each
+    number by up to their rate in a step, whatever the gradient is.
     """
     objective = case.objective
     if case.lone_means:
@@ -32,27 +35,54 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
         return Seen("not measured", detail)
     if not case.groups:
         return Seen("not applicable", "no parameters named as mean and scale; give factors=")
-    gradients = [
-        objective.gradient(objective.loss(objective.batches[draw % len(objective.batches)], draw))
-        for draw in range(DRAWS)
-    ]
-    stuck, reach = [], {}
+    slopes: dict[str, dict[str, float]] = {}  # of log sigma: mean size, by group and parameter
     for factor in case.groups:
-        slopes = objective.gradient(factor.std().log().sum())
-        raw = [name for name, slope in slopes.items() if bool(slope.any())]
-        if not any(bool(gradient[name].any()) for gradient in gradients for name in raw):
-            stuck.append(factor.name)
-        elif optimizer is not None:
-            reach[factor.name] = max(
-                _reach(objective, optimizer, name, gradients, steps) * float(slopes[name].abs().mean()) for name in raw
-            )
+        found = objective.gradient(factor.std().log().sum())
+        slopes[factor.name] = {name: float(slope.abs().mean()) for name, slope in found.items() if bool(slope.any())}
+    n_draws = max(DRAWS, case.draws)
+    drawn = _drawn(objective, slopes, n_draws)
+    stuck = [group for group, raw in slopes.items() if not any(bool(drawn[name].any()) for name in raw)]
     if stuck:
         return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
     if optimizer is None:
         return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
-    least = min(reach, key=lambda name: reach[name])
-    detail = f"in {steps:,} steps sigma can change by {reach[least]:.2%} (least: {least})"
-    return Seen("fails" if reach[least] < STILL else "passes", detail, {"relative change": reach[least]})
+    seen = _moves(objective, optimizer, slopes, drawn, steps)
+    if seen.outcome == "not measured":
+        seen = _moves(objective, optimizer, slopes, _drawn(objective, slopes, MORE * n_draws), steps)
+    return seen
+
+
+def _drawn(objective: AuditedObjective, slopes: Mapping[str, Mapping[str, float]], n_draws: int) -> dict[str, Tensor]:
+    """Return the gradients [draws, n] of the parameters that make sigma."""
+    names = {name for raw in slopes.values() for name in raw}
+    gradients: list[Gradient] = []
+    for draw in range(n_draws):
+        whole = objective.gradient(objective.loss(objective.batches[draw % len(objective.batches)], draw))
+        gradients.append({name: whole[name].flatten() for name in names})
+    return {name: torch.stack([gradient[name] for gradient in gradients]) for name in names}
+
+
+def _moves(
+    objective: AuditedObjective,
+    optimizer: torch.optim.Optimizer,
+    slopes: Mapping[str, Mapping[str, float]],
+    drawn: Mapping[str, Tensor],
+    steps: int,
+) -> Seen:
+    """Say how far the optimiser can take sigma: it fails if all that noise hides cannot move it either."""
+    least, most = {}, {}  # change of log sigma
+    for group, raw in slopes.items():
+        reach = [(slope, _reach(objective, optimizer, name, drawn[name], steps)) for name, slope in raw.items()]
+        least[group], most[group] = (max(slope * ends[end] for slope, ends in reach) for end in (0, 1))
+    low, high = (min(reach, key=lambda group: reach[group]) for reach in (least, most))
+    if most[high] < STILL:
+        low, least = high, most
+    elif least[low] < STILL:
+        detail = f"noise hides how far sigma of {low} can change in {steps:,} steps"
+        ends = {"at least": least[low], "at most": most[low]}
+        return Seen("not measured", f"{detail}: {least[low]:.2%} to {most[low]:.2%}; raise draws=", ends)
+    detail = f"in {steps:,} steps sigma can change by {least[low]:.2%} (least: {low})"
+    return Seen("fails" if least[low] < STILL else "passes", detail, {"relative change": least[low]})
 
 
 def constant(sites: Sequence[str]) -> Seen:
@@ -65,19 +95,22 @@ def _reach(
     objective: AuditedObjective,
     optimizer: torch.optim.Optimizer,
     name: str,
-    gradients: Sequence[Gradient],
+    drawn: Tensor,
     steps: int,
-) -> float:
-    """Return how far the numbers of a parameter can get, on average."""
+) -> tuple[float, float]:
+    """Return how far the numbers of a parameter [draws, n] surely get, and how far they may get, on average."""
     group = next((g for g in optimizer.param_groups if any(objective.holds(name, p) for p in g["params"])), None)
     if group is None:  # the optimiser was not given it
-        return 0.0
+        return 0.0, 0.0
     rate = float(group["lr"])
     if type(optimizer).__name__ in SIGN_LIKE:
-        return rate * steps
-    found = common(torch.stack([gradient[name].flatten() for gradient in gradients]))
-    drift = math.sqrt(max(found.value, 0.0) / gradients[0][name].numel())  # unsigned: opposite moves do not cancel
-    return rate / (1 - float(group.get("momentum", 0.0))) * drift * steps
+        return rate * steps, rate * steps
+    rate /= 1 - float(group.get("momentum", 0.0))
+    found = common(drawn)  # squared, and so unsigned: opposite moves do not cancel
+    ends = (found.value - SURE * found.error, found.value + SURE * found.error)
+    least, most = (rate * steps * math.sqrt(max(end, 0.0) / drawn.shape[1]) for end in ends)
+    walk = rate * math.sqrt(steps * float(drawn.var(0).mean()))
+    return max(least, walk), most + walk
 
 
 def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:

@@ -70,6 +70,7 @@ class KlWeight:
     missed: dict[str, float]  # share of a tensor's gradient that no KL of Gaussians around zero explains
     by_batch: Sequence[float] = ()  # the weight in each batch, where it surely changes from batch to batch
     size: float = math.nan  # root mean square of the weights' means and sigmas
+    pull: MeanOfDraws | None = None  # the KL's weight / prior variance
 
 
 def is_missing(weight: MeanOfDraws) -> bool:
@@ -107,7 +108,8 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     whole = fit(_only(targets, columns), columns, doubt)
     counts, by_batch = _over_batches(whole, scale, len(objective.batches))
     missed = {name: share for name, share in missed.items() if share}
-    return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors))
+    pull = whole.coefficient(1).times(scale)
+    return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull)
 
 
 def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) -> KlWeight:
