@@ -31,6 +31,7 @@ PUBLISHED = REFERENCE / "published.csv"
 STEPS_PER_EPOCH = {"toy_mlp": 5000, "toy_bbb": 10}  # steps between two lines of feldman2018's training logs
 WORKED_EXAMPLE = "worked_example"
 CLOSED_FORM = "closed form"
+FEWER_EPOCHS = "fewer epochs"  # code of the gap where a profile ends before the claim's stage
 NATS_PER_BIT = math.log(2)
 FLOAT32_EPSILON = 2.0**-23  # the documents compute in float32 and print `exact` numbers in full
 LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
@@ -213,15 +214,15 @@ def _read(record: Record, stage: str, key: str) -> float | Gap:
     profile = record.profile
     if stage == "final":
         if profile != "full":
-            return Gap("fewer epochs", f"profile {profile} does not train to the end; profile full does")
+            return Gap(FEWER_EPOCHS, f"profile {profile} does not train to the end; profile full does")
         return metric(record, key)
     if profile in ("smoke", "faults"):
-        return Gap("fewer epochs", f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
+        return Gap(FEWER_EPOCHS, f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
     epoch = int(stage.partition(":")[2])
     entries = {entry.epoch: entry for entry in record.epochs}
     if epoch not in entries:
         return Gap(
-            "fewer epochs",
+            FEWER_EPOCHS,
             f"profile {profile} trained {counted(len(entries), 'epoch')}, this number is of epoch {epoch}",
         )
     return value_of(entries[epoch].metrics, key, record)

@@ -13,6 +13,8 @@ from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.records import Record, StoredNumber
 
+NO_RECORD = "not run"  # code of the gap where no record is
+
 
 class Gap(NamedTuple):
     """Why a number is not there: a word for the cell of a table and the whole reason for its notes."""
@@ -74,7 +76,7 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
 
 def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
     if not n_records:
-        return Gap("not run", "no record of this cell; python -m bench run makes it")
+        return Gap(NO_RECORD, "no record of this cell; python -m bench run makes it")
     if not gaps:
         return None
     if len(gaps) == n_records:

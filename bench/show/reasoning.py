@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
-from bench.judge.stats.rule import ALPHA, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
+from bench.judge.stats.rule import ALPHA, DIFFERS, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
 
@@ -48,7 +48,7 @@ def ours_text(verdict: Verdict) -> str:
 
 def in_words(outcome: str, reason: str) -> str:
     """Return an outcome with its reason, as one statement."""
-    return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
+    return reason if outcome == DIFFERS else f"{outcome}: {reason}"
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:

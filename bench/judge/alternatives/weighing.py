@@ -18,7 +18,7 @@ from bench.judge.claims import Claim, in_claim_unit, measure
 from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import Place
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Sample, metrics_of
+from bench.judge.samples import NO_RECORD, Gap, Sample, metrics_of
 from bench.judge.stats.predictive import Predictive, density_ratio, overlap
 from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
 
@@ -113,7 +113,7 @@ def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[S
 def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
     gap = theirs.gap or ours.gap
     reason = gap.reason if gap else "one seed has no spread"
-    if theirs.gap is not None and theirs.gap.code == "not run":
+    if theirs.gap is not None and theirs.gap.code == NO_RECORD:
         reason = f"`{command(Place(alternative.approach, alternative.recipe, protocol, ''), ENOUGH)}` measures it"
     return Weighed(alternative, protocol, ours, theirs, NOT_MEASURED, reason)
 

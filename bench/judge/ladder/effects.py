@@ -9,7 +9,7 @@ from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
-from bench.judge.samples import Gap, metric, unfinished
+from bench.judge.samples import NO_RECORD, Gap, metric, unfinished
 from bench.judge.shorter import records_of
 from bench.judge.stats.paired import Paired, pair
 
@@ -39,7 +39,7 @@ class Numbers:
         protocol = "common" if is_reading else place.source
         records = records_of(self.results, place.approach, place.recipe, protocol)
         if not records:
-            return {}, (Gap("not run", f"`{command(place)}` measures it"),)
+            return {}, (Gap(NO_RECORD, f"`{command(place)}` measures it"),)
         found: dict[int, float] = {}
         gaps: dict[Gap, None] = {}
         for record in sorted(records, key=lambda record: record.seed):
@@ -70,7 +70,7 @@ class Numbers:
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
-            gaps = (Gap("not run", f"no seed has both; `{command(after)}` measures the first seeds"),)
+            gaps = (Gap(NO_RECORD, f"no seed has both; `{command(after)}` measures the first seeds"),)
         return Effect(found, gaps)
 
 
@@ -92,7 +92,7 @@ def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str
 
 def seeds_lost(effect: Effect) -> list[Gap]:
     """Return why an effect lacks seeds. A side that has no record at all is left out."""
-    return [gap for gap in effect.gaps if gap.code not in ("not run", "not read")]
+    return [gap for gap in effect.gaps if gap.code not in (NO_RECORD, "not read")]
 
 
 def effect_text(effect: Effect, quantity: str) -> str:

@@ -177,6 +177,11 @@ class Verdict:
         return (max(0.0, low), min(1.0, high)) if is_fraction else (low, high)
 
     @property
+    def how_far(self) -> str:
+        """Return in words how far a report that differs is away."""
+        return f"differs by {self.in_words(self.evidence.distance)}" if self.evidence else DIFFERS
+
+    @property
     def best_of_three_p(self) -> float | None:
         """Return p if the report is the best of three runs; None where no direction is better."""
         better = better_direction(self.claim)
@@ -251,7 +256,7 @@ def _reason(verdict: Verdict, evidence: Evidence) -> str:
     """Return in words why a tested claim has its outcome."""
     if verdict.outcome == DIFFERS:
         little = ", less than the margin" if evidence.distance <= evidence.margin else ""
-        return f"differs by {verdict.in_words(evidence.distance)}{little}"
+        return verdict.how_far + little
     if verdict.outcome == AGREES and evidence.report is not None:
         return "the means of both groups of runs differ by less than the margin"
     if verdict.outcome == AGREES:

@@ -40,6 +40,14 @@ class CurveVerdict:
     p_adjusted: float | None
     level: float  # at which the curve is tested
 
+    @property
+    def how_far(self) -> str:
+        """Return in words how far a report that differs is away."""
+        evidence = self.curve.evidence
+        return (
+            f"differs by {evidence.distance / evidence.margin:.3g} margins" if evidence and evidence.margin else DIFFERS
+        )
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -147,15 +155,15 @@ def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> CurveVerdict
         return CurveVerdict(curve, TOO_FEW, f"{fewest} seeds in every epoch{gap}", None, ALPHA)
     p, level = test
     outcome, margin = evidence.outcome(p), evidence.margin
+    found = CurveVerdict(curve, outcome, "", p, level)
     if outcome == DIFFERS:
-        little = ", less than the margin" if evidence.distance <= margin else ""
-        reason = f"differs by {evidence.distance / margin:.3g} margins{little}" if margin else "differs"
+        reason = found.how_far + (", less than the margin" if evidence.distance <= margin else "")
     elif outcome == COARSE:
         share = f"{evidence.resolution(level) / margin:.2g} margins" if margin else "any size"
         reason = f"shifts below {share} might not have shown"
     else:
         reason = "even one more run of ours would land within the margin"
-    return CurveVerdict(curve, outcome, reason, p, level)
+    return replace(found, reason=reason)
 
 
 def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping[str, tuple[float, float]]) -> Verdict:

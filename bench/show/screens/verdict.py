@@ -84,7 +84,7 @@ def _curve_line(one: CurveVerdict, width: int) -> str:
     name = _cut(f"{source} {approach} {metric}, {split}", CURVE)
     p = p_text(one.curve.evidence.p if one.curve.evidence else None)
     before = p_text(one.curve.smallest_p)
-    return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one.outcome, one.reason, width)}"
+    return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one, width)}"
 
 
 def _every(judgement: Judgement, width: int) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     if verdict.curve:
         name = f"{name} *"
     p = p_text(verdict.evidence.p if verdict.evidence else None)
-    words = _words(verdict.outcome, verdict.reason, width)
+    words = _words(verdict, width)
     if width >= WIDE:
         percentile = "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
         words = f"{percentile:>4} {words}"
@@ -114,12 +114,13 @@ def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:
     return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {p:>{P}} {words}".rstrip()
 
 
-def _words(outcome: str, reason: str, width: int) -> str:
+def _words(one: Verdict | CurveVerdict, width: int) -> str:
+    outcome = one.outcome
     if outcome == AGREES:
         return outcome  # its meaning is printed below
     if width >= WIDE:
-        return f"agrees; {reason}" if outcome == COARSE else in_words(outcome, reason)
-    return reason.partition(",")[0] if outcome == DIFFERS else outcome
+        return f"agrees; {one.reason}" if outcome == COARSE else in_words(outcome, one.reason)
+    return one.how_far if outcome == DIFFERS else outcome
 
 
 def folded(text: str, width: int) -> str:

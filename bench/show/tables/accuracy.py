@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
-from bench.judge.claims import Claim, in_claim_unit, measure, measured_key, print_interval
+from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
 from bench.show.material import Material
@@ -55,7 +55,7 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
     A shortened profile has an end too: it is shown, but not set against the document's.
     """
     compared = measure(claim, records)
-    if compared.n or compared.gap is None or compared.gap.code != "fewer epochs":
+    if compared.n or compared.gap is None or compared.gap.code != FEWER_EPOCHS:
         return compared, compared
     shown = metrics_of(records, measured_key(claim)[1])
     return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared

@@ -103,15 +103,15 @@ def _approach(
         return [], f"{name}: no float32 record of seed {', '.join(map(str, sorted(done)))} to compare with."
     plains = list(_done(plain, approach).values())
     lines = {
-        key: [approach, *conditions, *_line(key, pairs, plains)]
+        key: _line([approach, *conditions], key, pairs, plains)
         for key in sorted(pairs[0][0].metrics, key=lambda key: (not key.startswith("mnist/"), key))
         if all(_number(record, key) is not None for pair in pairs for record in pair)
     }
-    beyond = [line[-1] for line in lines.values()]
     products = sorted({record.provenance.products or "unknown means" for _, record in pairs})
-    shown = [line for key, line in lines.items() if key in MAIN or line[-1] == "yes"]
+    shown = [line for key, (line, is_beyond) in lines.items() if key in MAIN or is_beyond]
+    known = [is_beyond for _, is_beyond in lines.values() if is_beyond is not None]
     return shown, (
-        f"{name}: {beyond.count('yes')} of {len(beyond) - beyond.count('unknown')} metrics with a known noise are "
+        f"{name}: {sum(known)} of {len(known)} metrics with a known noise are "
         f"beyond it; {counted(len(pairs), 'seed')}, products by {' / '.join(products)}."
     )
 
@@ -121,18 +121,21 @@ def _number(record: Record, key: str) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _line(key: str, pairs: PrecisionPairs, plains: Sequence[Record]) -> list[Entry]:
+def _line(
+    start: Sequence[Entry], key: str, pairs: PrecisionPairs, plains: Sequence[Record]
+) -> tuple[list[Entry], bool | None]:
+    """Return a metric's line, and whether the difference is beyond the noise, None where the noise is unknown."""
     dataset, _, name = key.partition("/")
     before, after = (_sample([pair[side] for pair in pairs], key) for side in (0, 1))
     noise = _sample(plains, key)
     difference = statistics.fmean(b - a for a, b in zip(before.values, after.values, strict=True))
-    line: list[Entry] = [dataset, name, Measured(before, FOUR), Measured(after, FOUR)]
+    line: list[Entry] = [*start, dataset, name, Measured(before, FOUR), Measured(after, FOUR)]
     line.append(Number(difference, THREE_DIFFERENCE, after.sources))
     if noise.sd is None or noise.n < MIN_SEEDS:
-        return [*line, Missing(NO_NOISE), Missing(NO_NOISE), "unknown"]
+        return [*line, Missing(NO_NOISE), Missing(NO_NOISE), "unknown"], None
     beyond = abs(difference) > BEYOND * noise.sd * math.sqrt(2 / len(pairs))
     known = (Number(noise.sd, TWO, before.sources), Number(noise.n, WHOLE, before.sources))
-    return [*line, *known, "yes" if beyond else "no"]
+    return [*line, *known, "yes" if beyond else "no"], beyond
 
 
 def _sample(records: Sequence[Record], key: str) -> Sample:

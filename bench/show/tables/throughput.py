@@ -96,7 +96,7 @@ def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Entry]]) -> list[
     """Return what the marks mean and which targets are missed."""
     reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
     notes = [f"!: {reason}" for reason in sorted(reasons)]
-    if any(str(line[1]).endswith(OLDER) for line in lines):
+    if any(record.outcome == "done" and is_speed_stale(record.approach, record.versions) for record in records):
         notes.append(f"{OLDER}: made at another version; python -m benchmarks.throughput APPROACH measures again")
     ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
     missed = [
