@@ -111,6 +111,7 @@ def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
 
 def test_without_records_every_finding_says_so():
     said = sentences(material([]))
+    assert said.pop("blundell2015_short").startswith("1.36 % with 400 units: not run yet.")
     assert said.pop("blundell2015").startswith("Not run yet")
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
     assert set(said.values()) == {NOT_MEASURED}

@@ -20,7 +20,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced, noise_left
+from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, noise_left
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.headline import load_short_names
 from bench.show.tables.mistakes import Mistake, mistakes
@@ -190,10 +190,10 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
         return f"{said} None is wrong more often than its own probabilities promise, beyond chance."
     shown = [f"{_named(one)} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
-    keeps = " No corrected Bayesian network is." if bayesian and not bayesian.keys() & set(broken) else ""
+    keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
         f"{said} {_that(len(broken), 'network is', 'networks are')} wrong more often than the network's own "
-        f"probabilities promise; promised and right: {'; '.join(shown)}.{keeps}"
+        f"probabilities promise{keeps}; promised and right: {'; '.join(shown)}."
     )
 
 
@@ -321,5 +321,9 @@ FINDINGS = (
 def sentences(material: Material) -> dict[str, str]:
     """Return the answer of every finding, and what the paper's text says of its records."""
     found = {finding.name: finding.answer(material) for finding in FINDINGS}
-    paper = {PAPER: can_it_be_reproduced(material.paper), f"{PAPER}_pruning": noise_left(material.paper)}
+    paper = {
+        PAPER: can_it_be_reproduced(material.paper),
+        f"{PAPER}_short": in_one_line(material.paper),
+        f"{PAPER}_pruning": noise_left(material.paper),
+    }
     return {"in_short": in_short(material), **found, **paper}

@@ -39,6 +39,7 @@ WAYS = {
     "held-out": "at the epoch that held-out images choose",
     "peek": "at the epoch that the test images choose",
 }
+OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot be excluded"}
 COMMANDS = "docs/blundell2015.md has the commands"
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
@@ -135,6 +136,27 @@ def can_it_be_reproduced(results: Results) -> str:
     return " ".join([*openings, *_patience(results), *_beside(results), *_gains(results)])
 
 
+def in_one_line(results: Results) -> str:
+    """Say what the network of the means makes of the paper's two best-known errors."""
+    found = {one.claim.paper.id: one for one in paper_verdicts(paper_claims(load_papers()), results) if _is_means(one)}
+    return " ".join(_short(found[name]) for name in (SMALL, QUOTED))
+
+
+def _is_means(one: PaperVerdict) -> bool:
+    return one.reading == "means"
+
+
+def _short(one: PaperVerdict) -> str:
+    sample = _in_percent(one)
+    what = f"{100 * one.claim.paper.value:.2f} % with {_units(one.claim)} units"
+    if sample.mean is None:
+        return f"{what}: not run yet."
+    ours = f"{PERCENT.text(sample.mean)} % with the network of the means"
+    if not _has_verdict([one]):
+        return f"{what}: open, {sample.n} of {counted(ENOUGH, 'seed')} so far ({ours})."
+    return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}, {counted(sample.n, 'seed')})."
+
+
 def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
     return bool(mine) and all(one.verdict.sample.n >= ENOUGH for one in mine)
 
@@ -149,7 +171,7 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
             f"{'has' if few == 1 else 'have'} finished, and the lowest error so far is {', '.join(lowest)}."
         )
     said = []
-    for outcome, words in ((AGREES, "comes out"), (DIFFERS, "does not come out"), (COARSE, "cannot be excluded")):
+    for outcome, words in OUTCOMES.items():
         same = [one for one in mine if one.verdict.outcome == outcome]
         readings = [WAYS[one.reading] + (f" ({_nearest(one)})" if outcome == COARSE else "") for one in same]
         if readings:
