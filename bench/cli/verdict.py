@@ -15,6 +15,7 @@ from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
+from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER
 from bench.judge.stats.rule import Verdict
@@ -77,10 +78,12 @@ def _verdict(arguments: argparse.Namespace) -> int:
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
         names = [verdict.claim.id for verdict in verdicts]
-        if arguments.claim not in names:
+        known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)}
+        known |= dict(zip(names, verdicts, strict=True))
+        if arguments.claim not in known:
             near = ", ".join(difflib.get_close_matches(arguments.claim, names, n=3, cutoff=0))
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
-        verdicts = [verdicts[names.index(arguments.claim)]]
+        verdicts = [known[arguments.claim]]
     warn(material)
     if arguments.json:
         print(json.dumps(_for_machines(judgement, material.results, verdicts), indent=1))
@@ -94,6 +97,12 @@ def _verdict(arguments: argparse.Namespace) -> int:
         say(summary_text(judgement, width))
         say("\n".join(_against_what(judgement, material.results, width)))
     return INCOMPLETE if material.problems else 0
+
+
+def _with_approach(claim: Claim) -> str:
+    """Return a claim's name with the approach's name in place of the document's word for it."""
+    document, _, rest = claim.id.partition(".")
+    return f"{document}.{claim.approach}.{rest.partition('.')[2]}"
 
 
 def _paper(arguments: argparse.Namespace, material: Material) -> int:

@@ -319,6 +319,8 @@ def test_the_command_explains_one_claim(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "a tenth of a bit" in text
     assert "no record of this cell" in text
+    assert main(["verdict", "feldman2018.linear_bbb.noise_entropy", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import structs
 from bench.core.errors import ConfigError
 from bench.core.records import Record
 from bench.judge.claims import load_claims
-from bench.judge.results import Results, select
+from bench.judge.results import Results, select, without_commits
 from bench.show.tables.registry import TABLES, all_tables
 from tests.report_folder import of_seed
 from tests.synthetic import manifests, record
@@ -36,6 +36,7 @@ def test_every_table_is_there_without_a_silent_blank(records):
     optional = {"throughput", "determinism", "fault_tests", "methods", "methods_fashion"}  # of other files or records
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
     assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
+    assert set(built) <= {name for kind in TABLES for name in kind.questions()}
     empty = {"unfinished", "precision", "provenance", "confidence", "choice", "trial", "verdict_curves", "blundell2015"}
     for table in built.values():
         assert table.rows or table.name in empty
@@ -107,6 +108,10 @@ def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
     table = Tables(*records)["accuracy"]
     assert table.conditions == "Profile full, cpu, float32, seeds 0-2; mean +- standard deviation (number of seeds)."
     assert table.origin == ("Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",)
+    assert without_commits(table.origin[0]) == table.origin[0]
+    assert without_commits(f"{table.origin[0][:-1]} / 1.") == (
+        "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 2 commits (table provenance)."
+    )
     # What shows no standard deviations does not explain them.
     assert Tables(*records)["verdict_summary"].conditions == "Profile full, cpu, float32, seeds 0-2."
     assert "seeds 0, 2;" in Tables(*full_records(0), *full_records(2))["accuracy"].conditions
