@@ -65,7 +65,7 @@ class Material:
         self._baseline = Store(baseline) if baseline is not None and has_baseline else None
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self.group = group
-        self._trusted: dict[Path, tuple[Sequence[Record], Sequence[Problem]]] = {}  # by folder, of all groups
+        self._read_once: dict[Path, tuple[list[Record], list[Problem]]] = {}  # by folder, of all groups
         self._scores: dict[str, Scores] = {}
         self._untrusted: dict[str, Sequence[Problem]] = {}  # of each folder that was read
 
@@ -78,13 +78,13 @@ class Material:
         return self._read(self._baseline) if self._baseline is not None else ((), ())
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
-        """Return the group's records of a folder that can be trusted, and the problems of all groups."""
-        if store.root not in self._trusted:
-            found, problems = store.all_records()
-            kept, contradicting = sound(found, store)
-            self._trusted[store.root] = kept, [*problems, *contradicting]
-        records, all_problems = self._trusted[store.root]
-        return [record for record in records if group_of(record.approach) == self.group], all_problems
+        """Return the group's records of a folder that can be trusted, and the problems of all groups read so far."""
+        if store.root not in self._read_once:
+            self._read_once[store.root] = store.all_records()
+        records, problems = self._read_once[store.root]
+        kept, contradicting = sound([one for one in records if group_of(one.approach) == self.group], store)
+        problems += [problem for problem in contradicting if problem not in problems]
+        return kept, problems
 
     @cached_property
     def beside(self) -> Beside:
@@ -98,7 +98,7 @@ class Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
         baseline = None if self._baseline is None else self._baseline.root
         other = Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
-        other._trusted = self._trusted  # no file is read twice
+        other._read_once = self._read_once  # no file is read twice
         return other
 
     def of_approach(self, name: str) -> Material:

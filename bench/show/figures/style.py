@@ -130,7 +130,8 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
         engine.execute(drawing)
         drawing.set_layout_engine("none")
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format=form, metadata={"Date": None} if is_vector else {"Software": None}, dpi=drawing.dpi)
+    without = dict.fromkeys(("Creator", "Date", "Format", "Type") if is_vector else ("Software",))
+    drawing.savefig(buffer, format=form, metadata=without, dpi=drawing.dpi)
     if engine is not None:
         drawing.set_layout_engine(engine)  # another format has other sizes
     return buffer.getvalue()
