@@ -87,12 +87,12 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said.startswith(
-        "Take the digits of which a network is at least 99 % sure: at least 75.0 % of these answers are right, for "
-        "each of 2 networks (published and corrected). Networks are that sure of 100 % of the digits. 1 network is "
-        "wrong "
-        "more often than the network's own probabilities promise; promised and right: mlp corrected 99.98 and 75.00 %. "
+        "Of all 2 networks, published and corrected: where a network is at least 99 % sure, at least 75.0 % of its "
+        "answers on digits are right. It is that sure of 100 % of the digits, depending on the network. 1 network is "
+        "overconfident: more answers are wrong than the probabilities promise. Promised and right: mlp corrected 99.98 "
+        "and 75.00 %. "
     )
-    assert "are at least 99 % sure to see a digit in 25 to 25 % of the letters, depending" in said
+    assert "the corrected networks are as sure that they see one in 25 to 25 % of the letters, depending" in said
 
 
 def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
@@ -198,12 +198,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "Of the 4 numbers that the documents report after training, 1 agrees with our runs: if we trained once more, "
-        "our number would, with 95 % probability, be closer to the reported one than a margin (for "
-        "accuracies, 2 percentage points) that we fixed after our first run, before all others. 2 agree only coarsely: "
-        "chance can explain the difference, but our runs of the published code scatter by more than the margin. 1 "
-        "differs "
-        "beyond chance: "
+        "Of the 4 numbers that the documents report after training, 1 agrees: a new run of ours would, with 95 % "
+        "probability, land within a margin of the reported number (for accuracies, 2 percentage points; set after our "
+        "first run and kept since). 2 agree only coarsely: the reported number looks like one of our runs, but our runs "
+        "of the published code vary by more than the margin. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -230,12 +228,11 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     monkeypatch.setattr(made, "scores", lambda one: digits[one.key] | letters[one.key])
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one) for one in (AGREES, COARSE, COARSE)])
     assert findings.in_short(made) == (
-        f"On digits, {said}, after we corrected the mistakes in its code: a Bayesian network is at least 99 % sure of "
-        f"100 % of the digits, and at least {right} % of these answers are right, {keeps}. On pictures that show no "
-        "digit, no: such a network is at least 99 % sure to see a digit in up to 25 % of the letters (75 % without "
-        "Bayes). Of 3 numbers that tutorials report, 1 agrees with our runs, 2 agree only coarsely (our runs scatter "
-        "by "
-        "more than the difference that matters), and none is contradicted."
+        f"On digits, {said}, once we had corrected the mistakes in the tutorials' code: where a Bayesian network is at "
+        f"least 99 % sure, at least {right} % of its answers are right, {keeps}. It is that sure of 100 % of the digits, "
+        "depending on the network. On pictures that show no digit, no: it is as sure that it sees one in up to 25 % of "
+        "the letters (a network without Bayes: 75 %). Of 3 numbers that the tutorials report, our runs confirm 1 and "
+        "contradict none; for 2, our runs vary too much from seed to seed to confirm them."
     )
 
 
@@ -244,4 +241,4 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "at least 99.0 % of these answers are right" in findings.sure(made)
+    assert "at least 99.0 % of its answers on digits are right" in findings.sure(made)

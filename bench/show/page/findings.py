@@ -50,11 +50,10 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')} with our runs: if we trained once more, our number would, with 95 % "
-        f"probability, be closer to the reported one than a margin{_margins(material)} that we fixed after our first "
-        "run, before all others. "
-        f"{_that(coarse, 'agrees', 'agree')} only coarsely: chance can explain the difference, but our runs of the "
-        f"published code scatter by more than the margin. {_differing(material)}{without}"
+        f"{_that(agreeing, 'agrees', 'agree')}: a new run of ours would, with 95 % probability, land within a margin "
+        f"of the reported number{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: the reported "
+        "number looks like one of our runs, but our runs of the published code vary by more than the margin. "
+        f"{_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -69,7 +68,7 @@ def _margins(material: Material) -> str:
     """Return the margins of the accuracies, in words."""
     found = {100 * verdict.claim.margin for verdict in material.judgement.ends if verdict.claim.metric == "accuracy"}
     span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
-    return f" (for accuracies, {span} percentage points)" if span else ""
+    return f" (for accuracies, {span} percentage points; set after our first run and kept since)" if span else ""
 
 
 def _differing(material: Material) -> str:
@@ -103,9 +102,8 @@ def in_short(material: Material) -> str:
     plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
     return (
         f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
-        f"Of {counted(measured, 'number')} that tutorials report, {_that(agreeing, 'agrees', 'agree')} with our runs, "
-        f"{_that(coarse, 'agrees', 'agree')} only coarsely (our runs scatter by more than the difference that "
-        f"matters), and {differing or 'none'} {'are' if differing > 1 else 'is'} contradicted."
+        f"Of {counted(measured, 'number')} that the tutorials report, our runs confirm {agreeing} and contradict "
+        f"{differing or 'none'}; for {coarse}, our runs vary too much from seed to seed to confirm them."
     )
 
 
@@ -117,9 +115,9 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
     often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
     keeps = f"but {broken} of {len(networks)} are {often}" if broken else "as its probabilities promise"
     return (
-        f"On digits, {answer}, after we corrected the mistakes in its code: a {_kind(networks)} is at least {LEVEL} "
-        f"sure of {_span(one.digits for one in networks.values())} of the digits, and at least {least} of these "
-        f"answers are right, {keeps}."
+        f"On digits, {answer}, once we had corrected the mistakes in the tutorials' code: where a {_kind(networks)} is "
+        f"at least {LEVEL} sure, at least {least} of its answers are right, {keeps}. It is that sure of "
+        f"{_span(one.digits for one in networks.values())} of the digits, depending on the network."
     )
 
 
@@ -128,10 +126,10 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
-    than = f" ({_listed([f'{share:.0f} %' for share in beside.values()])} without Bayes)" if beside else ""
+    than = f" (a network without Bayes: {_listed([f'{share:.0f} %' for share in beside.values()])})" if beside else ""
     return (
-        f"On pictures that show no digit, {'yes' if holds else 'no'}: such a network is at least {LEVEL} sure to see a "
-        f"digit in up to {_listed(parts)}{than}."
+        f"On pictures that show no digit, {'yes' if holds else 'no'}: it is as sure that it sees one in up to "
+        f"{_listed(parts)}{than}."
     )
 
 
@@ -182,9 +180,9 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in found.values()))
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
-        f"Take the digits of which a network is at least {LEVEL} sure: at least {least} of these answers are right, "
-        f"for each of {len(found)} networks (published and corrected). Networks are that sure of "
-        f"{_span(one.digits for one in found.values())} of the digits."
+        f"Of all {len(found)} networks, published and corrected: where a network is at least {LEVEL} sure, at least "
+        f"{least} of its answers on digits are right. It is that sure of {_span(one.digits for one in found.values())} "
+        "of the digits, depending on the network."
     )
     if not broken:
         return f"{said} None is wrong more often than its own probabilities promise, beyond chance."
@@ -192,8 +190,8 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     bayesian = _bayesian(_corrected(found))
     keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
-        f"{said} {_that(len(broken), 'network is', 'networks are')} wrong more often than the network's own "
-        f"probabilities promise{keeps}; promised and right: {'; '.join(shown)}."
+        f"{said} {_that(len(broken), 'network is', 'networks are')} overconfident{keeps}: more answers are wrong than "
+        f"the probabilities promise. Promised and right: {'; '.join(shown)}."
     )
 
 
@@ -227,8 +225,8 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         named = f"The network without Bayes, {name}," if _is_plain(name) else name
         worst_of_all = f" {named} is the worst on each kind."
     return (
-        f"Pictures that show no digit: even the corrected networks are at least {LEVEL} sure to see a digit in "
-        f"{_listed(spans)}, depending on the network.{worst_of_all}"
+        f"Pictures that show no digit: the corrected networks are as sure that they see one in {_listed(spans)}, "
+        f"depending on the network.{worst_of_all}"
     )
 
 
