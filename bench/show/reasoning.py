@@ -10,6 +10,7 @@ from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import ALPHA, DIFFERS, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.show.why import why
 
 FOUR = Digits(significant=4)
 SMALLEST_SHOWN = 0.001  # of p
@@ -63,14 +64,14 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
     ]
     if is_exact(claim):
         lines += [_printed(verdict)] if verdict.sample.n else []
-        return "\n".join([*lines, _step("so", in_words(verdict.outcome, verdict.reason))])
+        return "\n".join([*lines, _step("so", in_words(verdict.outcome, why(verdict)))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
     if verdict.evidence is not None:
         lines += _scale(verdict, verdict.evidence) + _one_of_ours(verdict, verdict.evidence)
         lines += _how_sharply(verdict, verdict.evidence)
     if not verdict.is_point:
         lines += _decision(verdict)
-        lines.append(_step("so", in_words(verdict.outcome, verdict.reason)))
+        lines.append(_step("so", in_words(verdict.outcome, why(verdict))))
     curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
     if curve is None:
         return "\n".join(lines)
@@ -187,7 +188,7 @@ def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
         )
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
-    return [*lines, _step("so", in_words(one.outcome, one.reason))]
+    return [*lines, _step("so", in_words(one.outcome, why(one)))]
 
 
 def as_json(judgement: Judgement, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
@@ -227,5 +228,5 @@ def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "p_curve": curve and curve.curve.evidence and curve.curve.evidence.p,
         "p_joint": judgement.joint.get(claim.source),
         "verdict": verdict.outcome,
-        "reason": verdict.reason,
+        "reason": why(verdict),
     }

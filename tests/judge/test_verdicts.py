@@ -29,6 +29,7 @@ from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain
 from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
+from bench.show.why import why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 from tests.synthetic import record
 
@@ -143,7 +144,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
     noise = np.random.default_rng(4).normal(size=(12, 8))
     (found,) = judge(curve_rows(0.9 + 1e-3 * noise, [0.9 + 1.5e-3] * 12)).curves
     assert found.outcome == DIFFERS
-    assert found.reason.endswith("margins, less than the margin")  # 1.5e-3 of .005
+    assert why(found).endswith("margins, less than the margin")  # 1.5e-3 of .005
     assert found.curve.smallest_p > 0.5
 
 
@@ -152,7 +153,7 @@ def test_a_curve_with_a_failed_seed_has_too_few():
     failed = dataclasses.replace(rows[1], sample=Sample(FIVE, Gap("*", "seed 5 diverged")))
     found = judge([rows[0], failed, rows[2]])
     assert found.curves[0].outcome == TOO_FEW
-    assert "diverged" in found.curves[0].reason
+    assert "diverged" in why(found.curves[0])
     assert {one.outcome for one in found.verdicts} == {TOO_FEW}
 
 
@@ -160,7 +161,7 @@ def test_a_curve_with_a_seed_off_its_scale_says_so():
     toys = [claim for claim in BY_ID.values() if claim.id.startswith("feldman2018.toy_mlp.step")]
     rows = [ClaimRow(claim, Sample((1.0, 2.0, 3.0, 4.0, 0.0))) for claim in toys]  # log of 0
     (found,) = judge(rows).curves
-    assert (found.outcome, found.reason) == (
+    assert (found.outcome, why(found)) == (
         TOO_FEW,
         "5 seeds in every epoch; the scale of an epoch cannot hold one of them",
     )

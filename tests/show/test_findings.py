@@ -200,8 +200,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     assert findings.reports(made) == (
         "Of the 4 numbers that the documents report after training, 1 agrees: a new run of ours would, with 95 % "
         "probability, land within a margin of the reported number (for accuracies, 2 percentage points; set after our "
-        "first run and kept since). 2 agree only coarsely: the reported number looks like one of our runs, but our runs "
-        "of the published code vary by more than the margin. 1 differs beyond chance: "
+        "first run and kept since). 2 agree only coarsely: the reported number looks like one of our runs, but our "
+        "runs of the published code vary by more than the margin. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -229,8 +229,9 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one) for one in (AGREES, COARSE, COARSE)])
     assert findings.in_short(made) == (
         f"On digits, {said}, once we had corrected the mistakes in the tutorials' code: where a Bayesian network is at "
-        f"least 99 % sure, at least {right} % of its answers are right, {keeps}. It is that sure of 100 % of the digits, "
-        "depending on the network. On pictures that show no digit, no: it is as sure that it sees one in up to 25 % of "
+        f"least 99 % sure, at least {right} % of its answers are right, {keeps}. It is that sure of 100 % of the "
+        "digits, depending on the network. On pictures that show no digit, no: it is as sure that it sees one in up "
+        "to 25 % of "
         "the letters (a network without Bayes: 75 %). Of 3 numbers that the tutorials report, our runs confirm 1 and "
         "contradict none; for 2, our runs vary too much from seed to seed to confirm them."
     )

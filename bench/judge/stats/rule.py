@@ -20,7 +20,7 @@ agrees if Welch's two one-sided tests show that the means differ by less than th
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from bench.judge.claims import CLOSED_FORM, Claim, measured_key, print_interval
@@ -146,7 +146,6 @@ class Verdict:
 
     claim: Claim
     outcome: str
-    reason: str
     sample: Sample  # what our seeds measured, in the claim's unit
     scale: Scale = IDENTITY
     evidence: Evidence | None = None  # on the scale, if there are two seeds of a trained number or more
@@ -175,11 +174,6 @@ class Verdict:
         low, high = (from_scale(self.scale, self.evidence.mean + side * self.evidence.half_width) for side in (-1, 1))
         is_fraction = self.claim.unit == "fraction"
         return (max(0.0, low), min(1.0, high)) if is_fraction else (low, high)
-
-    @property
-    def how_far(self) -> str:
-        """Return in words how far a report that differs is away."""
-        return f"differs by {self.in_words(self.evidence.distance)}" if self.evidence else DIFFERS
 
     @property
     def best_of_three_p(self) -> float | None:
@@ -239,35 +233,11 @@ def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:
 def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: float) -> Verdict:
     """Return the verdict of a claim, given its adjusted p-value and the level at which the claim is tested."""
     if not sample.n:
-        return Verdict(claim, NOT_RUN, sample.gap.reason if sample.gap else "nothing was measured", sample)
+        return Verdict(claim, NOT_RUN, sample)
     if is_exact(claim):
-        worst = max(distance_from_print(claim, value) for value in sample.values)
-        reason = "inside the printed digits" if worst == 0 else f"{worst:.2g} outside the printed digits"
-        return Verdict(claim, EXACT if worst == 0 else NOT_EXACT, reason, sample)
+        prints_so = all(distance_from_print(claim, value) == 0 for value in sample.values)
+        return Verdict(claim, EXACT if prints_so else NOT_EXACT, sample)
     evidence, scale = evidence_of(claim, sample), scale_of(claim)
     if evidence is None or p_adjusted is None or not is_testable(claim, sample):
-        return Verdict(claim, TOO_FEW, _what_is_missing(claim, sample), sample, scale, evidence)
-    outcome = evidence.outcome(p_adjusted)
-    found = Verdict(claim, outcome, "", sample, scale, evidence, p_adjusted, level)
-    return replace(found, reason=_reason(found, evidence))
-
-
-def _reason(verdict: Verdict, evidence: Evidence) -> str:
-    """Return in words why a tested claim has its outcome."""
-    if verdict.outcome == DIFFERS:
-        little = ", less than the margin" if evidence.distance <= evidence.margin else ""
-        return verdict.how_far + little
-    if verdict.outcome == AGREES and evidence.report is not None:
-        return "the means of both groups of runs differ by less than the margin"
-    if verdict.outcome == AGREES:
-        return "even one more run of ours would land within the margin"
-    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} might not have shown"
-
-
-def _what_is_missing(claim: Claim, sample: Sample) -> str:
-    few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
-    if sample.gap is not None:
-        return f"{few}; {sample.gap.reason}"
-    if sample.n >= ENOUGH:
-        return f"{few}; the scale {scale_of(claim).name} cannot hold one of them"
-    return few
+        return Verdict(claim, TOO_FEW, sample, scale, evidence)
+    return Verdict(claim, evidence.outcome(p_adjusted), sample, scale, evidence, p_adjusted, level)

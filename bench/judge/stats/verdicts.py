@@ -17,9 +17,6 @@ from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import (
     ALPHA,
-    COARSE,
-    DIFFERS,
-    ENOUGH,
     TOO_FEW,
     Evidence,
     Verdict,
@@ -36,17 +33,8 @@ class CurveVerdict:
 
     curve: Curve
     outcome: str
-    reason: str
     p_adjusted: float | None
     level: float  # at which the curve is tested
-
-    @property
-    def how_far(self) -> str:
-        """Return in words how far a report that differs is away."""
-        evidence = self.curve.evidence
-        return (
-            f"differs by {evidence.distance / evidence.margin:.3g} margins" if evidence and evidence.margin else DIFFERS
-        )
 
 
 @dataclass(frozen=True)
@@ -149,21 +137,9 @@ def _last_accuracy(curve: Curve) -> ClaimRow | None:
 def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> CurveVerdict:
     evidence = curve.evidence
     if test is None or evidence is None:
-        fewest = min(row.sample.n for row in curve.rows)
-        gap = next((f"; {row.sample.gap.reason}" for row in curve.rows if row.sample.gap), "")
-        gap = gap or ("; the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
-        return CurveVerdict(curve, TOO_FEW, f"{fewest} seeds in every epoch{gap}", None, ALPHA)
+        return CurveVerdict(curve, TOO_FEW, None, ALPHA)
     p, level = test
-    outcome, margin = evidence.outcome(p), evidence.margin
-    found = CurveVerdict(curve, outcome, "", p, level)
-    if outcome == DIFFERS:
-        reason = found.how_far + (", less than the margin" if evidence.distance <= margin else "")
-    elif outcome == COARSE:
-        share = f"{evidence.resolution(level) / margin:.2g} margins" if margin else "any size"
-        reason = f"shifts below {share} might not have shown"
-    else:
-        reason = "even one more run of ours would land within the margin"
-    return replace(found, reason=reason)
+    return CurveVerdict(curve, evidence.outcome(p), p, level)
 
 
 def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping[str, tuple[float, float]]) -> Verdict:
@@ -175,5 +151,4 @@ def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping
         return alone
     if test is not None:
         return replace(alone, curve=curve.curve.name)
-    reason = "a point of a curve, which is one claim"
-    return replace(alone, outcome=curve.outcome, reason=reason, curve=curve.curve.name, is_point=True)
+    return replace(alone, outcome=curve.outcome, curve=curve.curve.name, is_point=True)

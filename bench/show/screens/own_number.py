@@ -10,6 +10,7 @@ from bench.judge.claims import print_interval
 from bench.judge.stats.rule import Evidence
 from bench.show.reasoning import in_words
 from bench.show.tables.alternatives import against_json, against_lines
+from bench.show.why import why
 
 LABEL = 14  # characters
 
@@ -28,7 +29,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
     where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
     parts = [
-        ("verdict", in_words(verdict.outcome, verdict.reason)),
+        ("verdict", in_words(verdict.outcome, why(verdict))),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
         ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
     ]
@@ -68,7 +69,7 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
         "margin_reason": verdict.claim.margin_reason,
         "values": list(verdict.sample.values),
         "verdict": verdict.outcome,
-        "reason": verdict.reason,
+        "reason": why(verdict),
         "p": evidence and evidence.p,
         "percentile": evidence and evidence.percentile,
         "interval": verdict.interval,

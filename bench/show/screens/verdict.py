@@ -13,6 +13,7 @@ from bench.show.outcomes import counts
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
 from bench.show.tables.headline import reported_text
 from bench.show.tables.verdicts import joint_text
+from bench.show.why import how_far, why
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
 CURVE = 43
@@ -119,8 +120,8 @@ def _words(one: Verdict | CurveVerdict, width: int) -> str:
     if outcome == AGREES:
         return outcome  # its meaning is printed below
     if width >= WIDE:
-        return f"agrees; {one.reason}" if outcome == COARSE else in_words(outcome, one.reason)
-    return one.how_far if outcome == DIFFERS else outcome
+        return f"agrees; {why(one)}" if outcome == COARSE else in_words(outcome, why(one))
+    return how_far(one) if outcome == DIFFERS else outcome
 
 
 def folded(text: str, width: int) -> str:

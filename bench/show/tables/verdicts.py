@@ -12,6 +12,7 @@ from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
 from bench.show.outcomes import counts
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, p_text
+from bench.show.why import why
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
@@ -60,7 +61,7 @@ def _line(verdict: Verdict) -> list[Entry]:
         Linked(p_text(verdict.p_adjusted), here),
         "-" if evidence is None else Linked(verdict.in_words(evidence.resolution(verdict.level)), here),
         Linked(verdict.outcome, here),
-        verdict.reason,
+        why(verdict),
     ]
 
 
@@ -89,7 +90,7 @@ def _curve_line(one: CurveVerdict) -> list[Entry]:
         numbers = [*sizes, p_text(evidence.p)]
     seeds = str(min(row.sample.n for row in curve.rows))
     texts = [name, str(len(curve.rows)), seeds, *numbers, p_text(curve.smallest_p), p_text(one.p_adjusted)]
-    return [document, *(Linked(text, here) for text in texts), Linked(one.outcome, here), one.reason]
+    return [document, *(Linked(text, here) for text in texts), Linked(one.outcome, here), why(one)]
 
 
 def summary_table(results: Results, judgement: Judgement) -> Table:
