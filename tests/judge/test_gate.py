@@ -117,7 +117,7 @@ def test_a_reference_with_fresh_seeds_is_not_green(tmp_path, capsys):
     code, bad, found = judged(tmp_path, path, capsys)
     assert code != 0
     assert bad[f"{PUBLISHED} mnist/nll"] == "missing"
-    assert "seed 1000 is in the reference" in json.dumps(found)
+    assert "seed 1000 is a reference seed" in json.dumps(found)
 
 
 def lose(fresh):
