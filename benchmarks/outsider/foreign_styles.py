@@ -204,6 +204,16 @@ def sgd(t: Training, fault: str | None, rate: float, momentum: float = 0.0) -> t
     return torch.optim.SGD(groups, lr=rate, momentum=momentum, weight_decay=decay)
 
 
+def summed(s: Sizes, t: Training, net, batches, fault: str | None, rate: float) -> Objective:
+    """Return the objective of a sum over rows, KL / M, with ReLU and trained by SGD."""
+
+    def nll(x, y, mistake=None):
+        return class_loss(drawn(x, net, softplus, torch.relu), y, mistake)
+
+    loss = from_terms(s, fault, nll, lambda: kl_terms(net, softplus, s, fault), "sum")
+    return common.finish(s, fault, loss, nll, t.named, sgd(t, fault, rate), batches)
+
+
 def opposite_sigmas(s: Sizes, fault: str | None) -> Objective:
     """Half of the sigmas begin far below the prior's and half above, so that SGD moves them oppositely."""
     t = Training()
@@ -214,12 +224,7 @@ def opposite_sigmas(s: Sizes, fault: str | None) -> Objective:
             for r in (wr, br):
                 below = torch.rand_like(r) < 0.5
                 r.copy_(torch.where(below, unsoftplus(0.5 * s.prior), unsoftplus(1.6 * s.prior)))
-
-    def nll(x, y, mistake=None):
-        return class_loss(drawn(x, net, softplus, torch.relu), y, mistake)
-
-    loss = from_terms(s, fault, nll, lambda: kl_terms(net, softplus, s, fault), "sum")
-    return common.finish(s, fault, loss, nll, t.named, sgd(t, fault, 0.02), batches)
+    return summed(s, t, net, batches, fault, 0.02)
 
 
 def plain_sgd(s: Sizes, fault: str | None) -> Objective:
@@ -227,12 +232,7 @@ def plain_sgd(s: Sizes, fault: str | None) -> Objective:
     t = Training()
     batches = class_batches(s)
     net = layers(s, t, "rho", unsoftplus(s.sigma), [s.n_in, s.hidden, s.n_out], fault)
-
-    def nll(x, y, mistake=None):
-        return class_loss(drawn(x, net, softplus, torch.relu), y, mistake)
-
-    loss = from_terms(s, fault, nll, lambda: kl_terms(net, softplus, s, fault), "sum")
-    return common.finish(s, fault, loss, nll, t.named, sgd(t, fault, 0.01), batches)
+    return summed(s, t, net, batches, fault, 0.01)
 
 
 def sgd_with_momentum(s: Sizes, fault: str | None) -> Objective:

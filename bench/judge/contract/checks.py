@@ -76,7 +76,7 @@ def manifest(subject: ApproachUnderTest) -> None:
     """The manifest says what the class does: noise, fields of every change, a frozen dataclass."""
     cls = load_class(subject.name)
     require(cls.noise == subject.manifest.noise, f"manifest noise {subject.manifest.noise}, class noise {cls.noise}")
-    frozen = cls.__dataclass_params__.frozen  # type: ignore[attr-defined]  # Python keeps it there and types it nowhere
+    frozen = cls.__dataclass_params__.frozen  # type: ignore[attr-defined]  # no public way to ask; typeshed lacks it
     require(frozen, "the approach must be a frozen dataclass")
     for recipe in (*(f"published+{name}" for name in subject.manifest.changes), *subject.manifest.recipes):
         build(subject.manifest, resolve(subject.manifest, recipe), profile("full"))
