@@ -45,7 +45,7 @@ TASKS = {
         ("noise_gaussian", "noise_uniform", "mnist", "letters", "notmnist459"),
     ),
 }
-EVERY_NAME = (*DATASET_NAMES, "fashion_train")
+EVERY_NAME = tuple(dict.fromkeys((*DATASET_NAMES, *(task.training for task in TASKS.values()))))
 """All data sets, with what only another task than `mnist` needs."""
 
 Shape = tuple[Annotated[int, msgspec.Meta(ge=1)], ...]

@@ -25,7 +25,7 @@ def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versi
     return Versions(
         recipe=dict(recipe.versions),
         protocol=versions.protocol_version(name, entry.task, entry.document),
-        metrics=versions.METRICS,
+        metrics=versions.METRICS_VERSION,
     )
 
 

@@ -6,7 +6,7 @@ versions that made it. A record is stale once one of them is raised: docs/freshn
 
 from __future__ import annotations
 
-METRICS = 1  # version of the definitions in `bench.measure.metrics`
+METRICS_VERSION = 1  # version of the definitions in `bench.measure.metrics`
 PROTOCOLS = {
     "common": 2,
     "toy-common": 2,

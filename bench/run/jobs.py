@@ -16,7 +16,7 @@ from bench.data.inventory import list_datasets
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Cell, Selection
 from bench.plan.registry import source_files
-from bench.plan.versions import METRICS, PROTOCOLS
+from bench.plan.versions import METRICS_VERSION, PROTOCOLS
 from bench.run.options import Options
 
 
@@ -76,7 +76,7 @@ def here(approach: str, data_dir: Path | None) -> CodeAndData:
     return CodeAndData(
         harness=harness_hash(),
         approach=source_hash(source_files(approach)),
-        protocols={**PROTOCOLS, "metrics": METRICS},
+        protocols={**PROTOCOLS, "metrics": METRICS_VERSION},
         data=data_hashes(),
         there=[row.name for row in list_datasets(data_dir) if row.present],
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.judge.ladder.readings import VERSION
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
-from bench.plan.versions import METRICS, PROTOCOLS
+from bench.plan.versions import METRICS_VERSION, PROTOCOLS
 from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
 from tests.golden.tolerance import tolerance
@@ -37,7 +37,7 @@ def read(subject):
 
 def versions(subject, path):
     """Return the versions that today's code states for what a path traces."""
-    measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS}
+    measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS_VERSION}
     if path.endswith("/readings"):
         measured["readings"] = VERSION
     if subject == MEASURES:

@@ -19,7 +19,7 @@ from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import Place
 from bench.judge.results import Results
 from bench.judge.samples import NO_RECORD, Gap, Sample, metrics_of
-from bench.judge.stats.predictive import Predictive, density_ratio, overlap
+from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
 from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
 
 PUBLISHED, COMMON = "published", "common"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from bench.judge.stats.predictive import Predictive, density_ratio, overlap
+from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
 
 FINITE = st.floats(-50, 50)
 SPREAD = st.floats(0.01, 10)

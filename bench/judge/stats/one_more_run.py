@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bench.judge.samples import Sample
+from bench.judge.stats.prediction import prediction_error
 
 _TINY = 1e-6  # width of an interval, in scales, below which the density in its middle is its mean density
 _CUTS = 1_000  # places that cut a distribution into parts of equal probability
@@ -44,7 +45,7 @@ class Predictive:
     @property
     def scale(self) -> float:
         """Return the scale of the t distribution."""
-        return self.sd * math.sqrt(1 + 1 / self.n)
+        return prediction_error(self.sd, self.n)
 
     def mass(self, low: float, high: float) -> float:
         """Return the probability of an interval, exact in either tail."""
