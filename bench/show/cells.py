@@ -70,7 +70,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Linked:
-    """Text and where it comes from: keys of records, hashes of speeds, `of_claim` or `of_document`."""
+    """Text and where it comes from: keys of records, `of_claim` or `of_document`."""
 
     text: str
     sources: tuple[str, ...] = field(compare=False)
