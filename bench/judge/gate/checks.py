@@ -55,18 +55,6 @@ class MetricCheck:
 
 
 @dataclass(frozen=True)
-class Caught:
-    """The probability that the gate catches one planted fault in one cell, by the metric that shows it best."""
-
-    fault: str
-    cell: str
-    metric: str
-    shift: float
-    in_sds: float
-    power: float
-
-
-@dataclass(frozen=True)
 class FalseAlarms:
     """How often the gate fails unchanged code."""
 
@@ -88,7 +76,6 @@ class GateReport:
     checks: tuple[GateCheck, ...]
     notes: tuple[str, ...]
     diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with a waiver for seeds that diverge
-    caught: tuple[Caught, ...] = ()  # of each planted fault whose effect was measured
     seconds: float | None = None  # of the fresh run
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.core.records import Record
@@ -12,15 +12,12 @@ from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
 from bench.judge.gate.exact import data_check, label_check, plan_check, repeat_checks, seed_check, split_checks
 from bench.judge.gate.fresh import AGAIN, BLIND
-from bench.judge.gate.power import FaultEffect, power_table
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import divergences, judge_shifts
 from bench.judge.results import origin_of
 
 
-def judge(
-    gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date, effects: Iterable[FaultEffect] = ()
-) -> GateReport:
+def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date) -> GateReport:
     """Compare the fresh records with the reference's and return the report. Both folders are only read.
 
     Args:
@@ -28,7 +25,6 @@ def judge(
         reference_root: folder of the reference.
         fresh_root: folder of the fresh run.
         today: the day on which a waiver must still hold.
-        effects: measured effects of planted faults, to say how surely the gate catches each.
     """
     reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
     again = Folder.read(fresh_root / AGAIN, gate)
@@ -56,8 +52,7 @@ def judge(
         *(f"the waiver of {cell} is not needed any more" for cell in idle),
     ]
     counts = tuple(found.counts for found in diverged if not found.is_late)
-    caught = power_table(gate, reference, effects)
-    return GateReport(gate, tuple(metrics), tuple(checks), tuple(notes), counts, tuple(caught))
+    return GateReport(gate, tuple(metrics), tuple(checks), tuple(notes), counts)
 
 
 def _made(what: str, records: Sequence[Record]) -> str:

@@ -1,27 +1,30 @@
-"""How surely does the gate catch each planted fault? Its measured effect beside the spread of the reference.
+"""How surely the gate catches each planted fault, from its measured effects and the spread of the reference.
 
 The faults are slips in the code, not edited recipes: `plan` says the same with and without one. The gate sees an edited
-recipe at once, by its key. `python -m benchmarks.power FAULT --save` plants one and writes its effects to
-`results/reference/planted.csv`.
+recipe at once, by its key.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core.csv_rows import CsvRow, read_csv, refused
+import msgspec
+
+from bench.core.csv_rows import CsvRow, columns, read_csv, refused
+from bench.core.files import write_atomically
 from bench.core.project import REFERENCE
 from bench.core.records import Real
-from bench.judge.gate.checks import Caught
 from bench.judge.gate.config import Gate
 from bench.judge.gate.samples import Folder, key_of, sample
 from bench.judge.stats.gating import Design
+from bench.show.cells import Table, make_table
 
 EFFECTS = REFERENCE / "planted.csv"
-
-
 FAULTS = {
     "kl-scale": "the KL weighs twice as much",
     "learning-rate": "the learning rate is twice as high",
@@ -30,6 +33,12 @@ FAULTS = {
     "seed-ignored": "every seed draws what seed 0 draws",
 }
 """What each fault does."""
+COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
+CAPTION = (
+    "Each cell by the metric that shows the fault best. Shift: fresh mean with the fault minus the reference's mean; "
+    "in s: in standard deviations of the reference's seeds. Caught: the probability that the gate fails, if seeds "
+    "scatter normally."
+)
 EXACTLY_CAUGHT = {"wrong-split": "rows learnt from", "seed-ignored": "seeds"}
 """The exact check that always catches a fault, by the name of the fault; the metrics must catch the others."""
 
@@ -56,7 +65,33 @@ def read_effects(path: Path) -> list[FaultEffect]:
     return read_csv(path, FaultEffect, "effects", remedy="python -m benchmarks.power FAULT --save makes them")
 
 
-def power_table(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> list[Caught]:
+def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
+    """Add effects to the file, in place of older ones of the same fault, cell and metric."""
+    every = [*(read_effects(path) if path.exists() else []), *effects]
+    kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
+    write_rows(path, FaultEffect, [effect for _, effect in sorted(kept.items())])
+
+
+def write_rows(path: Path, schema: type[CsvRow], rows: Sequence[CsvRow]) -> None:
+    """Write a CSV file that `bench.core.csv_rows.read_csv` reads."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([columns(schema), *map(msgspec.structs.astuple, rows)])
+    write_atomically(path, out.getvalue().encode())
+
+
+@dataclass(frozen=True)
+class Caught:
+    """The probability that the gate catches one planted fault in one cell, by the metric that shows it best."""
+
+    fault: str
+    cell: str
+    metric: str
+    shift: float
+    in_sds: float
+    power: float
+
+
+def caught(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> list[Caught]:
     """Return for each fault and cell the metric that shows the fault best, at the level of Holm's first step.
 
     An effect measured with few seeds is noisy. That hardly matters for a shift of many standard deviations, which the
@@ -67,7 +102,7 @@ def power_table(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -
         found = _caught(gate, reference, effect, gate.alpha / gate.n_tests)
         if found is not None:
             place = (effect.fault, effect.cell)
-            best[place] = max(best.get(place, found), found, key=lambda caught: (caught.power, abs(caught.in_sds)))
+            best[place] = max(best.get(place, found), found, key=lambda one: (one.power, abs(one.in_sds)))
     return list(best.values())
 
 
@@ -83,3 +118,14 @@ def _caught(gate: Gate, reference: Folder, effect: FaultEffect, alpha: float) ->
     design = Design(known.sd, known.n, cells[0].n_seeds, metrics[0].margin)
     in_sds = shift / known.sd if known.sd else math.copysign(math.inf, shift)
     return Caught(effect.fault, effect.cell, effect.metric, shift, in_sds, design.alarm_rate(shift, alpha))
+
+
+def power_table(rows: Sequence[Caught]) -> Table:
+    """Return a row for each planted fault and cell; the notes name the faults without a row."""
+    shown = [
+        (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
+    ]
+    notes = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
+    unmeasured = sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
+    notes += [f"{name}: not measured yet; python -m benchmarks.power {name} --save does" for name in unmeasured]
+    return make_table("gate_power", "How likely the gate catches planted faults", CAPTION, COLUMNS, shown, notes)
