@@ -97,9 +97,11 @@ def caught(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> lis
     An effect measured with few seeds is noisy. That hardly matters for a shift of many standard deviations, which the
     gate sees in any case.
     """
+    # Holm's procedure adjusts a p-value a metric, and one a waiver for seeds that diverge.
+    n_tests = sum(len(cell.metrics) for cell in gate.cells) + sum(bool(waiver.diverged) for waiver in gate.waivers)
     best: dict[tuple[str, str], Caught] = {}
     for effect in effects:
-        found = _caught(gate, reference, effect, gate.alpha / gate.n_tests)
+        found = _caught(gate, reference, effect, gate.alpha / n_tests)
         if found is not None:
             place = (effect.fault, effect.cell)
             best[place] = max(best.get(place, found), found, key=lambda one: (one.power, abs(one.in_sds)))

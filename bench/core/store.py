@@ -27,12 +27,9 @@ from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
-from bench.core.folder import Problem, SealedFolder, read_sealed
+from bench.core.folder import Problem, SealedFolder
 from bench.core.records import SCHEMA, Naming, Record, record_name
 from bench.core.row_scores import Scores, check_scores
-from bench.core.sealed import seal
-
-__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +50,6 @@ _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 Info = dict[str, object]  # the description in a file of tensors
 AGAIN = "make the record again with python -m bench run"
-
-
-def read_record(path: Path) -> Record:
-    """Read and check one record, wherever it lies; raises StoreError that names the file and what is wrong with it."""
-    return read_sealed(path, Record, "record", SCHEMA, AGAIN)
 
 
 class Store:

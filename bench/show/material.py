@@ -12,9 +12,10 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
+from bench.core.folder import Problem
 from bench.core.records import Reading, Record
 from bench.core.row_scores import Scores
-from bench.core.store import Problem, Store
+from bench.core.store import Store
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers

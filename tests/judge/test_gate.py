@@ -10,10 +10,9 @@ from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
-from bench.core.store import read_record
 from bench.judge.gate.config import load_gate
 from tests.gate_folders import folders, fresh_folder, gate_file, planned_records, reference_folder, write
-from tests.synthetic import changed
+from tests.synthetic import changed, read_record
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
