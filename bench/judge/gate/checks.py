@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bench.core.records import Provenance
 from bench.judge.gate.config import Gate
 from bench.judge.stats.gating import Design, DivergenceCounts, false_alarm_rate
 
@@ -74,7 +76,9 @@ class GateReport:
     gate: Gate
     metrics: tuple[MetricCheck, ...]
     checks: tuple[GateCheck, ...]
-    notes: tuple[str, ...]
+    made: Mapping[str, Sequence[Provenance]]  # of the records of the reference and of the fresh run
+    unreadable: Sequence[str]  # why files cannot be trusted
+    idle: Sequence[str]  # cells whose waiver is not needed any more
     diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with a waiver for seeds that diverge
     seconds: float | None = None  # of the fresh run
 

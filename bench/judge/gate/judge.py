@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from pathlib import Path
 
-from bench.core.records import Record
 from bench.judge.gate.checks import WAIVED, GateCheck, GateReport
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
@@ -14,7 +12,6 @@ from bench.judge.gate.exact import data_check, label_check, plan_check, repeat_c
 from bench.judge.gate.fresh import AGAIN, BLIND
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import divergences, judge_shifts
-from bench.judge.results import origin_of
 
 
 def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date) -> GateReport:
@@ -45,16 +42,7 @@ def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.da
     missing = [waiver for waiver in gate.waivers if not waiver.diverged and today <= waiver.until]
     idle = [waiver.cell for waiver in missing if waiver.cell not in waived]
     idle += [found.waiver.cell for found in diverged if not found.any]
-    notes = [
-        _made("reference", [record for cell in gate.cells for record in reference.cell(cell)]),
-        _made("fresh", [record for cell in gate.cells for record in fresh.cell(cell)]),
-        *(f"unreadable: {reason}" for reason in unreadable),
-        *(f"the waiver of {cell} is not needed any more" for cell in idle),
-    ]
+    both = {"reference": reference, "fresh": fresh}
+    made = {what: [one.provenance for cell in gate.cells for one in place.cell(cell)] for what, place in both.items()}
     counts = tuple(found.counts for found in diverged if not found.is_late)
-    return GateReport(gate, tuple(metrics), tuple(checks), tuple(notes), counts)
-
-
-def _made(what: str, records: Sequence[Record]) -> str:
-    """Say which machine, versions and code made some records."""
-    return f"{what}: {origin_of([one.provenance for one in records])[0]}" if records else f"{what}: no records"
+    return GateReport(gate, tuple(metrics), tuple(checks), made, unreadable, idle, counts)

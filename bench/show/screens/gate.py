@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
+from bench.judge.results import origin_of
 from bench.judge.stats.prediction import POWER
 from bench.show.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
@@ -72,7 +73,7 @@ def as_json(report: GateReport) -> dict[str, object]:
         "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
-        "notes": list(report.notes),
+        "notes": _notes(report),
     }
 
 
@@ -173,4 +174,10 @@ def _facts(report: GateReport) -> list[str]:
     if report.seconds is not None:
         late = f", above the limit of {duration(report.gate.limit_s)}" if report.seconds > report.gate.limit_s else ""
         facts.append(f"fresh run: {duration(report.seconds)}{late}")
-    return [*facts, *report.notes]
+    return [*facts, *_notes(report)]
+
+
+def _notes(report: GateReport) -> list[str]:
+    made = [f"{what}: {origin_of(one)[0] if one else 'no records'}" for what, one in report.made.items()]
+    idle = [f"the waiver of {cell} is not needed any more" for cell in report.idle]
+    return [*made, *(f"unreadable: {reason}" for reason in report.unreadable), *idle]
