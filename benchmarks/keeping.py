@@ -47,8 +47,10 @@ def as_file(table: Table) -> MeasuredTable:
     )
 
 
-def _kept(entry: Entry) -> str | MeasuredNumber | tuple[str, str]:
+def _kept(entry: Entry) -> str | MeasuredNumber | tuple[str, str] | None:
     if isinstance(entry, Number):
         digits = entry.digits
         return MeasuredNumber(value=entry.value, decimals=digits.decimals, significant=digits.significant)
-    return (entry.gap.code, entry.gap.reason) if isinstance(entry, Missing) else str(entry)
+    if isinstance(entry, Missing):
+        return entry.gap.code, entry.gap.reason
+    return None if entry is None else str(entry)

@@ -36,7 +36,7 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
     title: str
     explanation: str
     columns: list[str]
-    rows: list[list[str | MeasuredNumber | tuple[str, str]]]  # a text, a number, or code and reason of a gap
+    rows: list[list[str | MeasuredNumber | tuple[str, str] | None]]  # as `Entry`; code and reason of a gap
     remarks: list[str]
     origin: list[str]
 
@@ -51,10 +51,10 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
         return make_table(self.name, self.title, self.explanation, self.columns, rows, self.remarks, origin=self.origin)
 
 
-def _entry(kept: str | MeasuredNumber | tuple[str, str]) -> Entry:
+def _entry(kept: str | MeasuredNumber | tuple[str, str] | None) -> Entry:
     if isinstance(kept, MeasuredNumber):
         return Number(kept.value, Digits(kept.decimals, kept.significant))
-    return kept if isinstance(kept, str) else Missing(Gap(*kept))
+    return Missing(Gap(*kept)) if isinstance(kept, tuple) else kept
 
 
 def measured_folder(results: Path) -> SealedFolder[MeasuredTable]:

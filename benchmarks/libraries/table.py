@@ -148,15 +148,15 @@ def _row(library: str, found: LibrarySpeeds) -> list[Entry]:
         library,
         not_measured if step is None else f"{THREE.text(1e3 * statistics.median(step.library_seconds))} ms",
         _faster(of.get(("step", "kernels"))),
-        "-" if answer is None else f"{THREE.text(statistics.median(answer.library_seconds))} s",
+        None if answer is None else f"{THREE.text(statistics.median(answer.library_seconds))} s",
         _faster(answer),
         _faster(of.get(("predict", "per_row"))),
-        "-" if adapter is None else _shown(ratio(adapter.seconds, adapter.library_seconds)),
+        None if adapter is None else _shown(ratio(adapter.seconds, adapter.library_seconds)),
     ]
 
 
-def _faster(one: Compared | None) -> str:
-    return "-" if one is None else _shown(ratio(one.library_seconds, one.seconds))
+def _faster(one: Compared | None) -> str | None:
+    return None if one is None else _shown(ratio(one.library_seconds, one.seconds))
 
 
 def _shown(found: Ratio) -> str:
