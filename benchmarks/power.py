@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--effects", type=Path, default=EFFECTS, metavar="FILE", help=f"default: {EFFECTS.name}")
     parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"default: {GATE.name}")
     parser.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="of the table")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="where the table goes")
     parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return guarded(lambda: _main(parser.parse_args()))
@@ -64,7 +64,8 @@ def _main(given: argparse.Namespace) -> int:
     check_known("fault", FAULTS, *given.faults)
     gate = narrowed(load_gate(given.gate), given.only)
     if given.save:
-        check_writable(given.effects.parent)  # before the run, not after it
+        for folder in (given.effects.parent, given.results / "tables"):
+            check_writable(folder)  # before the run, not after it
     missed = []
     for name in given.faults:
         report = measure(name, gate, given)
