@@ -25,10 +25,7 @@ SHIPPED = (
     "results/shipped-fits/SHA256SUMS",
     "results/shipped-fits/*/*.safetensors",
     "results/readings/*/*.json",
-    "results/faults/*.json",
-    "results/determinism/*.json",
-    "results/throughput/*.json",
-    "benchmarks/libraries/measured.json",
+    "results/measured/*.json",
 )
 
 

@@ -26,7 +26,8 @@ from bench.plan.cells import Selection, cells
 from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
-from benchmarks.power import field_times, kl_times, write_rows
+from benchmarks.effects import write_rows
+from benchmarks.power import field_times, kl_times
 
 FIRST_SEED = 1000  # far from 0, 1, 2, ..., which judge
 Planting = Callable[[], AbstractContextManager[None]]

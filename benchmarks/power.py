@@ -1,18 +1,17 @@
-"""How surely the gate catches a fault: python -m benchmarks.power FAULT ... [--only APPROACH] [--save].
+"""How surely the gate catches a fault: python -m benchmarks.power [FAULT ...] [--only APPROACH] [--save].
 
 Plants a fault in the code, runs the gate's fresh run with it and judges that run. `--save` keeps the means under the
-fault in results/reference/planted.csv, from which every gate computes how surely it catches the fault. Exit code 1 if
-a fault was not caught. Needs the data and, for each fault, as long as a gate with one fit at a time.
+fault in results/reference/planted.csv and writes results/tables/gate_power, the probability to catch each fault; so
+does the command without a fault, from the file alone. Exit code 1 if a fault was not caught. Needs the data and, for
+each fault, as long as a gate with one fit at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import dataclasses
 import datetime
-import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,32 +26,35 @@ from torch import Tensor
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
-from bench.core.csv_rows import CsvRow, columns
 from bench.core.environment import code_state, now
 from bench.core.errors import ConfigError, check_known
-from bench.core.files import check_writable, write_atomically
+from bench.core.files import check_writable
 from bench.data.splits import load_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import EFFECTS, FAULTS, FaultEffect, read_effects
+from bench.judge.gate.samples import Folder
 from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
-from bench.show.screens import gate as render
+from bench.show.screens import gate as screen
+from bench.show.tables.files import write_tables
+from bench.show.tables.render import render
+from benchmarks.effects import EFFECTS, FAULTS, FaultEffect, caught, power_table, read_effects, save_effects
 from implementations.dropout_fcn import DropoutPosterior
 
 
 def main() -> int:
     """Run the gate with each fault and print what it says."""
     parser = Parser(prog="python -m benchmarks.power", description="How surely the gate catches planted faults.")
-    parser.add_argument("faults", nargs="+", metavar="FAULT", help=", ".join(FAULTS))
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"{', '.join(FAULTS)}; none: only the table")
     parser.add_argument("--only", action="append", metavar="APPROACH", help="only the cells of this approach")
-    parser.add_argument("--save", action="store_true", help="keep the effects in the file of --effects")
+    parser.add_argument("--save", action="store_true", help="keep the effects, and write the table")
     parser.add_argument("--effects", type=Path, default=EFFECTS, metavar="FILE", help=f"default: {EFFECTS.name}")
     parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"default: {GATE.name}")
     parser.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="where the table goes")
     parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return guarded(lambda: _main(parser.parse_args()))
@@ -62,15 +64,21 @@ def _main(given: argparse.Namespace) -> int:
     check_known("fault", FAULTS, *given.faults)
     gate = narrowed(load_gate(given.gate), given.only)
     if given.save:
-        check_writable(given.effects.parent)  # before the run, not after it
+        for folder in (given.effects.parent, given.results / "tables"):
+            check_writable(folder)  # before the run, not after it
     missed = []
     for name in given.faults:
         report = measure(name, gate, given)
-        sys.stdout.write(f"{FAULTS[name]}\n\n{render.text(report)}\n")
+        sys.stdout.write(f"{FAULTS[name]}\n\n{screen.text(report)}\n")
         if FAIL not in report.states:
             missed.append(name)
         if given.save:
             save_effects(given.effects, effects_of(name, report))
+    if given.save or not given.faults:
+        gate = load_gate(given.gate)
+        table = power_table(caught(gate, Folder.read(given.reference, gate), read_effects(given.effects)))
+        write_tables([table], given.results / "tables", below=given.results)
+        sys.stdout.write(f"{render(table)}\n")
     return FAILED if missed else 0
 
 
@@ -94,11 +102,10 @@ def narrowed(gate: Gate, approaches: Sequence[str] | None) -> Gate:
 def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    effects = read_effects(given.effects) if given.effects.exists() else []
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
         with planted(name):  # in this process, which is the only one that the fault is in
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
-        return judge(gate, given.reference, Path(folder), today, effects)
+        return judge(gate, given.reference, Path(folder), today)
 
 
 def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
@@ -109,20 +116,6 @@ def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
         for check in report.metrics
         if check.shift is not None
     ]
-
-
-def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
-    """Add effects to the file, in place of older ones of the same fault, cell and metric."""
-    every = [*(read_effects(path) if path.exists() else []), *effects]
-    kept = {(effect.fault, effect.cell, effect.metric): effect for effect in every}
-    write_rows(path, FaultEffect, [effect for _, effect in sorted(kept.items())])
-
-
-def write_rows(path: Path, schema: type[CsvRow], rows: Sequence[CsvRow]) -> None:
-    """Write a CSV file that `bench.core.csv_rows.read_csv` reads."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([columns(schema), *map(msgspec.structs.astuple, rows)])
-    write_atomically(path, out.getvalue().encode())
 
 
 def planted(name: str) -> AbstractContextManager[None]:

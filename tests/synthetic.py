@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bench.core.canonical import plain
+from bench.core.folder import read_sealed
 from bench.core.reasons import Reason, told
 from bench.core.records import SCHEMA, Epoch, Record
+from bench.core.store import AGAIN
 from bench.plan.freshness import versions_today
 from bench.plan.manifests import ApproachManifest, RecipeChange, RecipeSpec
 
@@ -132,3 +135,8 @@ def changed(made: Record, **changes: Any) -> Record:
 
 def _encoded(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None or name == "reason"}
+
+
+def read_record(path: Path) -> Record:
+    """Read and check one record, wherever it lies."""
+    return read_sealed(path, Record, "record", SCHEMA, AGAIN)

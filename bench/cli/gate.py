@@ -20,11 +20,8 @@ from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import EFFECTS, power_table, read_effects
-from bench.judge.gate.samples import Folder
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
-from bench.show.terminal import shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,20 +54,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument(
-        "--power", action="store_true", help="only print how likely each planted fault is caught; runs nothing"
-    )
-    parser.add_argument(
-        "--effects", type=Path, default=EFFECTS, metavar="FILE", help="file with the effects of the planted faults"
-    )
     parser.set_defaults(action=_gate)
 
 
 def _gate(arguments: argparse.Namespace) -> int:
     _check(arguments)
     gate = load_gate(arguments.gate)
-    if arguments.power:
-        return _power(arguments, gate)
     _check_files(arguments)
     report = _report(arguments, gate)
     # Before anything else can fail:
@@ -85,8 +74,8 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.workers and (arguments.fresh or arguments.power):
-        raise ConfigError("--workers is for the gate's own fresh run, and --fresh and --power run nothing")
+    if arguments.workers and arguments.fresh:
+        raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
 
@@ -106,17 +95,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
-    effects = read_effects(arguments.effects) if arguments.effects.exists() else []
     today = datetime.datetime.now(datetime.timezone.utc).date()
     if arguments.fresh is not None:
-        return judge(gate, arguments.reference, arguments.fresh, today, effects)
+        return judge(gate, arguments.reference, arguments.fresh, today)
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
     with place as root:
         start = time.monotonic()
         progress = Progress({}, quiet=arguments.quiet)
         run_fresh(gate, Path(root), arguments.threads, progress, workers=arguments.workers)
         seconds = time.monotonic() - start
-        report = judge(gate, arguments.reference, Path(root), today, effects)
+        report = judge(gate, arguments.reference, Path(root), today)
         return dataclasses.replace(report, seconds=seconds)
 
 
@@ -128,13 +116,3 @@ def _append(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; give another --summary") from error
-
-
-def _power(arguments: argparse.Namespace, gate: Gate) -> int:
-    rows = power_table(gate, Folder.read(arguments.reference, gate), read_effects(arguments.effects))
-    if arguments.json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
-    else:
-        table = render.caught_table(rows)
-        print(shown(table, *table.notes))
-    return INCOMPLETE if render.unmeasured(rows) else 0

@@ -27,18 +27,18 @@ from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
-from bench.core.folder import Problem, SealedFolder, read_sealed
+from bench.core.folder import Problem, SealedFolder
 from bench.core.records import SCHEMA, Naming, Record, record_name
 from bench.core.row_scores import Scores, check_scores
-from bench.core.sealed import seal
-
-__all__ = ["SCHEMA", "Problem", "Store", "read_record", "seal"]
 
 if TYPE_CHECKING:
     import torch
 
 # Folders of a results folder that may hold parts of killed writes. `quarantine` is not one: files are only moved there.
-WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "determinism", "faults", "throughput")
+WRITTEN = (
+    *("records", "fits", "locks", "readings", "tables", "figures", "report"),
+    *("measured", "determinism", "faults", "throughput"),
+)
 CONDITIONS = ("device", "precision")  # fields of `Naming` that a file's name does not show
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
@@ -50,11 +50,6 @@ _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
 
 Info = dict[str, object]  # the description in a file of tensors
 AGAIN = "make the record again with python -m bench run"
-
-
-def read_record(path: Path) -> Record:
-    """Read and check one record, wherever it lies; raises StoreError that names the file and what is wrong with it."""
-    return read_sealed(path, Record, "record", SCHEMA, AGAIN)
 
 
 class Store:

@@ -1,6 +1,6 @@
 """Check the other files that come with the suite against their lists of hashes (`SHA256SUMS`, as `sha256sum` writes).
 
-Records, readings and measured speeds contain their own hash, which is checked whenever they are read.
+Records, readings and measured tables contain their own hash, which is checked whenever they are read.
 """
 
 from __future__ import annotations

@@ -29,12 +29,6 @@ def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versi
     )
 
 
-def recipe_versions(approach: str, recipe: str) -> Versions | None:
-    """Return today's versions of a recipe, without protocol and metrics; None for an unknown approach."""
-    entry = manifests().get(approach)
-    return None if entry is None else Versions(recipe=dict(resolve(entry, recipe).versions))
-
-
 def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None:
     """Return `versions_of` by names; None for an unknown approach or recipe."""
     entry = manifests().get(approach)
@@ -80,11 +74,6 @@ def is_fit_stale(approach: str, made: Versions | None) -> bool:
     today = {name: change.version for name, change in entry.changes.items()}
     today.update({name: spec.version for name, spec in entry.recipes.items()})
     return any(today.get(name) != version for name, version in made.recipe.items())
-
-
-def is_speed_stale(approach: str, made: Versions | None) -> bool:
-    """Return whether a speed was measured at another version of the approach's published recipe."""
-    return approach in manifests() and made != recipe_versions(approach, "published")
 
 
 def note(n_stale: int) -> Iterable[str]:

@@ -70,7 +70,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Linked:
-    """Text and where it comes from: keys of records, hashes of speeds, `of_claim` or `of_document`."""
+    """Text and where it comes from: keys of records, `of_claim` or `of_document`."""
 
     text: str
     sources: tuple[str, ...] = field(compare=False)
@@ -80,8 +80,9 @@ class Linked:
         return self.text
 
 
-Entry = Number | Measured | Missing | Linked | str
-"""What stands in one place of a table."""
+Entry = Number | Measured | Missing | Linked | str | None
+"""What stands in one place of a table; None where nothing belongs, which is shown as `EMPTY`."""
+EMPTY = "-"
 
 
 def of_claim(claim_id: str) -> str:
@@ -96,7 +97,7 @@ def of_document(document: str) -> str:
 
 def sources_of(entry: Entry) -> tuple[str, ...]:
     """Return where an entry comes from, nothing for plain text."""
-    return () if isinstance(entry, str) else entry.sources
+    return () if entry is None or isinstance(entry, str) else entry.sources
 
 
 def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
@@ -157,7 +158,9 @@ class Table:
         """Return an entry's text."""
         if isinstance(entry, Measured):
             return entry.text(self.labels)
-        return self.labels[entry.gap] if isinstance(entry, Missing) else str(entry)
+        if isinstance(entry, Missing):
+            return self.labels[entry.gap]
+        return EMPTY if entry is None else str(entry)
 
     def texts(self) -> list[list[str]]:
         """Return the text of every entry, row by row."""

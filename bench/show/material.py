@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
-from bench.core.folder import SealedFolder
-from bench.core.records import Fields, Reading, Record
+from bench.core.folder import Problem
+from bench.core.records import Reading, Record
 from bench.core.row_scores import Scores
-from bench.core.store import Problem, Store
+from bench.core.store import Store
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
@@ -26,16 +25,8 @@ from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.measured import (
-    FaultFile,
-    Repeatability,
-    Speeds,
-    fault_folder,
-    repeatability_folder,
-    speeds_folder,
-)
-
-T = TypeVar("T", bound=Fields)
+from bench.show.cells import Table
+from bench.show.measured import measured_folder
 
 
 class Material:
@@ -169,33 +160,21 @@ class Material:
         return Numbers(results, self.readings)
 
     @cached_property
-    def speeds(self) -> Sequence[Speeds]:
-        """Measured speeds of our code beside the documents', of all devices and precisions."""
-        return self._beside_records(speeds_folder)
+    def measured(self) -> Mapping[str, Table]:
+        """Tables about the suite itself by name, those of the folder before the baseline's."""
+        read = [measured_folder(store.root).read_all() for store in (self._baseline, self.store) if store is not None]
+        self._untrusted["measured"] = [problem for _, problems in read for problem in problems]
+        return {one.name: one.table() for tables, _ in read for one in tables}
 
-    @cached_property
-    def repeatable(self) -> Sequence[Repeatability]:
-        """What was found repeatable, one record an approach."""
-        return self._beside_records(repeatability_folder)
-
-    @cached_property
-    def faults(self) -> Sequence[FaultFile]:
-        """What the fault tests came to, by kind."""
-        return self._beside_records(fault_folder)
-
-    def _beside_records(self, folder: Callable[[Path], SealedFolder[T]]) -> list[T]:
-        """Return what a folder holds besides its records, or if it has none, what the baseline holds."""
-        place = folder(self.store.root)
-        found, problems = place.read_all()
-        if not found and not problems and self._baseline is not None:
-            found, problems = folder(self._baseline.root).read_all()
-        self._untrusted[place.folder] = problems
-        return found
+    def untrusted(self, name: str) -> str:
+        """Return why the file of a measured table cannot be trusted, '' if it can or is not there."""
+        found = self._untrusted.get("measured", ())
+        return next((problem.reason for problem in found if problem.path.stem == name), "")
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with files of the folder that cannot be trusted."""
-        for part in ("speeds", "readings", "repeatable", "faults"):
+        for part in ("readings", "measured"):
             getattr(self, part)  # reads it, if nothing has
         found = itertools.chain(self._stored[1], self._lent[1], *self._untrusted.values())
         return [problem.reason for problem in found]

@@ -1,7 +1,7 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
-Writes benchmarks/libraries/measured.json, from which `bench table library_speed` and docs/libraries.md are made.
-`--quick` measures next to nothing and writes nothing: it shows that everything runs.
+Writes benchmarks/libraries/measured.json and table `library_speed`, which docs/libraries.md shows. `--table` makes the
+table from the file. `--quick` measures next to nothing and writes nothing: it shows that everything runs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import count, say
 from bench.core.errors import MissingFramework, check_known
 from bench.core.files import write_atomically
-from bench.show.library_speeds import FILE
-from bench.show.tables.library_speed import LIBRARIES, library_speed_table
 from bench.show.tables.render import render
+from benchmarks.keeping import keep
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, run
+from benchmarks.libraries.table import FILE, LIBRARIES, LibrarySpeeds, library_speed_table, read_speeds
 
 QUICK = Amounts(rounds=2, block_s=0.01, predict_rounds=2, draws=3, images=200)
 MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posteriors": "posteriors", "pyro-ppl": "pyro"}
@@ -37,11 +37,21 @@ def main() -> int:
     parser.add_argument(
         "--to", type=Path, default=FILE, metavar="FILE", help="default: benchmarks/libraries/measured.json"
     )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--table", action="store_true", help="measure nothing: make the table of what was measured")
     parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
-    return guarded(lambda: _measure(parser.parse_args()))
+    return guarded(lambda: _made(parser.parse_args()))
 
 
-def _measure(given: argparse.Namespace) -> int:
+def _made(given: argparse.Namespace) -> int:
+    table = library_speed_table(read_speeds(given.to) if given.table else _measured(given))
+    if not given.quick:
+        keep(table, given.results)
+    sys.stdout.write(f"{render(table)}\n")
+    return 0
+
+
+def _measured(given: argparse.Namespace) -> LibrarySpeeds:
     chosen = given.libraries or list(LIBRARIES)
     for name in chosen:
         check_known("library", LOOPS, name)
@@ -53,8 +63,7 @@ def _measure(given: argparse.Namespace) -> int:
     found = run(chosen, amounts, given.threads, say)
     if not given.quick:
         write_atomically(given.to, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
-    sys.stdout.write(f"{render(library_speed_table(found), 'text')}\n")
-    return 0
+    return found
 
 
 if __name__ == "__main__":

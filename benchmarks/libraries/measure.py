@@ -23,9 +23,8 @@ from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import first_rows, predict_split
-from bench.show.library_speeds import Compared, LibrarySpeeds
-from bench.show.tables.library_speed import LIBRARIES
 from benchmarks.libraries.loops import LOOPS, Loop
+from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
 from benchmarks.throughput.blocks import cycle, fitting, time_block
 from benchmarks.throughput.measure import Request, make_subject
 from benchmarks.throughput.training import BlockContext, Subject

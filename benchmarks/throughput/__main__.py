@@ -13,12 +13,11 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import check_device, counts, names, positive
 from bench.core.canonical import plain
 from bench.core.store import Store
-from bench.plan.registry import manifests
-from bench.show.measured import speeds_folder
-from bench.show.tables.files import write_tables
+from bench.show.cells import Table
 from bench.show.tables.render import render
-from bench.show.tables.throughput import throughput_table
+from benchmarks.keeping import keep, raw_files
 from benchmarks.throughput import measure
+from benchmarks.throughput.table import speeds_folder, throughput_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,11 +42,15 @@ def _parser() -> Parser:
     parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--table", action="store_true", help="measure nothing: make the table of what was measured")
     parser.add_argument("--json", action="store_true", help="for machines")
     return parser
 
 
 def _throughput(arguments: argparse.Namespace) -> int:
+    if arguments.table:
+        print(render(_kept(arguments.results)))
+        return 0
     for device in arguments.device:
         check_device(device)
     asked = measure.requests(
@@ -64,13 +67,13 @@ def _throughput(arguments: argparse.Namespace) -> int:
     )
     Store(arguments.results).check_writable()
     found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
-    everything, problems = speeds_folder(arguments.results).read_all()
-    for problem in problems:
-        print(f"warning: {problem.reason}", file=sys.stderr)
-    table = throughput_table(everything, manifests())
-    write_tables([table], arguments.results / "tables", below=arguments.results)
-    print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found, manifests())))
+    _kept(arguments.results)
+    print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found)))
     return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE
+
+
+def _kept(results: Path) -> Table:
+    return keep(throughput_table(raw_files(speeds_folder(results))), results)
 
 
 if __name__ == "__main__":

@@ -21,18 +21,17 @@ from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
 from bench.core.reasons import in_words
-from bench.core.records import Outcome
+from bench.core.records import Outcome, Versions
 from bench.core.streams import stream_seed
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split, Task
 from bench.measure.measuring import draws_of
-from bench.plan.freshness import recipe_versions
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import manifest
-from bench.show.measured import SPEEDS_SCHEMA, SpeedRow, Speeds, SpeedTimings, speeds_folder
+from bench.plan.registry import manifest, manifests
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
+from benchmarks.throughput.table import SPEEDS_SCHEMA, SpeedRow, Speeds, SpeedTimings, speeds_folder
 from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
 from benchmarks.throughput.yardsticks import Yardstick, source_files
 
@@ -142,7 +141,7 @@ def _record(request: Request, outcome: Outcome, reason: str) -> Speeds:
     return Speeds(
         schema=SPEEDS_SCHEMA,
         approach=request.approach,
-        versions=recipe_versions(request.approach, "published"),
+        versions=versions_today(request.approach),
         what=request.what,
         device=request.device,
         precision=request.precision,
@@ -154,6 +153,12 @@ def _record(request: Request, outcome: Outcome, reason: str) -> Speeds:
         timings=SpeedTimings(valid=not reason, reason=reason),
         provenance=msgspec.structs.replace(made, started=environment.now(), measured=environment.now()),
     )
+
+
+def versions_today(approach: str) -> Versions | None:
+    """Return the versions of an approach's published recipe; None for an unknown approach."""
+    entry = manifests().get(approach)
+    return None if entry is None else Versions(recipe=dict(resolve(entry, "published").versions))
 
 
 def _rows(request: Request, threads: int) -> list[dict[str, Any]]:

@@ -8,12 +8,20 @@ import msgspec
 import pytest
 import torch
 
-from bench.core.errors import ConfigError
+from bench.core.errors import BenchError, ConfigError
 from bench.core.records import Provenance
-from bench.show.library_speeds import Compared, LibrarySpeeds, median_interval, ratio, read_speeds
-from bench.show.tables.library_speed import COLUMNS, LIBRARIES, library_speed_table
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, measured, turns
+from benchmarks.libraries.table import (
+    COLUMNS,
+    LIBRARIES,
+    Compared,
+    LibrarySpeeds,
+    library_speed_table,
+    median_interval,
+    ratio,
+    read_speeds,
+)
 
 TINY = Amounts(rounds=3, block_s=1e-6, predict_rounds=2, draws=2, images=20)
 
@@ -121,14 +129,15 @@ def test_the_table_says_what_spoils_it_and_what_is_missing():
     notes = " ".join(library_speed_table(speeds(load="other load", compared=[slow])).own_notes)
     assert "Times do not count: other load." in notes
     assert "missed by torchbnn_mlp (1.33)" in notes
-    for row in library_speed_table(None).texts():
+    for row in library_speed_table(speeds(compared=[])).texts():
         assert len(row) == len(COLUMNS)
         assert row[1].startswith("not measured")
 
 
 def test_a_file_comes_back_and_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "measured.json"
-    assert read_speeds(path) is None
+    with pytest.raises(BenchError, match=r"measured\.json"):
+        read_speeds(path)
     path.write_bytes(msgspec.json.encode(speeds()))
     assert read_speeds(path) == speeds()
     path.write_text(json.dumps({"draws": "many"}))

@@ -11,10 +11,10 @@ from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
-from bench.show.measured import speeds_folder
 from benchmarks.throughput import blocks, measure, training, yardsticks
 from benchmarks.throughput.__main__ import main as measure_speeds
 from benchmarks.throughput.measure import Request
+from benchmarks.throughput.table import speeds_folder
 from tests.benchmarks.small_networks import SIZES, subject_of
 
 

@@ -12,13 +12,9 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError, StoreError
 from bench.core.project import TOP
 from bench.show.cells import Missing, Number
-from bench.show.material import Material
-from bench.show.measured import SPEEDS_SCHEMA, Speeds, speeds_folder
-from bench.show.tables.registry import one_table
 from bench.show.tables.render import markdown
-from bench.show.tables.throughput import load_targets, throughput_table
 from benchmarks.throughput import yardsticks
-from tests.synthetic import manifests
+from benchmarks.throughput.table import SPEEDS_SCHEMA, Speeds, load_targets, speeds_folder, throughput_table
 from tests.tables import by_column
 
 
@@ -54,7 +50,7 @@ def speeds(row=None, **changes):
 
 
 def test_medians_ranges_ratios_and_shares_of_a_row():
-    table = throughput_table([speeds()], manifests())
+    table = throughput_table([speeds()])
     (row,) = by_column(table)
     assert (row["ours"].value, row["ours, range"]) == (200.0, "100 - 400")
     assert (row["document"].value, row["document, range"]) == (1000.0, "1000 - 2000")
@@ -71,13 +67,13 @@ def test_medians_ranges_ratios_and_shares_of_a_row():
 def test_the_ratio_is_the_median_of_ratios():
     # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
     record = speeds(row={"document": {"work": 2, "seconds": [1.0, 4.0, 4.0]}})
-    (row,) = by_column(throughput_table([record], manifests()))
+    (row,) = by_column(throughput_table([record]))
     assert row["ratio"].value == 5.0
 
 
 def test_predictions_are_rates_and_have_no_overhead():
     record = speeds(row={"overhead_s": None}, what="predict", draws=100)
-    (row,) = by_column(throughput_table([record], manifests()))
+    (row,) = by_column(throughput_table([record]))
     assert row["ours"].value == 5.0
     assert isinstance(row["overhead"], Missing)
 
@@ -88,7 +84,7 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
         speeds(timings={"valid": False, "reason": "other load on the machine"}),
         speeds(approach="dropout_fcn"),
     ]
-    table = throughput_table(records, manifests())
+    table = throughput_table(records)
     rows = by_column(table)
     assert [row["approach"] for row in rows] == ["dropout_fcn", "mlp", "mxnet_bbb"]
     assert [row["what"] for row in rows] == ["training step", "training step !", "training step"]
@@ -98,18 +94,6 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
     assert markdown(table)
 
 
-def test_rows_of_another_version_are_marked():
-    def row(versions):
-        table = throughput_table([speeds(versions=versions)], manifests())
-        return by_column(table)[0]["what"], [note for note in table.notes if note.startswith("~")]
-
-    assert row({"recipe": {"published": 1}}) == ("training step", [])
-    for other in ({"recipe": {"published": 2}}, None):
-        title, notes = row(other)
-        assert title == "training step ~"
-        assert "made at another version" in notes[0]
-
-
 def test_sources_of_a_speed_are_ours_and_the_documents():
     found = [path.relative_to(TOP).as_posix() for path in yardsticks.source_files("mlp")]
     assert {"implementations/mlp.py", "benchmarks/yardsticks/mlp.py", "benchmarks/documents/mlp.py"} <= set(found)
@@ -117,16 +101,16 @@ def test_sources_of_a_speed_are_ours_and_the_documents():
 
 def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
     aims = {("mlp", "train"): 7.5, ("linear_bbb", "train"): 2.0}
-    monkeypatch.setattr("bench.show.tables.throughput.load_targets", lambda: aims)
+    monkeypatch.setattr("benchmarks.throughput.table.load_targets", lambda: aims)
     # the ratio of `speeds` is 5
     records = [speeds(), speeds(approach="linear_bbb"), speeds(approach="dropout_fcn"), speeds(device="cuda")]
-    table = throughput_table(records, manifests())
+    table = throughput_table(records)
     rows = {(row["approach"], row["device"]): row["target"] for row in by_column(table)}
     assert rows["mlp", "cpu"].value == 7.5
     assert rows["linear_bbb", "cpu"].value == 2.0
     assert rows["dropout_fcn", "cpu"] == rows["mlp", "cuda"] == ""
     assert [note for note in table.notes if "target" in note] == ["Below the target: mlp, training step (5.00 of 7.5)."]
-    assert not [note for note in throughput_table(records[1:3], manifests()).notes if "target" in note]
+    assert not [note for note in throughput_table(records[1:3]).notes if "target" in note]
 
 
 def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(tmp_path):
@@ -138,13 +122,6 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
         path.write_text(text)
         with pytest.raises(ConfigError, match=r"speed targets .*targets\.toml"):
             load_targets(path)
-
-
-def test_the_table_is_there_where_there_are_speeds(tmp_path):
-    with pytest.raises(ConfigError, match=r"python -m benchmarks\.throughput measures speeds"):
-        one_table(Material(tmp_path), "throughput")
-    speeds_folder(tmp_path).write(speeds())
-    assert len(one_table(Material(tmp_path), "throughput").rows) == 1
 
 
 def test_files_are_sealed_and_replaced(tmp_path):
@@ -167,4 +144,4 @@ def test_files_are_sealed_and_replaced(tmp_path):
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
     assert main(["table", "throughput", "--results", str(tmp_path), "--baseline", "none"]) == USAGE
-    assert "python -m benchmarks.throughput measures speeds" in capsys.readouterr().err
+    assert "python -m benchmarks.throughput measures it" in capsys.readouterr().err

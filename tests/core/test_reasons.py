@@ -8,8 +8,7 @@ from bench.core.canonical import plain
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, in_words, told
 from bench.core.sealed import seal
-from bench.core.store import read_record
-from tests.synthetic import record
+from tests.synthetic import read_record, record
 
 WORDS = [
     ("the fit was interrupted and resumed", Reason("resumed")),

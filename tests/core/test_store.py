@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
-from bench.core.store import Store, read_record, seal
+from bench.core.sealed import seal
+from bench.core.store import Store
 from tests.core.stores import record, set_aside
+from tests.synthetic import read_record
 
 
 def test_a_record_comes_back(tmp_path):

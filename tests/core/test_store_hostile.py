@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from bench.core import locks, quarantine
-from bench.core.store import Store, seal
+from bench.core.sealed import seal
+from bench.core.store import Store
 from tests.core.stores import record, set_aside
 
 

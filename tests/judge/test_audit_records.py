@@ -9,11 +9,11 @@ import torch
 
 from bench.cli import FAILED, USAGE
 from bench.cli.main import main
-from bench.core.store import Store, read_record
+from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, pixel_range, shared_rows
 from bench.judge.audit.records import audit_records
-from tests.synthetic import changed, record
+from tests.synthetic import changed, read_record, record
 
 
 def draws():

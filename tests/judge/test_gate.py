@@ -10,10 +10,9 @@ from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
-from bench.core.store import read_record
 from bench.judge.gate.config import load_gate
 from tests.gate_folders import folders, fresh_folder, gate_file, planned_records, reference_folder, write
-from tests.synthetic import changed
+from tests.synthetic import changed, read_record
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
@@ -262,52 +261,3 @@ def test_a_used_folder_is_not_taken_for_fresh(tmp_path, capsys):
     path, _, _, _ = folders(tmp_path)
     assert main(["gate", "--gate", str(path), "--results", str(tmp_path / "fresh")]) == USAGE
     assert "--fresh" in capsys.readouterr().err
-
-
-def effects_file(tmp_path):
-    """Return a file of effects: two that nothing hides, one of no size."""
-    effects = tmp_path / "planted.csv"
-    effects.write_text(
-        "fault,cell,metric,seeds,mean,made,commit\n"
-        f"kl-scale,{PUBLISHED},mnist/nll,3,0.9,2026-01-01,abc\n"
-        f"learning-rate,{PUBLISHED},mnist/nll,3,0.3,2026-01-01,abc\n"
-        f"dropout-on,{PUBLISHED},mnist/nll,3,0.9,2026-01-01,abc\n"
-        f"dropout-on,{PUBLISHED},not gated any more,3,0.9,2026-01-01,abc\n"
-    )
-    return effects
-
-
-def test_a_gate_prints_how_surely_each_planted_fault_is_caught(tmp_path, capsys):
-    path, _, _, _ = folders(tmp_path)
-    effects = effects_file(tmp_path)
-    assert command(tmp_path, path, "--effects", str(effects), "--json") == 0
-    found = json.loads(capsys.readouterr().out)["planted_faults"]
-    power = {row["fault"]: row["power"] for row in found["by_metrics"]}
-    assert power["kl-scale"] > 0.999 > 0.05 > power["learning-rate"]
-    assert found["by_exact_checks"] == {"wrong-split": "rows learnt from", "seed-ignored": "seeds"}
-    assert found["not_measured"] == []
-    summary = tmp_path / "summary.md"
-    assert command(tmp_path, path, "--effects", str(effects), "--summary", str(summary)) == 0
-    for text in (capsys.readouterr().out, summary.read_text()):
-        (line,) = [line for line in text.splitlines() if "kl-scale" in line]
-        assert "100.0%" in line
-        assert "wrong-split: always caught, by the exact check 'rows learnt from'" in text
-
-
-def test_a_gate_without_measured_effects_says_so(tmp_path, capsys):
-    path, _, _, _ = folders(tmp_path)
-    assert command(tmp_path, path, "--effects", str(tmp_path / "none.csv")) == 0
-    assert "kl-scale: not measured yet; python -m benchmarks.power kl-scale --save does" in capsys.readouterr().out
-
-
-def test_the_power_of_saved_effects(tmp_path, capsys):
-    path, _, reference, _ = folders(tmp_path)
-    effects = effects_file(tmp_path)
-    places = ["--reference", str(reference.root), "--gate", str(path), "--effects", str(effects)]
-    assert main(["gate", "--power", "--json", *places]) == 0
-    found = {row["fault"]: row["power"] for row in json.loads(capsys.readouterr().out)}
-    assert found["kl-scale"] > 0.999
-    assert found["learning-rate"] < 0.05
-    effects.write_text(effects.read_text().replace("kl-scale", "kl-scales"))
-    assert main(["gate", "--power", *places]) == USAGE
-    assert "row 2" in capsys.readouterr().err

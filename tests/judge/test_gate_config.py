@@ -105,8 +105,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "not a folder"),
         (["--gate", "none.toml", "--fresh", "."], "cannot be read"),
-        (["--power", "--workers", "2"], "own fresh run"),
-        (["--power", "--effects", "not-there.csv"], "--save makes them"),
+        (["--fresh", ".", "--workers", "2"], "own fresh run"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, capsys):

@@ -8,12 +8,12 @@ import pytest
 from msgspec import structs
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.core.store import Store, read_record
+from bench.core.store import Store
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.fresh import AGAIN
 from tests.gate_folders import folders, gate_file, numbers, planned_records, reference_folder, write
 from tests.judge.test_gate import PUBLISHED, TOY, TOY_SEEDS, change, command, judged, replace
-from tests.synthetic import changed
+from tests.synthetic import changed, read_record
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 

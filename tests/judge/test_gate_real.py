@@ -12,12 +12,12 @@ from bench.judge.gate.checks import FAIL, PASS
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.fresh import fresh_cells, repeated_cells, run_fresh
 from bench.judge.gate.judge import judge
-from bench.judge.gate.power import FAULTS, read_effects
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import process
 from bench.run.options import Options
 from bench.run.runner import run
-from benchmarks.power import effects_of, planted, save_effects
+from benchmarks.effects import FAULTS, read_effects, save_effects
+from benchmarks.power import effects_of, planted
 from tests.gate_folders import split_sha
 from tests.run.watching import Recorder
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.main import main
 from bench.core.project import RESULTS
-from bench.core.store import Store, read_record
+from bench.core.store import Store
 from bench.interface import Split
 from bench.measure.bounds import auroc as auroc_by_counts
 from bench.measure.measuring import Predicted
@@ -20,7 +20,7 @@ from bench.measure.protocols import _scores
 from bench.measure.recomputed import compared, contradictions, sound
 from bench.show.frame import records_frame
 from tests.gate_folders import folders
-from tests.synthetic import changed, record
+from tests.synthetic import changed, read_record, record
 
 
 def measured(seed=0, scale=3.0, n_draws=5):

@@ -21,13 +21,13 @@ from bench.cli.options import names, seconds
 from bench.core import environment
 from bench.core.canonical import plain
 from bench.core.errors import unknown_name
+from bench.core.project import RESULTS
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show import measured
-from bench.show.tables.determinism import determinism_table
-from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
+from benchmarks.keeping import keep, raw_files
 from tests.stress import determinism
+from tests.stress.figures import FAULTS_SCHEMA, FaultFile, fault_folder, fault_table
 from tests.stress.fuzz.arguments import argument_targets
 from tests.stress.fuzz.datafiles import data_targets
 from tests.stress.fuzz.engine import fuzz
@@ -37,12 +37,14 @@ from tests.stress.fuzz.texts import text_targets
 from tests.stress.kills import kill_runs
 from tests.stress.planted import OUTCOMES, plant
 from tests.stress.processes import check_system
+from tests.stress.repeatable import determinism_table, repeatability_folder
 from tests.stress.soak import soak
 from tests.stress.together import run_together
 
 MOST = 10_000_000
 KILLED = ("mlp", "toy_bbb")
 SOAKED = ("uniform", "toy_mlp", "toy_bbb", "mlp")  # cheap, and among them all kinds of measuring
+OTHERS = ("all", "ci", "tables")  # words that name no single campaign
 CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
     "fuzz": {"inputs": 2_500},
     "planted": {"planted": ("exception", "segfault", "memory", "not-a-number")},
@@ -61,7 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="python -m tests.stress", description=__doc__)
-    parser.add_argument("campaign", metavar="CAMPAIGN", help=f"{', '.join(CAMPAIGNS)}, all, or ci: all but soak, short")
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        help=f"{', '.join(CAMPAIGNS)}, all, ci (all but soak, short), or tables: only make the tables of RESULTS",
+    )
     parser.add_argument("--kills", type=_count, default=50, metavar="N", help="of kills (default: 50)")
     parser.add_argument("--inputs", type=_count, default=100_000, metavar="N", help="of fuzz (default: 100000)")
     parser.add_argument("--seconds", type=seconds, default=1800.0, help="of soak (default: 1800)")
@@ -95,12 +101,16 @@ def _whole(text: str, what: str, least: int) -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
+    if given.campaign == "tables":
+        _keep_faults(given.write or RESULTS)
+        _keep_repeatability(given.write or RESULTS)
+        return 0
     check_system()
     profile(given.profile)
     for name in given.approaches or ():
         manifest(name)
-    if given.campaign not in (*CAMPAIGNS, "all", "ci"):
-        raise unknown_name("campaign", given.campaign, (*CAMPAIGNS, "all", "ci"))
+    if given.campaign not in (*CAMPAIGNS, *OTHERS):
+        raise unknown_name("campaign", given.campaign, (*CAMPAIGNS, *OTHERS))
     chosen = {"all": CAMPAIGNS, "ci": CI}.get(given.campaign, (given.campaign,))
     faults = []
     for name in chosen:
@@ -117,10 +127,11 @@ def _told(name: str, figures: Figures, lines: list[str], given: argparse.Namespa
     lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
     if given.write is not None:
         made = replace(environment.describe(torch.get_num_threads()), made=environment.now())
-        found = measured.FaultFile(
-            schema=measured.FAULTS_SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made
+        found = FaultFile(
+            schema=FAULTS_SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made
         )
-        measured.fault_folder(given.write).write(found)
+        fault_folder(given.write).write(found)
+        _keep_faults(given.write)
     print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(f"{name}: {line}" for line in lines))
     return faults
 
@@ -181,14 +192,18 @@ def _determinism(given: argparse.Namespace) -> list[str]:
         found.append(determinism.measure(name, given.data_dir))
     if given.write is not None:
         for record in found:
-            measured.repeatability_folder(given.write).write(record)
-        kept, problems = measured.repeatability_folder(given.write).read_all()
-        for problem in problems:
-            say(f"warning: {problem.reason}")
-        table = determinism_table(kept, manifests())
-        write_tables([table], given.write / "tables", below=given.write)
-    print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found, manifests())))
+            repeatability_folder(given.write).write(record)
+        _keep_repeatability(given.write)
+    print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found)))
     return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
+
+
+def _keep_faults(results: Path) -> None:
+    keep(fault_table(raw_files(fault_folder(results))), results)
+
+
+def _keep_repeatability(results: Path) -> None:
+    keep(determinism_table(raw_files(repeatability_folder(results))), results)
 
 
 def say(line: str) -> None:

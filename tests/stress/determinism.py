@@ -31,7 +31,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, source_files
 from bench.run.supervisor import process_context
-from bench.show.measured import REPEATABILITY_SCHEMA, Condition, Repeatability
+from tests.stress.repeatable import REPEATABILITY_SCHEMA, Condition, Repeatability
 
 SEED = 0
 DRAWS = 4

@@ -13,9 +13,9 @@ from bench.cli import FAILED, USAGE
 from bench.core.errors import ConfigError, StoreError
 from bench.core.row_scores import check_scores
 from bench.core.store import LARGEST_SCORES, Store
-from bench.show.measured import fault_folder
 from tests.stress import __main__ as command
 from tests.stress import comparing
+from tests.stress.figures import fault_folder
 from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value
 from tests.stress.fuzz.engine import Target, Tried, fuzz
 from tests.stress.fuzz.guarded import Guarded

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bench.core.records import Provenance
 from bench.judge.gate.config import Gate
 from bench.judge.stats.gating import Design, DivergenceCounts, false_alarm_rate
 
@@ -55,18 +57,6 @@ class MetricCheck:
 
 
 @dataclass(frozen=True)
-class Caught:
-    """The probability that the gate catches one planted fault in one cell, by the metric that shows it best."""
-
-    fault: str
-    cell: str
-    metric: str
-    shift: float
-    in_sds: float
-    power: float
-
-
-@dataclass(frozen=True)
 class FalseAlarms:
     """How often the gate fails unchanged code."""
 
@@ -86,9 +76,10 @@ class GateReport:
     gate: Gate
     metrics: tuple[MetricCheck, ...]
     checks: tuple[GateCheck, ...]
-    notes: tuple[str, ...]
+    made: Mapping[str, Sequence[Provenance]]  # of the records of the reference and of the fresh run
+    unreadable: Sequence[str]  # why files cannot be trusted
+    idle: Sequence[str]  # cells whose waiver is not needed any more
     diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with a waiver for seeds that diverge
-    caught: tuple[Caught, ...] = ()  # of each planted fault whose effect was measured
     seconds: float | None = None  # of the fresh run
 
     @property

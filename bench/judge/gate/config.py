@@ -107,11 +107,6 @@ class Gate(TomlTable, frozen=True):
             for recipe in row.recipes
         ]
 
-    @property
-    def n_tests(self) -> int:
-        """Return how many p-values Holm's procedure adjusts: one a metric, one a waiver for seeds that diverge."""
-        return sum(len(cell.metrics) for cell in self.cells) + sum(bool(waiver.diverged) for waiver in self.waivers)
-
     def cell(self, name: str) -> GatedCell:
         """Return a gated cell by name."""
         return next(cell for cell in self.cells if cell.name == name)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.core.records import Record
 from bench.judge.gate.checks import WAIVED, GateCheck, GateReport
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
 from bench.judge.gate.exact import data_check, label_check, plan_check, repeat_checks, seed_check, split_checks
 from bench.judge.gate.fresh import AGAIN, BLIND
-from bench.judge.gate.power import FaultEffect, power_table
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import divergences, judge_shifts
-from bench.judge.results import origin_of
 
 
-def judge(
-    gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date, effects: Iterable[FaultEffect] = ()
-) -> GateReport:
+def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date) -> GateReport:
     """Compare the fresh records with the reference's and return the report. Both folders are only read.
 
     Args:
@@ -28,7 +22,6 @@ def judge(
         reference_root: folder of the reference.
         fresh_root: folder of the fresh run.
         today: the day on which a waiver must still hold.
-        effects: measured effects of planted faults, to say how surely the gate catches each.
     """
     reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
     again = Folder.read(fresh_root / AGAIN, gate)
@@ -49,17 +42,7 @@ def judge(
     missing = [waiver for waiver in gate.waivers if not waiver.diverged and today <= waiver.until]
     idle = [waiver.cell for waiver in missing if waiver.cell not in waived]
     idle += [found.waiver.cell for found in diverged if not found.any]
-    notes = [
-        _made("reference", [record for cell in gate.cells for record in reference.cell(cell)]),
-        _made("fresh", [record for cell in gate.cells for record in fresh.cell(cell)]),
-        *(f"unreadable: {reason}" for reason in unreadable),
-        *(f"the waiver of {cell} is not needed any more" for cell in idle),
-    ]
+    both = {"reference": reference, "fresh": fresh}
+    made = {what: [one.provenance for cell in gate.cells for one in place.cell(cell)] for what, place in both.items()}
     counts = tuple(found.counts for found in diverged if not found.is_late)
-    caught = power_table(gate, reference, effects)
-    return GateReport(gate, tuple(metrics), tuple(checks), tuple(notes), counts, tuple(caught))
-
-
-def _made(what: str, records: Sequence[Record]) -> str:
-    """Say which machine, versions and code made some records."""
-    return f"{what}: {origin_of([one.provenance for one in records])[0]}" if records else f"{what}: no records"
+    return GateReport(gate, tuple(metrics), tuple(checks), made, unreadable, idle, counts)

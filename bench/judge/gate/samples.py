@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.core.folder import Problem
 from bench.core.records import Record
-from bench.core.store import Problem, Store
+from bench.core.store import Store
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample, gather, metric, value_of

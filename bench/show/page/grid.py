@@ -119,7 +119,7 @@ def page_table(table: Table, links: Links, said: Collection[str] = (), name: str
         table.columns,
         tuple(_sorts_by_number([row[place] for row in table.rows]) for place in range(len(table.columns))),
         tuple(rows),
-        tuple(re.sub("^-(?=:)", GAP, note) for note in notes),
+        tuple(re.sub(r"^-(?=:| \[)", GAP, note) for note in notes),
     )
 
 
@@ -159,12 +159,13 @@ def coded(text: str) -> Markup:
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
     href = links.to(sources_of(entry)) or links.name(text)
-    return PageEntry(GAP if text == "-" else typeset(text), href, tone(text) if is_verdict else "")
+    is_gap = entry is None or isinstance(entry, Missing)
+    return PageEntry(re.sub("^-", GAP, text) if is_gap else typeset(text), href, tone(text) if is_verdict else "")
 
 
 def _sorts_by_number(entries: Sequence[Entry]) -> bool:
     """Return whether most entries of a column, gaps aside, begin with a number."""
-    filled = [entry for entry in entries if not isinstance(entry, Missing) and entry != "-"]
+    filled = [entry for entry in entries if entry is not None and not isinstance(entry, Missing)]
     numbers = [entry for entry in filled if isinstance(entry, Measured | Number) or BEGINS.match(str(entry))]
     return 2 * len(numbers) > len(filled)
 

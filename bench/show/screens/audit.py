@@ -9,6 +9,7 @@ from bench.judge.audit.findings import Finding
 from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
+from bench.show.cells import EMPTY
 from bench.show.tables.libraries import as_if_n, weights
 
 INDENT = " " * 4
@@ -51,6 +52,6 @@ def _measured(one: ObjectiveReading) -> Iterator[str]:
         return
     for name, value in one.kl_weights.items():
         yield f"KL of {name}: counts {value:.4g} times in an epoch"
-    yield f"as if N were {as_if_n(one)}"
+    yield f"as if N were {as_if_n(one) or EMPTY}"
     if one.prior_std is not None:
         yield f"prior: standard deviation {one.prior_std:.4g}"

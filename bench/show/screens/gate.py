@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
-from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, Caught, GateReport, MetricCheck
-from bench.judge.gate.power import EXACTLY_CAUGHT, FAULTS
+from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
+from bench.judge.results import origin_of
 from bench.judge.stats.prediction import POWER
 from bench.show.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
@@ -39,17 +38,15 @@ def verdict_line(report: GateReport) -> str:
 
 def text(report: GateReport) -> str:
     """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
-    power = caught_table(report.caught)
-    end = (*power.notes, "", *_facts(report), "", *_troubles(report), verdict_line(report))
-    return shown(metrics_table(report), "", checks_table(report), "", power, *end)
+    end = (*_facts(report), "", *_troubles(report), verdict_line(report))
+    return shown(metrics_table(report), "", checks_table(report), "", *end)
 
 
 def markdown(report: GateReport) -> str:
     """Return the report as Markdown: the outcome and what went wrong first."""
-    power = caught_table(report.caught)
-    grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report), power)))
+    grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report))))
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
-    facts = "".join(f"- {escape(line)}\n" for line in [*power.notes, *_facts(report)])
+    facts = "".join(f"- {escape(line)}\n" for line in _facts(report))
     return visible(f"## {escape(verdict_line(report))}\n\n{troubles}\n{grids}\n\n{facts}")
 
 
@@ -65,22 +62,6 @@ def checks_table(report: GateReport) -> Table:
     return make_table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
 
 
-def caught_table(rows: Sequence[Caught]) -> Table:
-    """Return a row for each planted fault and cell; the notes name the faults without a row."""
-    shown = [
-        (row.fault, row.cell, row.metric, f"{row.shift:+.3g}", f"{row.in_sds:+.1f}", f"{row.power:.1%}") for row in rows
-    ]
-    columns = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
-    notes = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
-    notes += [f"{name}: not measured yet; python -m benchmarks.power {name} --save does" for name in unmeasured(rows)]
-    return make_table("gate_power", "How likely planted faults are caught", "", columns, shown, notes)
-
-
-def unmeasured(rows: Sequence[Caught]) -> list[str]:
-    """Return the faults that the metrics must catch and that have no row."""
-    return sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
-
-
 def as_json(report: GateReport) -> dict[str, object]:
     """Return the report as plain values."""
     alarms = report.false_alarms
@@ -92,12 +73,7 @@ def as_json(report: GateReport) -> dict[str, object]:
         "false_alarm_rate_by_metrics": None if alarms is None else alarms.by_metrics,
         "metrics": [_metric_json(check) for check in report.metrics],
         "checks": [{"name": check.name, "state": check.state, "text": check.text} for check in report.checks],
-        "planted_faults": {
-            "by_metrics": [vars(row) for row in report.caught],
-            "by_exact_checks": EXACTLY_CAUGHT,
-            "not_measured": unmeasured(report.caught),
-        },
-        "notes": list(report.notes),
+        "notes": _notes(report),
     }
 
 
@@ -184,7 +160,7 @@ def _troubles(report: GateReport) -> list[str]:
 
 
 def _facts(report: GateReport) -> list[str]:
-    """Return what a reader needs to weigh the outcome: false alarms, power, time, origin."""
+    """Return what a reader needs to weigh the outcome: false alarms, time, origin."""
     alarms = report.false_alarms
     facts = []
     if alarms is not None:
@@ -198,4 +174,10 @@ def _facts(report: GateReport) -> list[str]:
     if report.seconds is not None:
         late = f", above the limit of {duration(report.gate.limit_s)}" if report.seconds > report.gate.limit_s else ""
         facts.append(f"fresh run: {duration(report.seconds)}{late}")
-    return [*facts, *report.notes]
+    return [*facts, *_notes(report)]
+
+
+def _notes(report: GateReport) -> list[str]:
+    made = [f"{what}: {origin_of(one)[0] if one else 'no records'}" for what, one in report.made.items()]
+    idle = [f"the waiver of {cell} is not needed any more" for cell in report.idle]
+    return [*made, *(f"unreadable: {reason}" for reason in report.unreadable), *idle]

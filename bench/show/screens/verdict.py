@@ -12,7 +12,6 @@ from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.outcomes import counts
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
 from bench.show.tables.headline import reported_text
-from bench.show.tables.verdicts import joint_text
 from bench.show.why import how_far, why
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
@@ -40,7 +39,7 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
     kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
         joint = judgement.joint.get(document)
-        lines.append(document + (f": p = {joint_text(joint)} for all its end results together" if joint else ""))
+        lines.append(document + (f": p = {p_text(joint)} for all its end results together" if joint else ""))
         lines += [_line(one, names, width) for one in kept if one.claim.source == document]
     return "\n".join(lines)
 
@@ -76,7 +75,7 @@ def _curves_text(judgement: Judgement, width: int) -> str:
         if one.curve.name == SEEN_BEFORE:
             lines.append(folded(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}", width))
     for document, joint in judgement.joint_with_curves.items():
-        lines.append(f"{document}: p = {joint_text(joint)} for end results and curves together")
+        lines.append(f"{document}: p = {p_text(joint)} for end results and curves together")
     return "\n".join(lines)
 
 

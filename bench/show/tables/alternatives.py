@@ -67,11 +67,11 @@ def _line(mine: Against, one: Weighed) -> list[Entry]:
         Linked(claim.id, here),
         Linked(claim.printed if len(claim.printed) <= LONGEST_PRINT else SIX.text(claim.value), here),
         _recipe(mine, one),
-        one.protocol if is_known else "-",
-        Measured(one.published, digits) if is_known else "-",
+        one.protocol if is_known else None,
+        Measured(one.published, digits) if is_known else None,
         Measured(one.measured, digits) if is_known else gap,
-        "-" if one.shared is None else f"{one.shared:.2f}",
-        ratio_text(one),
+        None if one.shared is None else f"{one.shared:.2f}",
+        ratio_text(one) if is_known else None,
     ]
 
 
@@ -84,8 +84,6 @@ def _recipe(mine: Against, one: Weighed) -> str:
 
 def ratio_text(one: Weighed) -> str:
     """Return a ratio with two digits; those that would say more than the seeds know are only bounded."""
-    if one.finding == NOT_MEASURED:
-        return "-"
     if one.finding in (FAR_OUTSIDE, FEW_SEEDS) or one.ratio is None:
         return one.finding
     if one.ratio > OVERWHELMING:

@@ -17,13 +17,13 @@ CAPTION = (
 
 def audit_tables(findings: Iterable[Finding]) -> list[Table]:
     """Return a table for each document, without the rules that do not apply to it."""
-    lines: dict[str, list[list[str]]] = {}
+    lines: dict[str, list[list[str | None]]] = {}
     for found in sorted(findings, key=lambda found: OUTCOMES.index(found.outcome)):
         if found.outcome != NOT_AUDITED:
             rule = RULES[found.rule]
             seen = f"{rule.title}: {found.detail}"
             line = [found.rule, rule.severity, found.outcome, seen, found.effect, found.remedy]
-            lines.setdefault(found.subject, []).append([part or "-" for part in line])
+            lines.setdefault(found.subject, []).append([part or None for part in line])
     return [
         make_table(f"audit_{document}", f"Audit of {document}", CAPTION, COLUMNS, rows)
         for document, rows in lines.items()

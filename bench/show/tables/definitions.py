@@ -69,14 +69,13 @@ OTHERS = (
 def definitions_table() -> Table:
     """Return every metric of the common protocol, then the documents' own and the toys'; it depends on no record."""
     metrics = [(spec.name, spec.unit.name, spec.better, spec.definition, spec.source) for spec in METRICS.values()]
-    rows = [[*line[:2], _or_dash(line[2], NONE), line[3], _or_dash(line[4], "")] for line in (*metrics, *OTHERS)]
+    rows = [
+        [name, unit, None if better == NONE else better, definition, source or None]
+        for name, unit, better, definition, source in (*metrics, *OTHERS)
+    ]
     columns = ["metric", "unit", "better", "definition", "source"]
     caption = (
         "First the metrics of classification in the common protocol; then the numbers of the documents' own protocols "
         "and of the toys. Better: which direction is better; -: neither, or it depends on the rows."
     )
     return make_table("definitions", "Every metric", caption, columns, rows, [])
-
-
-def _or_dash(text: str, absent: str) -> str:
-    return "-" if text == absent else text

@@ -15,9 +15,8 @@ from bench.judge.stats.verdicts import Judgement
 from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
 from bench.show.material import Material
 from bench.show.outcomes import counts, meanings
-from bench.show.reasoning import digits_of, ours_text
+from bench.show.reasoning import digits_of, ours_text, p_text
 from bench.show.tables.accuracy import headline, truncations
-from bench.show.tables.verdicts import joint_text
 
 HEADLINE = PUBLISHED.parent / "headline.toml"
 DRAWING = "difference in margins"
@@ -71,7 +70,7 @@ def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
         mine = [verdict for verdict in verdicts if verdict.claim.source == document]
         seeds = dict.fromkeys(f"{counted(verdict.sample.n, 'seed')} of {verdict.claim.approach}" for verdict in mine)
         joint = judgement.joint.get(document)
-        together = f"; all its end results together: p = {joint_text(joint)}" if joint else ""
+        together = f"; all its end results together: p = {p_text(joint)}" if joint else ""
         notes.append(f"{document}: {', '.join(seeds)}{together}.")
     notes += truncations(verdict.claim for verdict in verdicts)
     if any(_is_rough(verdict) for verdict in verdicts):
@@ -88,10 +87,8 @@ def _is_rough(verdict: Verdict) -> bool:
 def _line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
     claim = verdict.claim
     here = (of_claim(claim.id),)
-    return [
-        quoted.asks,
-        *(Linked(text, here) for text in (reported_text(verdict), ours_text(verdict), verdict.outcome)),
-    ]
+    ours = None if verdict.centre is None else Linked(ours_text(verdict), here)
+    return [quoted.asks, Linked(reported_text(verdict), here), ours, Linked(verdict.outcome, here)]
 
 
 def reported_text(verdict: Verdict) -> str:
@@ -124,7 +121,7 @@ def final_numbers_table(material: Material) -> Table:
                 _in_margins(verdict),
                 Linked(verdict.outcome, here),
                 claim.approach,
-                f"{claim.margin:g}" if claim.margin else "-",
+                f"{claim.margin:g}" if claim.margin else None,
                 claim.unit or "1",
             ]
         )
@@ -140,7 +137,7 @@ def final_numbers_table(material: Material) -> Table:
     return results_table(material.results, "headlines", title, caption, columns, lines, has_spread=False)
 
 
-def _in_margins(verdict: Verdict) -> Number | str:
+def _in_margins(verdict: Verdict) -> Number | None:
     if verdict.difference is None or verdict.claim.margin == 0:
-        return "-"
+        return None
     return Number(verdict.difference / verdict.claim.margin, MARGINS, verdict.sample.sources)

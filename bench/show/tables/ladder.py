@@ -90,12 +90,12 @@ def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str, names: 
         values, gaps = numbers.by_seed(start[data_set, name])
         most = max(most, len(values))
         entries.append(Measured(Sample(tuple(values.values()), gaps[0] if gaps else None), FRACTION))
-    return [f"= {recipe}", "level", data_set, str(most or "-"), *entries]
+    return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
 
-def _n(effects: Mapping[str, Effect]) -> str:
+def _n(effects: Mapping[str, Effect]) -> str | None:
     counts = sorted({effect.paired.n for effect in effects.values() if effect.paired})
-    return "-".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "-"
+    return "-".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else None
 
 
 def _entry(effect: Effect | None, quantity: str) -> Missing | str:

@@ -53,9 +53,9 @@ def _name(example: Example) -> str:
     return f"{example.name} ({example.batch_size})"
 
 
-def _measured(one: ObjectiveReading) -> list[str]:
+def _measured(one: ObjectiveReading) -> list[str | None]:
     slopes = {"passes": "yes", "fails": "no"}.get(one.slopes, one.slopes)
-    prior = "-" if one.prior_std is None else f"{one.prior_std:.3g}"
+    prior = None if one.prior_std is None else f"{one.prior_std:.3g}"
     return [weights(one), slopes, prior, as_if_n(one)]
 
 
@@ -76,10 +76,10 @@ def _number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def as_if_n(one: ObjectiveReading) -> str:
-    """Return for how many rows the KL would be weighed rightly: N divided by its weight."""
+def as_if_n(one: ObjectiveReading) -> str | None:
+    """Return for how many rows the KL would be weighed rightly: N divided by its weight; None without a weight."""
     values = list(one.kl_weights.values())
     if not values or min(values) <= 0:
-        return "-"
+        return None
     least, most = (_number(N_TRAIN / value) for value in (max(values), min(values)))
     return least if max(values) - min(values) <= ALIKE * max(values) else f"{least} to {most}"

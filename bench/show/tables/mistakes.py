@@ -62,9 +62,9 @@ def mistakes_table(material: Material) -> Table:
         [
             one.approach,
             one.rung.name,
-            str(one.accuracy.n) if one.accuracy else "-",
+            str(one.accuracy.n) if one.accuracy else None,
             *(_entry(one.effects[what], scale, digits) for what, scale, digits in COLUMNS.values()),
-            p_text(one.p),
+            None if one.p is None else p_text(one.p),
         ]
         for one in found
     ]

@@ -49,7 +49,7 @@ def _rows(material: Material, approach: str, recipe: str) -> list[list[Entry]]:
     curves = [curve for record in records if (curve := record.arrays.pruning) is not None]
     if not curves:
         why = Measured(gather(records, _no_curve))
-        return [[approach, recipe, "-", "-", "-", why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), "-"]]
+        return [[approach, recipe, None, None, None, why, *NOT_REPORTED, *[why] * (len(MEASURED) - 1), None]]
     score = " / ".join(sorted({curve.score for curve in curves}))
     levels = {(row.network != MEAN, row.network, row.fraction) for curve in curves for row in curve.rows}
     rows = []
@@ -85,11 +85,11 @@ def _find(record: Record, network: str, fraction: float) -> PrunedRow | None:
     return next((row for row in rows if (row.network, row.fraction) == (network, fraction)), None)
 
 
-def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | str:
+def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked | None:
     """Return the kept share of each layer, mean over seeds."""
     found = [row.layers for record in records if (row := _find(record, network, fraction)) and row.layers]
     if not found:
-        return ABSENT.code
+        return None
     names = list(found[0])
     text = ", ".join(f"{name} {sum(layers[name] for layers in found) / len(found):.3f}" for name in names)
     return Linked(text, tuple(record.key for record in records))

@@ -1,7 +1,8 @@
 """Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it.
 
-The tables of `benchmarks` (whole, shares, memory, many_seeds, blundell_steps) are not among them: a benchmark measures
-and writes its table in one go, and keeps nothing else from which a table could be made again.
+Four tables are about the suite itself (`_measured`): programs of `benchmarks` and `tests` measure and make them, and
+keep each whole in a file. Other tables of `benchmarks` (whole, shares, memory, many_seeds, blundell_steps, gate_power)
+are only written as text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
 from bench.judge.stats.papers import load_papers
 from bench.show.cells import Table
-from bench.show.library_speeds import read_speeds
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
@@ -29,12 +29,9 @@ from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
-from bench.show.tables.determinism import determinism_table
-from bench.show.tables.faults import fault_table
 from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table
 from bench.show.tables.libraries import libraries_table
-from bench.show.tables.library_speed import library_speed_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import papers_table
@@ -42,14 +39,9 @@ from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
-from bench.show.tables.throughput import throughput_table
 from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
-
-SPEEDS = "python -m benchmarks.throughput measures speeds"
-REPEATS = "python -m tests.stress determinism --write RESULTS makes its records"
-TRIALS = "python -m tests.stress makes its figures"
 
 
 class TableKind(NamedTuple):
@@ -64,6 +56,11 @@ class TableKind(NamedTuple):
     def questions(self) -> dict[str, str]:
         """Return the question of each table by its name."""
         return {self.name.replace("*", name): self.answers.replace("*", name) for name in self.names() or ("",)}
+
+
+def _measured(name: str, answers: str, program: str) -> TableKind:
+    """Return a table that a program outside the package measures and keeps."""
+    return TableKind(name, answers, lambda material: material.measured.get(name, ()), f"{program} measures it")
 
 
 def _with_ladder() -> list[str]:
@@ -130,12 +127,7 @@ TABLES = (
     TableKind("pruning", "How many weights can be removed?", pruning_table),
     TableKind("calibration", "How well calibrated are the probabilities?", calibration_table),
     TableKind("speed", "What do training and prediction cost?", speed_table),
-    TableKind(
-        "throughput",
-        "Is our code as fast as the documents' own?",
-        lambda m: throughput_table(m.speeds, m.manifests) if m.speeds else (),
-        SPEEDS,
-    ),
+    _measured("throughput", "Is our code as fast as the documents' own?", "python -m benchmarks.throughput"),
     TableKind("toys", "What do the regressions on six points give?", toys_table),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
@@ -155,25 +147,19 @@ TABLES = (
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
     ),
-    TableKind(
+    _measured(
         "determinism",
         "What gives the same bits when it is repeated?",
-        lambda m: determinism_table(m.repeatable, m.manifests) if m.repeatable else (),
-        REPEATS,
+        "python -m tests.stress determinism --write RESULTS",
     ),
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(readings())),
-    TableKind(
-        "library_speed",
-        "Is our code as fast as other people's libraries?",
-        lambda _: library_speed_table(read_speeds()),
-    ),
-    TableKind(
+    _measured("library_speed", "Is our code as fast as other people's libraries?", "python -m benchmarks.libraries"),
+    _measured(
         "fault_tests",
         "What was tried to break the suite, and what happened?",
-        lambda m: fault_table(m.faults) if m.faults else (),
-        TRIALS,
+        "python -m tests.stress all --write RESULTS",
     ),
     TableKind("headlines", "How far are our numbers from the end results of each document?", final_numbers_table),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
@@ -196,7 +182,8 @@ def one_table(material: Material, name: str) -> Table:
         return found[name]
     if found:
         raise unknown_name("table", name, found)
-    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {kind.remedy}")
+    why = material.untrusted(name) or kind.remedy
+    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {why}")
 
 
 def _made(kind: TableKind, material: Material) -> list[Table]:

@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from bench.core.errors import unknown_name
 from bench.core.text import one_line, visible
-from bench.show.cells import NOTHING, Entry, Linked, Measured, Missing, Number, Table
+from bench.show.cells import EMPTY, NOTHING, Entry, Linked, Measured, Missing, Number, Table
 from bench.show.tables.latex import latex
 from bench.show.terminal import text
 
@@ -83,8 +83,8 @@ def _raw(entry: Entry) -> list[str | int]:
         return [repr(entry.value), "", ""]
     if isinstance(entry, Missing):
         return [entry.gap.code, "", 0]
-    if isinstance(entry, str | Linked):
-        return [str(entry), "", ""]
+    if entry is None or isinstance(entry, str | Linked):
+        return [EMPTY if entry is None else str(entry), "", ""]
     sample = entry.sample
     if sample.mean is None:
         gap = sample.gap or NOTHING

@@ -60,8 +60,8 @@ def _alone(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if record.timings.batched is None] or list(records)
 
 
-def _distinct(values: Iterable[object]) -> str:
-    return " / ".join(sorted({str(value) for value in values if value is not None})) or "-"
+def _distinct(values: Iterable[object]) -> str | None:
+    return " / ".join(sorted({str(value) for value in values if value is not None})) or None
 
 
 def _number(records: Sequence[Record], part: str, name: str, why: Gap) -> Sample:

@@ -51,15 +51,15 @@ def _line(verdict: Verdict) -> list[Entry]:
     return [
         Linked(claim.id, here),
         Linked(claim.printed, here),
-        claim.unit or "-",
+        claim.unit or None,
         f"{claim.margin:g}" if claim.margin else "digits",
-        Measured(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else "-",
-        "-" if verdict.difference is None else Number(verdict.difference, difference, sources),
-        "-" if ends is None else Linked(f"{digits.text(ends[0])} to {digits.text(ends[1])}", here),
-        "-" if evidence is None else Linked(f"{evidence.percentile:.0f}", here),
-        "-" if evidence is None else Linked(p_text(evidence.p), here),
-        Linked(p_text(verdict.p_adjusted), here),
-        "-" if evidence is None else Linked(verdict.in_words(evidence.resolution(verdict.level)), here),
+        Measured(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else None,
+        None if verdict.difference is None else Number(verdict.difference, difference, sources),
+        None if ends is None else Linked(f"{digits.text(ends[0])} to {digits.text(ends[1])}", here),
+        None if evidence is None else Linked(f"{evidence.percentile:.0f}", here),
+        None if evidence is None else Linked(p_text(evidence.p), here),
+        _p(verdict.p_adjusted, here),
+        None if evidence is None else Linked(verdict.in_words(evidence.resolution(verdict.level)), here),
         Linked(verdict.outcome, here),
         why(verdict),
     ]
@@ -84,13 +84,17 @@ def _curve_line(one: CurveVerdict) -> list[Entry]:
     curve, evidence = one.curve, one.curve.evidence
     here = (of_claim(curve.first.id),)
     document, _, name = curve.name.partition("/")
-    numbers = ["-"] * 4
+    numbers: list[Entry] = [None] * 4
     if evidence is not None:
         sizes = f"{evidence.percentile:.0f}", f"{evidence.half_width:.2g}", f"{evidence.margin:.2g}"
-        numbers = [*sizes, p_text(evidence.p)]
-    seeds = str(min(row.sample.n for row in curve.rows))
-    texts = [name, str(len(curve.rows)), seeds, *numbers, p_text(curve.smallest_p), p_text(one.p_adjusted)]
-    return [document, *(Linked(text, here) for text in texts), Linked(one.outcome, here), why(one)]
+        numbers = [Linked(text, here) for text in (*sizes, p_text(evidence.p))]
+    start = (name, str(len(curve.rows)), str(min(row.sample.n for row in curve.rows)))
+    numbers += [_p(curve.smallest_p, here), _p(one.p_adjusted, here)]
+    return [document, *(Linked(text, here) for text in start), *numbers, Linked(one.outcome, here), why(one)]
+
+
+def _p(p: float | None, sources: tuple[str, ...]) -> Linked | None:
+    return None if p is None else Linked(p_text(p), sources)
 
 
 def summary_table(results: Results, judgement: Judgement) -> Table:
@@ -98,17 +102,12 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
     lines: list[list[Entry]] = []
     for source in dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts):
         mine = judgement.of_documents([source])
-        texts = [counts(mine.ends), counts(mine.curves), counts(mine.computed)]
-        texts += [joint_text(joint.get(source)) for joint in (judgement.joint, judgement.joint_with_curves)]
-        lines.append([Linked(text, (of_document(source),)) for text in (source, *texts)])
+        here, texts = (of_document(source),), [counts(mine.ends), counts(mine.curves), counts(mine.computed)]
+        together = [_p(joint.get(source), here) for joint in (judgement.joint, judgement.joint_with_curves)]
+        lines.append([*(Linked(text, here) for text in (source, *texts)), *together])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
     return results_table(results, "verdict_summary", "Verdicts by document", caption, columns, lines, has_spread=False)
-
-
-def joint_text(joint: float | None) -> str:
-    """Return a joint p-value."""
-    return "-" if joint is None else p_text(joint)
 
 
 def kinds_text(judgement: Judgement) -> str:

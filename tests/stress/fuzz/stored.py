@@ -30,9 +30,9 @@ from bench.measure.recomputed import contradictions
 from bench.plan.freshness import is_stale
 from bench.run.existing import is_final
 from bench.show.material import Material
-from bench.show.measured import SPEEDS_SCHEMA, Speeds, SpeedTimings, speeds_folder
+from bench.show.measured import SCHEMA, MeasuredNumber, MeasuredTable, measured_folder
 from bench.show.tables.registry import all_tables
-from bench.show.tables.render import markdown
+from bench.show.tables.render import markdown, render
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
 from tests.stress.fuzz.engine import Target
 from tests.stress.fuzz.scores import forged_scores, sound_scores
@@ -65,7 +65,7 @@ def stored_targets(folder: Path) -> list[Target]:
         Target("scores", st.tuples(damaged([_scores()], SCORE_WORDS), st.booleans()), _scores_reader(store, good), 4),
         Target("forged scores", resealed, _scores_reader(store, good), share=6),
         Target("checkpoints", _checkpoints(), _checkpoint_reader(store), share=4),
-        Target("speeds", _sealed(_speeds(), (b'"rounds": ',)), _speeds_reader(folder), share=2),
+        Target("measured tables", _sealed(_table(), (b'"value": ',)), _table_reader(folder), share=2),
         Target("lock notes", damaged([note]), _note_reader(folder), share=2),
     ]
 
@@ -194,26 +194,22 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
     return read
 
 
-def _speeds() -> Speeds:
-    return Speeds(
-        schema=SPEEDS_SCHEMA,
-        approach="mlp",
-        what="train",
-        device="cpu",
-        precision="float32",
-        draws=1,
-        outcome="done",
-        reason="",
-        rounds=7,
-        rows=[],
-        timings=SpeedTimings(valid=True, reason=""),
-        provenance=_record().provenance,
+def _table() -> MeasuredTable:
+    return MeasuredTable(
+        schema=SCHEMA,
+        name="throughput",
+        title="Speed",
+        explanation="How fast it is.",
+        columns=["approach", "ours", "overhead"],
+        rows=[["mlp", MeasuredNumber(value=2.5, decimals=1), ("-", "not measured")]],
+        remarks=["one note"],
+        origin=[],
     )
 
 
-def _speeds_reader(folder: Path) -> Callable[[Written], None]:
-    good = _speeds()
-    files = speeds_folder(folder)
+def _table_reader(folder: Path) -> Callable[[Written], None]:
+    good = _table()
+    files = measured_folder(folder)
     path = files.path(good)
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -221,8 +217,10 @@ def _speeds_reader(folder: Path) -> Callable[[Written], None]:
         forged, data = given
         path.write_bytes(data)
         if not forged and msgspec.structs.replace(files.read(path), sha256="") != good:
-            raise AssertionError("changed speeds were trusted")
-        files.read(path)
+            raise AssertionError("a changed table was trusted")
+        table = files.read(path).table()
+        for form in ("md", "csv", "text"):
+            render(table, form)
 
     return read
 

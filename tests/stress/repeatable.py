@@ -1,15 +1,19 @@
-"""The table of what repeats bit for bit."""
+"""What repeats bit for bit: a file for each approach, and their table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
+from bench.core.folder import SealedFolder
+from bench.core.records import Fields, Outcome, Provenance
 from bench.core.text import Digits
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
+from bench.plan.registry import manifests
 from bench.show.cells import Entry, Missing, Number, Table, make_table
-from bench.show.measured import Condition, Likeness, Repeatability
 
+REPEATABILITY_SCHEMA = 1
 TITLES = {
     "again": "the same process",
     "process": "a new process",
@@ -30,9 +34,50 @@ NOTHING_TO_COMPARE = Gap(
 )
 
 
-def determinism_table(records: Sequence[Repeatability], order: Iterable[str]) -> Table:
-    """Two rows for each approach, its weights and its predictions; `order` names the approaches."""
-    place = {name: index for index, name in enumerate(order)}
+class Likeness(Fields, frozen=True, kw_only=True):
+    """Whether two computations gave the same bits, and how far apart they are."""
+
+    exact: bool
+    largest: float
+
+
+class Condition(Fields, frozen=True, kw_only=True):
+    """What a second computation under another condition gave; None where there is nothing to compare."""
+
+    weights: Likeness | None = None
+    predictions: Likeness | None = None
+    missing: str | None = None  # why it was not computed
+
+
+class Repeatability(Fields, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    schema: int
+    sha256: str = ""
+    approach: str
+    outcome: Outcome
+    reason: str
+    conditions: dict[str, Condition]
+    provenance: Provenance
+
+
+def repeatability_folder(results: Path) -> SealedFolder[Repeatability]:
+    """Return what a results folder says of repeatability."""
+    return SealedFolder(
+        results,
+        "determinism",
+        Repeatability,
+        "report",
+        REPEATABILITY_SCHEMA,
+        lambda one: f"{one.approach}.json",
+        "*.json",
+        "make it with python -m tests.stress determinism --write",
+    )
+
+
+def determinism_table(records: Sequence[Repeatability]) -> Table:
+    """Two rows for each approach, its weights and its predictions, in the order of the approaches."""
+    place = {name: index for index, name in enumerate(manifests())}
     chosen = sorted(records, key=lambda record: (place.get(record.approach, len(place)), record.approach))
     rows = [_row(record, what) for record in chosen for what in ("weights", "predictions")]
     columns, made = ("approach", "of", *TITLES.values()), origin_of([record.provenance for record in chosen])

@@ -1,17 +1,28 @@
-"""The table of speeds beside other people's libraries, from the file of `python -m benchmarks.libraries`."""
+"""Speeds beside other people's libraries: the file that `python -m benchmarks.libraries` writes, and its table."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
 
+import msgspec
+
+from bench.core.errors import ConfigError
+from bench.core.project import TOP
+from bench.core.records import Fields, Provenance
+from bench.core.sealed import read_json
 from bench.core.text import THREE
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.show.cells import Entry, Missing, Table, make_table
-from bench.show.library_speeds import AGAIN, Compared, LibrarySpeeds, Ratio, ratio
 
+FILE = TOP / "benchmarks" / "libraries" / "measured.json"
+AGAIN = "python -m benchmarks.libraries measures it"
+LEVEL = 0.95  # of an interval, at least
 FASTER = 2.0  # times as fast as the fastest library, our kernels: a target
 SIZES = (784, 400, 400, 10)  # of the layers
 OVER = 1.05  # times as long as the library alone, an adapter at most: a target
@@ -34,12 +45,68 @@ CAPTION = (
 )
 
 
-def library_speed_table(found: LibrarySpeeds | None) -> Table:
+class Compared(Fields, frozen=True, kw_only=True):
+    """Rounds of one of our sides beside a library alone; both lists have an entry a round."""
+
+    what: Literal["step", "predict"]
+    library: str
+    side: Literal["kernels", "per_row", "adapter"]  # ours; per_row: the posterior's own, for predictions
+    seconds: list[float]  # of a step, or of all draws of all images
+    library_seconds: list[float]
+
+
+class LibrarySpeeds(Fields, frozen=True, kw_only=True):
+    """The content of the file."""
+
+    batch_size: int
+    draws: int
+    images: int
+    versions: dict[str, str]  # of the libraries
+    load: str  # why times do not count; '' if they do
+    compared: list[Compared]
+    provenance: Provenance
+
+
+class Ratio(NamedTuple):
+    """The median of the rounds' own ratios, and its interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+def read_speeds(path: Path = FILE) -> LibrarySpeeds:
+    """Return the measurements; raises ConfigError or StoreError if the file is missing or damaged."""
+    try:
+        return msgspec.convert(read_json(path, "file of speeds"), LibrarySpeeds)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path} does not have the fields of measured speeds: {error}; {AGAIN}") from error
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """Return above / below, round by round."""
+    found = [a / b for a, b in zip(above, below, strict=True)]
+    return Ratio(statistics.median(found), *median_interval(found))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return an interval for the median that holds for every distribution, of at least `LEVEL` from six values on.
+
+    The k-th smallest lies above the median if fewer than k values lie below it: the chance is P(Binomial(n, 1/2) < k).
+    k is the largest whose chance is at most (1 - LEVEL) / 2: 6 of 21 values. Fewer than six values give their range.
+    """
+    n, k, chance = len(values), 0, 0.5 ** len(values)
+    while chance <= (1 - LEVEL) / 2:
+        k += 1
+        chance += math.comb(n, k) * 0.5**n
+    ordered = sorted(values)
+    return ordered[max(k, 1) - 1], ordered[n - max(k, 1)]
+
+
+def library_speed_table(found: LibrarySpeeds) -> Table:
     """Return a row for each library, also for one that nobody measured."""
     rows = [_row(name, found) for name in LIBRARIES]
     title = "Speed beside other people's libraries"
-    if found is None:
-        return make_table("library_speed", title, f"Nothing was measured: {AGAIN}.", COLUMNS, rows)
     caption = CAPTION.format(
         batch=found.batch_size,
         draws=found.draws,
@@ -70,9 +137,9 @@ def _products(found: LibrarySpeeds) -> Iterable[str]:
         )
 
 
-def _row(library: str, found: LibrarySpeeds | None) -> list[Entry]:
+def _row(library: str, found: LibrarySpeeds) -> list[Entry]:
     not_measured = Missing(Gap("not measured", AGAIN))
-    if found is None or not (own := [one for one in found.compared if one.library == library]):
+    if not (own := [one for one in found.compared if one.library == library]):
         return [library, *[not_measured] * 6]
     of = {(one.what, one.side): one for one in own}
     adapter, answer = of.get(("step", "adapter")), of.get(("predict", "kernels"))
@@ -81,15 +148,15 @@ def _row(library: str, found: LibrarySpeeds | None) -> list[Entry]:
         library,
         not_measured if step is None else f"{THREE.text(1e3 * statistics.median(step.library_seconds))} ms",
         _faster(of.get(("step", "kernels"))),
-        "-" if answer is None else f"{THREE.text(statistics.median(answer.library_seconds))} s",
+        None if answer is None else f"{THREE.text(statistics.median(answer.library_seconds))} s",
         _faster(answer),
         _faster(of.get(("predict", "per_row"))),
-        "-" if adapter is None else _shown(ratio(adapter.seconds, adapter.library_seconds)),
+        None if adapter is None else _shown(ratio(adapter.seconds, adapter.library_seconds)),
     ]
 
 
-def _faster(one: Compared | None) -> str:
-    return "-" if one is None else _shown(ratio(one.library_seconds, one.seconds))
+def _faster(one: Compared | None) -> str | None:
+    return None if one is None else _shown(ratio(one.library_seconds, one.seconds))
 
 
 def _shown(found: Ratio) -> str:

@@ -1,0 +1,90 @@
+"""The tables about the suite itself: the committed ones are what their raw files give, and damaged ones are named."""
+
+import json
+
+import pytest
+
+from bench.cli import INCOMPLETE, USAGE
+from bench.cli.main import main
+from bench.core.project import RESULTS
+from bench.core.sealed import seal
+from bench.core.text import THREE, Digits
+from bench.judge.samples import Gap
+from bench.show.cells import Missing, Number, make_table
+from bench.show.material import Material
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import render
+from benchmarks.keeping import keep, raw_files
+from benchmarks.libraries.table import library_speed_table, read_speeds
+from benchmarks.throughput.measure import versions_today
+from benchmarks.throughput.table import speeds_folder, throughput_table
+from tests.stress.figures import fault_folder, fault_table
+from tests.stress.repeatable import determinism_table, repeatability_folder
+
+MADE = {
+    "throughput": lambda: throughput_table(raw_files(speeds_folder(RESULTS))),
+    "determinism": lambda: determinism_table(raw_files(repeatability_folder(RESULTS))),
+    "fault_tests": lambda: fault_table(raw_files(fault_folder(RESULTS))),
+    "library_speed": lambda: library_speed_table(read_speeds()),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_committed_table_is_what_its_raw_files_give(name):
+    made, shown = MADE[name](), one_table(Material(RESULTS), name)
+    for form in ("md", "csv", "tex", "text"):
+        assert render(shown, form) == render(made, form)
+    for form in ("md", "csv"):
+        assert (RESULTS / "tables" / f"{name}.{form}").read_text(encoding="utf-8") == render(made, form)
+
+
+def test_no_speed_is_of_another_version():
+    speeds = raw_files(speeds_folder(RESULTS))
+    stale = {one.approach for one in speeds if one.outcome == "done" and one.versions != versions_today(one.approach)}
+    assert not stale, f"measure these again: python -m benchmarks.throughput {' '.join(sorted(stale))}"
+
+
+def table(words="own"):
+    gaps = Missing(Gap("-", "not measured")), Missing(Gap("n/a", "no GPU")), Missing(Gap("n/a", "no such part"))
+    rows = [("mlp", Number(1 / 3, Digits(decimals=2)), gaps[0]), (words, gaps[1], gaps[2])]
+    rows.append(("uniform", Number(1e-7, Digits(significant=2)), Number(12.5, THREE)))
+    return make_table(
+        "throughput", "Speed", "How fast.", ("approach", "ours", "GPU"), rows, ["a note"], origin=["a CPU"]
+    )
+
+
+def test_a_table_comes_back_and_a_folders_own_stands_before_the_baselines(tmp_path):
+    made = keep(table(), tmp_path / "own")
+    keep(table("of the baseline"), tmp_path / "base")
+    assert one_table(Material(tmp_path / "own", baseline=tmp_path / "base"), "throughput") == made
+    lent = one_table(Material(tmp_path / "none", baseline=tmp_path / "base"), "throughput")
+    assert lent.texts()[1] == ["of the baseline", "n/a [1]", "n/a [2]"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, "changed after it was written"),
+        ({"rows": [["too short"]]}, "the 3 entries of the columns"),
+        ({"rows": [["mlp", {"value": 1.0, "decimals": 10**9}, "-"]]}, "decimals"),
+        ({"rows": [["mlp", ["-"], "-"]]}, "length 2"),
+        ({"name": "determinism"}, "in the wrong place"),
+        ({"schema": 2}, "make it again with the program that measures it"),
+    ],
+)
+def test_a_damaged_table_is_named_in_one_line(tmp_path, capsys, change, message):
+    keep(table(), tmp_path)
+    path = tmp_path / "measured" / "throughput.json"
+    text = path.read_text()
+    path.write_text(
+        text.replace("12.5", "12.6") if change is None else json.dumps(seal({**json.loads(text), **change}))
+    )
+    place = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["table", "throughput", *place]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no table 'throughput' can be made" in line
+    assert message in line
+    assert main(["table", "definitions", *place]) == INCOMPLETE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: measured table")
+    assert message in line
