@@ -18,8 +18,8 @@ from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
 from bench.judge.audit.findings import OUTCOMES, Finding
-from bench.judge.audit.libraries.auditing import audit_example
 from bench.judge.audit.libraries.examples import examples_of
+from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.libraries.reading import LibraryReading, keep
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
@@ -106,7 +106,7 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
     for name in approaches_of(given):
         for line in check_approach(name):
             counts[line.outcome] += 1
-            everything.append({"approach": name, **line.as_json()})
+            everything.append({"approach": name, **dataclasses.asdict(line)})
             if not arguments.json:
                 print(shown(*check_lines(line)), flush=True)
     if arguments.json:
