@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import METRICS
@@ -51,10 +52,10 @@ class RungNumber(TomlTable, frozen=True):
 class Fact(TomlTable, frozen=True):
     """One rule in one document."""
 
-    document: str
-    rule: str
-    outcome: FactOutcome
-    what: str
+    document: str = ""
+    rule: str = ""
+    outcome: FactOutcome = "found"
+    what: str = ""
     where: str = ""
     shown: str = ""
     approach: str = ""
@@ -72,16 +73,17 @@ class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(TomlTable, frozen=True):
-    """The file: table `fact` has all fields; the others hold only what was read, by document and rule."""
+    """The file, by document and rule: what was found has all other fields of a fact; the rest only what was read."""
 
-    fact: tuple[Fact, ...] = ()
+    found: dict[str, dict[str, Fact]] = field(default_factory=dict)
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
     unclear: dict[str, dict[str, str]] = field(default_factory=dict)
     not_applicable: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def facts(self) -> Iterator[Fact]:
         """Yield all facts."""
-        yield from self.fact
+        for document, found in self.found.items():
+            yield from (replace(fact, document=document, rule=rule) for rule, fact in found.items())
         short: dict[FactOutcome, dict[str, dict[str, str]]] = {
             "absent": self.absent,
             "unclear": self.unclear,
