@@ -16,7 +16,7 @@ from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
-from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
+from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.libraries.examples import examples_of
 from bench.judge.audit.libraries.objectives import audit_example
@@ -150,7 +150,8 @@ def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
                 for recipe in entry.recipes:
                     yield from audit_approach(entry.name, recipe)
     if "records" in parts:
-        chosen = [r for r in records if arguments.document in (None, document_of(r.approach))]
+        known = {name: entry.document for name, entry in manifests().items()}
+        chosen = [r for r in records if arguments.document in (None, known.get(r.approach))]
         yield from audit_records(chosen, store)
     if "data" in parts and arguments.document is None:
         yield from audit_data(arguments.data_dir)

@@ -25,7 +25,6 @@ from bench.judge.ladder.effects import Numbers, effect_text
 from bench.judge.ladder.rungs import STORED, Rung
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
-from bench.plan.registry import manifests
 
 FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 
@@ -208,9 +207,3 @@ def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
     n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"
-
-
-def document_of(approach: str) -> str:
-    """Return the document that an approach is of, '' if none or unknown."""
-    entry = manifests().get(approach)
-    return "" if entry is None else entry.document

@@ -66,7 +66,7 @@ class ElboReport:
     @property
     def kl_weights(self) -> dict[str, float]:
         """Return how often an epoch counts the KL of each group of weights, by the group's name."""
-        found = {finding.rule: finding.measured for finding in self.findings}.get("kl-scale", {})
+        found = self.of("kl-scale").measured
         return {key.removeprefix("of "): value for key, value in found.items() if key.startswith("of ")}
 
     def of(self, rule: str) -> Finding:
@@ -173,8 +173,9 @@ def audit_pyro(
     unscaled = None if groups else partial(sites.kl, *objective.batches[0])
     case = Case(objective, groups, unscaled, n_train, prior_std, draws)
     seen = _apply_rules(case, None, 0)
-    if constant := sites.constant_scales(*objective.batches[0]):
-        seen["sigma-frozen"] = sigma.constant(constant)
+    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
+        detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"
+        seen["sigma-frozen"] = Seen("fails", detail)
     return _report(seen)
 
 
