@@ -16,10 +16,10 @@ from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
-from bench.judge.audit.documents import DOCUMENTS, audit_documents, document_of
+from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
-from bench.judge.audit.libraries.auditing import audit_example
 from bench.judge.audit.libraries.examples import examples_of
+from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.libraries.reading import LibraryReading, keep
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
@@ -106,7 +106,7 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
     for name in approaches_of(given):
         for line in check_approach(name):
             counts[line.outcome] += 1
-            everything.append({"approach": name, **line.as_json()})
+            everything.append({"approach": name, **dataclasses.asdict(line)})
             if not arguments.json:
                 print(shown(*check_lines(line)), flush=True)
     if arguments.json:
@@ -150,7 +150,8 @@ def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
                 for recipe in entry.recipes:
                     yield from audit_approach(entry.name, recipe)
     if "records" in parts:
-        chosen = [r for r in records if arguments.document in (None, document_of(r.approach))]
+        known = {name: entry.document for name, entry in manifests().items()}
+        chosen = [r for r in records if arguments.document in (None, known.get(r.approach))]
         yield from audit_records(chosen, store)
     if "data" in parts and arguments.document is None:
         yield from audit_data(arguments.data_dir)

@@ -19,6 +19,9 @@ KNOWN = {
     ("mxnet_bbb", "corrected"): {"sigma-frozen"},
     ("blundell_bbb", "published"): {"detached-gradient", "sigma-frozen"},
     ("blundell_bbb", "all-images"): {"detached-gradient", "sigma-frozen"},
+    ("torchbnn_mlp", "published"): {"kl-scale"},
+    ("bayesian_torch_mlp", "published"): {"kl-scale"},
+    ("vi_diag", "published"): {"detached-gradient"},
 }
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
 

@@ -7,9 +7,9 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
-from bench.judge.audit.libraries import functional, reading, setting
-from bench.judge.audit.libraries.auditing import AUDITS, audit_example
+from bench.judge.audit.libraries import objectives, reading, setting
 from bench.judge.audit.libraries.examples import EXAMPLES, examples_of
+from bench.judge.audit.libraries.objectives import AUDITS, audit_example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading, keep, readings
 from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
@@ -23,6 +23,9 @@ FORMULAS = {  # how often an epoch of N / B steps counts a tensor's KL, from the
     "torch-uncertainty": [N / 10_000 / 3] * 6,  # 1 / 10000 of the mean over three layers
     "AutoNormal": [N / B] * 6,  # the whole KL in each batch
     "AutoDiagonalNormal": [N / B],
+    "AutoMultivariateNormal, 100-10": [N / B],
+    "AutoLowRankMultivariateNormal, 100-10": [N / B],
+    "AutoDelta": [N / B] * 6,
     "laplace-torch": [1.0] * 6,
 }
 NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "posteriors"}  # two by a mistake, the last on purpose
@@ -55,17 +58,27 @@ def test_the_change_makes_it_an_elbo(name):
 
 
 def small(monkeypatch):
-    for module in (setting, functional):
+    for module in (setting, objectives):
         monkeypatch.setattr(module, "SIZES", (6, 30, 30, 30))
 
 
-def test_a_small_network_gives_the_weights_of_a_plate_of_the_batch(monkeypatch):
+@pytest.mark.parametrize(
+    ("guide", "options", "n_groups"),
+    [
+        ("AutoNormal", {}, 6),
+        ("AutoDiagonalNormal", {}, 1),
+        ("AutoMultivariateNormal", {"sizes": (30, 30)}, 1),
+        ("AutoLowRankMultivariateNormal", {"sizes": (30, 30), "rank": 10}, 1),
+        ("AutoDelta", {}, 6),
+    ],
+)
+def test_a_small_network_gives_the_weights_of_a_plate_of_the_batch(guide, options, n_groups, monkeypatch):
     pytest.importorskip("pyro")
     small(monkeypatch)
     with setting.seeded():
-        found = ObjectiveReading.of(functional.automatic_guide(False, "AutoNormal"))
-    assert list(found.kl_weights.values()) == pytest.approx([N / B] * 6, rel=0.05)
-    assert found.prior_std == pytest.approx(1.0, rel=0.05)
+        found = ObjectiveReading.of(objectives.automatic_guide(False, guide, **options))
+    assert list(found.kl_weights.values()) == pytest.approx([N / B] * n_groups, rel=0.05)
+    assert found.prior_std == (None if guide == "AutoDelta" else pytest.approx(1.0, rel=0.05))
 
 
 @pytest.mark.parametrize(("name", "module"), [("torchbnn", "torchbnn"), ("bayesian_torch", "bayesian_torch")])

@@ -11,11 +11,13 @@ from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.interface import Split
+from bench.measure.bounds import Draws, Within, refusals
 from bench.measure.bounds import auroc as auroc_by_counts
 from bench.measure.measuring import Predicted
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_ood
 from bench.measure.metrics.ood import auroc
+from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE
 from bench.measure.protocols import _scores
 from bench.measure.recomputed import compared, contradictions, sound
 from bench.show.frame import records_frame
@@ -74,6 +76,33 @@ def test_a_changed_metric_is_named(key, sign):
     metrics, scores = measured()
     (why,) = contradictions({**metrics, key: metrics[key] + 0.1 * sign}, scores)
     assert why.startswith(f"{key} is ")
+
+
+SHAPES = [
+    *([1.0], [0.2, 0.8], [0.21, 0.79], [0.19, 0.81], [0.2] * 5, [0.19] * 5 + [0.05], [0.21] * 4 + [0.16], [0.1] * 10),
+    *([0.5, 0.5], [0.51, 0.49], [0.6, 0.4], [0.9, 0.1], [0.3, 0.3, 0.4], [0.25] * 4),
+]  # of a draw's probabilities, near the thresholds .2 and .5
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 3, 4, 5, 10, 11, 20, 30, 31, 40, 100]), st.integers(1, 3))
+def test_what_is_surely_answered_or_refused_is(seed, n_draws, n_shapes):
+    """Each row has draws of a few shapes, for classes in a few orders."""
+    source = np.random.default_rng(seed)
+    probs = np.zeros((n_draws, 40, 10))
+    for row in range(40):
+        kinds = [(source.choice(len(SHAPES)), source.permutation(10)) for _ in range(n_shapes)]
+        for draw in range(n_draws):
+            shape, order = kinds[source.choice(n_shapes)]
+            probs[draw, row, order[: len(SHAPES[shape])]] = SHAPES[shape]
+    summary = reduce_draws(torch.from_numpy(probs).log())
+    confidence, own = summary.mean_probs.max(axis=1), summary.expected_entropy
+    draws = Draws(n_draws, Within(own, own), summary.votes)
+    for rule in (MEDIAN_RULE, STRICT_RULE):
+        answered, refused = refusals(rule, Within(confidence, confidence), draws)
+        accepted = rule.accepted(summary)
+        assert accepted[answered].all()
+        assert not accepted[refused].any()
 
 
 def test_one_draw_decides_what_is_refused():

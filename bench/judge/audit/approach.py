@@ -34,7 +34,7 @@ def audit_approach(name: str, recipe: str = "published") -> list[Finding]:
     found: list[Finding] = []
     for rule, check in _CHECKS.items():
         try:
-            seen = check(probe)
+            seen = (_without_sigma(probe) if rule in _OF_SIGMA else None) or check(probe)
         except BenchError as error:
             seen = Seen("not measured", str(error))
         except Exception as error:  # noqa: BLE001 - the approach is another's; the contract checks say where it broke
@@ -95,18 +95,13 @@ def _prunes_noise(probe: Probe) -> Seen:
     return Seen("fails" if left > 0 or spread > SAME else "passes", detail, {"sigma": left, "spread": spread})
 
 
-def _needs_sigma(check: Callable[[Probe], Seen]) -> Callable[[Probe], Seen]:
-    """Let a rule on the KL or sigma apply only to image classifiers whose weights have sigmas."""
-
-    def guarded(probe: Probe) -> Seen:
-        if not probe.subject.is_classifier:
-            return Seen("not applicable", "made for images, whose inputs can be blank")
-        return check(probe) if probe.has_sigma else Seen("not applicable", "no weight has a sigma")
-
-    return guarded
+def _without_sigma(probe: Probe) -> Seen | None:
+    """Return why a rule on the KL or sigma does not apply to this approach; None if it does."""
+    if not probe.subject.is_classifier:
+        return Seen("not applicable", "made for images, whose inputs can be blank")
+    return None if probe.has_sigma else Seen("not applicable", "no weight has a sigma")
 
 
-@_needs_sigma
 def _kl_sign(probe: Probe) -> Seen:
     pull, size = _kl_pull(probe)
     if math.isnan(pull):
@@ -118,7 +113,6 @@ def _kl_sign(probe: Probe) -> Seen:
     return Seen("fails" if pull > 0 else "passes", detail, measured)
 
 
-@_needs_sigma
 def _kl_drowned(probe: Probe) -> Seen:
     pull, size = _kl_pull(probe)
     if math.isnan(pull):
@@ -152,7 +146,6 @@ def _of_inputs(weights: Mapping[str, Marginal], inputs: Tensor) -> Tensor:
     )
 
 
-@_needs_sigma
 def _kl_scale(probe: Probe) -> Seen:
     one, other = probe.trail(ROWS).arrays, probe.trail(FULL_ROWS).arrays
     gap = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
@@ -166,7 +159,6 @@ def _kl_scale(probe: Probe) -> Seen:
     return Seen("not measured", detail, {"difference": gap})
 
 
-@_needs_sigma
 def _sigma_moves(probe: Probe) -> Seen:
     trail = probe.trail(FULL_ROWS, epochs=3)  # two epochs' moves tell a drift from noise
     stds = [[m.std.double().flatten() for m in weights.values() if m.std is not None] for weights in trail.weights[-3:]]
@@ -185,6 +177,7 @@ def _sigma_moves(probe: Probe) -> Seen:
     return Seen("fails" if reach < STILL else "passes", detail, {"relative change": reach})
 
 
+_OF_SIGMA = ("kl-scale", "kl-sign", "detached-gradient", "sigma-frozen")
 _CHECKS: dict[str, Callable[[Probe], Seen]] = {
     "kl-scale": _kl_scale,
     "kl-sign": _kl_sign,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core.errors import BenchError, BrokenApproach, ContractViolation
 from bench.judge.audit.approach import audit_approach
-from bench.judge.audit.findings import Finding
 from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck
 from bench.plan import plugins, registry
 from bench.plan.manifests import ApproachManifest
@@ -26,10 +25,6 @@ class CheckLine:
     outcome: str  # passed, failed, known, not applicable, not measured
     detail: str
     remedy: str = ""
-
-    def as_json(self) -> dict[str, str]:
-        """Return the line for machines."""
-        return asdict(self)
 
 
 def approaches_of(given: str) -> list[str]:
@@ -79,8 +74,9 @@ def check_approach(name: str) -> Iterator[CheckLine]:
             continue
         for check in others:
             yield _contract(check, subject, recipe)
-        for finding in audit_approach(name, recipe):
-            yield _audit(finding, recipe)
+        for found in audit_approach(name, recipe):
+            outcome = {"passes": "passed", "fails": "failed"}.get(found.outcome, found.outcome)
+            yield CheckLine("audit", found.rule, recipe, outcome, found.detail, found.remedy)
 
 
 def _contract(check: ContractCheck, subject: ApproachUnderTest, recipe: str) -> CheckLine:
@@ -104,8 +100,3 @@ def _reason(error: Exception, name: str) -> str:
     own = [step for step in traceback.extract_tb(error.__traceback__) if Path(step.filename).resolve() in files]
     place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
     return (text.splitlines() or [""])[0] + place
-
-
-def _audit(finding: Finding, recipe: str) -> CheckLine:
-    outcome = {"passes": "passed", "fails": "failed"}.get(finding.outcome, finding.outcome)
-    return CheckLine("audit", finding.rule, recipe, outcome, finding.detail, finding.remedy)

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import METRICS
@@ -24,7 +25,6 @@ from bench.judge.ladder.effects import Numbers, effect_text
 from bench.judge.ladder.rungs import STORED, Rung
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
-from bench.plan.registry import manifests
 
 FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 
@@ -51,10 +51,10 @@ class RungNumber(TomlTable, frozen=True):
 class Fact(TomlTable, frozen=True):
     """One rule in one document."""
 
-    document: str
-    rule: str
-    outcome: FactOutcome
-    what: str
+    document: str = ""
+    rule: str = ""
+    outcome: FactOutcome = "found"
+    what: str = ""
     where: str = ""
     shown: str = ""
     approach: str = ""
@@ -72,16 +72,17 @@ class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(TomlTable, frozen=True):
-    """The file: table `fact` has all fields; the others hold only what was read, by document and rule."""
+    """The file, by document and rule: what was found has all other fields of a fact; the rest only what was read."""
 
-    fact: tuple[Fact, ...] = ()
+    found: dict[str, dict[str, Fact]] = field(default_factory=dict)
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
     unclear: dict[str, dict[str, str]] = field(default_factory=dict)
     not_applicable: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def facts(self) -> Iterator[Fact]:
         """Yield all facts."""
-        yield from self.fact
+        for document, found in self.found.items():
+            yield from (replace(fact, document=document, rule=rule) for rule, fact in found.items())
         short: dict[FactOutcome, dict[str, dict[str, str]]] = {
             "absent": self.absent,
             "unclear": self.unclear,
@@ -206,9 +207,3 @@ def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
     n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"
-
-
-def document_of(approach: str) -> str:
-    """Return the document that an approach is of, '' if none or unknown."""
-    entry = manifests().get(approach)
-    return "" if entry is None else entry.document

@@ -34,7 +34,7 @@ def entropies_by_average(log_probs: Tensor) -> dict[str, Tensor]:
     return {name: -torch.xlogy(p, p).sum(-1) for name, p in averages(log_probs).items()}
 
 
-def audit_prediction(log_probs: Tensor, reported: Tensor, subject: str = "prediction") -> list[Finding]:
+def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
     """Say which mean of the draws `log_probs` [S, B, K] the reported probabilities [B, K] are.
 
     Raises:
@@ -49,8 +49,8 @@ def audit_prediction(log_probs: Tensor, reported: Tensor, subject: str = "predic
     sums = Seen("fails" if largest > CLOSE else "passes", detail, {"largest": largest})
     gaps = {name: float((value - reported).abs().max()) for name, value in averages(log_probs).items()}
     return [
-        Finding("unnormalised-probabilities", subject, *sums),
-        Finding("log-average", subject, *_which_average(gaps)),
+        Finding("unnormalised-probabilities", "prediction", *sums),
+        Finding("log-average", "prediction", *_which_average(gaps)),
     ]
 
 
@@ -65,7 +65,7 @@ def _which_average(gaps: Mapping[str, float]) -> Seen:
     return Seen("passes" if nearest == MEAN else "fails", f"it is the {nearest}; differences: {shown}", gaps)
 
 
-def entropy_of(log_probs: Tensor, reported: Tensor, subject: str = "entropy") -> Finding:
+def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
     """Say whether entropies [B], nats, are of an average of the draws' probabilities [S, B, K] that sums to one.
 
     Raises:
@@ -75,7 +75,7 @@ def entropy_of(log_probs: Tensor, reported: Tensor, subject: str = "entropy") ->
     gaps = {
         name: float((value - reported.double()).abs().max()) for name, value in entropies_by_average(log_probs).items()
     }
-    return Finding("unnormalised-entropy", subject, *_which_entropy(gaps))
+    return Finding("unnormalised-entropy", "entropy", *_which_entropy(gaps))
 
 
 def _which_entropy(gaps: Mapping[str, float]) -> Seen:

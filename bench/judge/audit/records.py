@@ -131,14 +131,11 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
             for name in ("max_probability", "predictive_entropy")
         )
         subject = f"record of {record.title}"
-        yield Finding("unnormalised-probabilities", subject, *_sums(draws))
+        off = float((draws.logsumexp(-1).exp() - 1).abs().max())
+        sums = Seen("fails" if off > HALF else "passes", f"sums of the kept draws are off 1 by {off:.1g}")
+        yield Finding("unnormalised-probabilities", subject, *sums)
         yield Finding("unnormalised-entropy", subject, *_entropy(draws, entropy))
         yield Finding("log-average", subject, *_average(draws, largest))
-
-
-def _sums(draws: Tensor) -> Seen:
-    off = float((draws.logsumexp(-1).exp() - 1).abs().max())
-    return Seen("fails" if off > HALF else "passes", f"sums of the kept draws are off 1 by {off:.1g}")
 
 
 def _entropy(draws: Tensor, stored: Tensor) -> Seen:

@@ -20,25 +20,24 @@ class AuditRule:
     """One mistake."""
 
     id: str
-    severity: Severity
     title: str
     looks_for: str
     remedy: str  # what to do where it fails
-    where: tuple[Where, ...]  # what it is applied to by running; `documents` are read, and run where possible
+    where: tuple[Where, ...] = ("documents",)  # applied to by running; `documents` are read, and run where possible
+    severity: Severity = "wrong"
 
 
 _RULES = (
     AuditRule(
         "test-looked-at",
-        "misleading",
         "test set looked at while training",
         "test rows among the training rows, or test numbers made while training that could choose the network shown",
         "choose by held-out training rows; report the last epoch",
         ("documents", "records", "data"),
+        severity="misleading",
     ),
     AuditRule(
         "kl-scale",
-        "wrong",
         "KL scaled wrongly per mini-batch",
         "the weight of the KL term summed over an epoch's steps, relative to the data counted once: 1 is an ELBO",
         "divide the KL by the number of batches where the likelihood is a sum over the batch, by N where it is a mean",
@@ -46,7 +45,6 @@ _RULES = (
     ),
     AuditRule(
         "kl-sign",
-        "wrong",
         "KL with the wrong sign",
         "a negative weight of the KL term; weights that only the KL reaches move away from the prior",
         "minimise NLL + KL; look at which log-density the estimator subtracts",
@@ -54,7 +52,6 @@ _RULES = (
     ),
     AuditRule(
         "dropout-at-test",
-        "wrong",
         "dropout on at test",
         "predictions of a network that is meant to be deterministic at test differ from call to call",
         "call eval() before predicting, or report it as one Monte Carlo sample",
@@ -62,7 +59,6 @@ _RULES = (
     ),
     AuditRule(
         "log-average",
-        "wrong",
         "logits or log-probabilities averaged instead of probabilities",
         "the reported prediction is the exponential of mean logs, not the mean of the draws' probabilities",
         "average probabilities: logsumexp over the draws minus log S",
@@ -70,7 +66,6 @@ _RULES = (
     ),
     AuditRule(
         "unnormalised-probabilities",
-        "wrong",
         "probabilities that do not sum to one",
         "the exponentials of the log-probabilities of a row do not sum to 1",
         "apply log_softmax over the classes once, after the last layer",
@@ -78,7 +73,6 @@ _RULES = (
     ),
     AuditRule(
         "unnormalised-entropy",
-        "wrong",
         "entropy of something that is not normalised",
         "-sum p log p of numbers p that sum to less than one, such as exp of mean log-probabilities",
         "take the entropy of the mean of the probabilities",
@@ -86,23 +80,21 @@ _RULES = (
     ),
     AuditRule(
         "unlike-draws",
-        "misleading",
         "unlike draw counts compared",
         "numbers set side by side that were made with different numbers of posterior draws",
         "use one number of draws for all stochastic networks, and name it",
         ("documents", "records"),
+        severity="misleading",
     ),
     AuditRule(
         "truncated-printing",
-        "weak",
         "truncated printing",
         "%d or int() applied to a percentage that is not whole",
         "print with %.2f",
-        ("documents",),
+        severity="weak",
     ),
     AuditRule(
         "dropped-class",
-        "wrong",
         "a class dropped silently",
         "rows of a class that the text counts and the code leaves out",
         "list the classes by name and check their counts",
@@ -110,7 +102,6 @@ _RULES = (
     ),
     AuditRule(
         "ood-transform",
-        "wrong",
         "OOD images transformed otherwise than the training images",
         "images of another set transposed, scaled or centred otherwise than the training images",
         "send every set through the training images' transform, and look at one picture of it",
@@ -118,7 +109,6 @@ _RULES = (
     ),
     AuditRule(
         "overlap",
-        "wrong",
         "overlap of train, test and OOD",
         "images that are byte for byte in two sets which should share none",
         "leave the repeated images out of the set that measures",
@@ -126,15 +116,14 @@ _RULES = (
     ),
     AuditRule(
         "one-seed",
-        "weak",
         "one seed",
         "a number from a single run, without a seed or a spread",
         "run two seeds or more and report each; a verdict needs five",
         ("documents", "records"),
+        severity="weak",
     ),
     AuditRule(
         "unused-layer",
-        "wrong",
         "a layer never used",
         "a parameter tensor whose gradient is the same whatever the data, or whose removal changes no prediction",
         "check the loop over the layers in the forward pass",
@@ -142,7 +131,6 @@ _RULES = (
     ),
     AuditRule(
         "detached-gradient",
-        "wrong",
         "a detached gradient",
         "the slope of the loss along a parameter differs from the gradient that autograd gives",
         "remove .data, .detach() and no_grad between parameter and loss, or say which estimator needs them",
@@ -150,7 +138,6 @@ _RULES = (
     ),
     AuditRule(
         "sigma-frozen",
-        "wrong",
         "sigma that never moved from its initial value",
         "sigma gets no gradient, or gradient x rate x steps cannot change it",
         "give rho a larger rate or more steps, and report how far sigma moved",
@@ -158,7 +145,6 @@ _RULES = (
     ),
     AuditRule(
         "pruned-noise",
-        "wrong",
         "pruned weights whose noise is not pruned",
         "weights whose mean is exactly zero but whose sigma is not (softplus(0) = 0.69)",
         "set sigma to zero with the mean; rho = 0 is not sigma = 0",
@@ -166,7 +152,6 @@ _RULES = (
     ),
     AuditRule(
         "decayed-posterior",
-        "wrong",
         "weight decay on a posterior's parameters",
         "an optimiser with weight_decay on means or scales of the weights' distributions",
         "weight_decay=0 for means and scales: the prior is in the KL; decay other parameters in a group of their own",
@@ -174,23 +159,21 @@ _RULES = (
     ),
     AuditRule(
         "stale-result",
-        "misleading",
         "a result from another run",
         "printed numbers that the code shown cannot have printed",
         "restart and run all before publishing; keep the code's hash with the number",
         ("documents", "records"),
+        severity="misleading",
     ),
     AuditRule(
         "confounded-baseline",
-        "misleading",
         "baseline and method differ in more than the method",
         "another architecture, budget or schedule in the baseline",
         "train the method's own network without the method, with equal budget",
-        ("documents",),
+        severity="misleading",
     ),
     AuditRule(
         "variance-as-std",
-        "wrong",
         "a prior's variance used as its standard deviation",
         "the standard deviation of the prior as the objective has it differs from the one stated",
         "hand the square root of the variance to Normal",
@@ -198,7 +181,6 @@ _RULES = (
     ),
     AuditRule(
         "wrong-likelihood",
-        "wrong",
         "a loss that is not the stated likelihood",
         "the loss of a batch does not grow in proportion to -log p(y | x, w)",
         "use the negative log-likelihood of the stated model; check what the loss function takes for its input",
@@ -206,19 +188,17 @@ _RULES = (
     ),
     AuditRule(
         "unshuffled",
-        "weak",
         "the same batches in every epoch",
         "training rows in one order throughout",
         "shuffle=True in the training loader",
-        ("documents",),
+        severity="weak",
     ),
     AuditRule(
         "lost-schedule",
-        "weak",
         "a schedule without effect",
         "a learning rate that the code divides and the optimiser never sees",
         "change param_groups, or use a scheduler",
-        ("documents",),
+        severity="weak",
     ),
 )
 

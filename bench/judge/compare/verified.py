@@ -52,7 +52,8 @@ def verified(root: Path) -> tuple[int, list[Remark]]:
     done = [record for record in records if record.outcome == "done"]
     found = [Remark("refused", str(problem.path.name), problem.reason) for problem in problems]
     for record in done:
-        found += [Remark(judged, record.title, detail) for judged, detail in _of_record(record, store)]
+        subject = f"{record.title}, profile {record.profile}"
+        found += [Remark(judged, subject, detail) for judged, detail in _of_record(record, store)]
     found += _copied(done, store)
     return len(done), [*found, Remark("not checked", "the entry", UNSEEN)]
 

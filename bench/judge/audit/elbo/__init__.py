@@ -66,7 +66,7 @@ class ElboReport:
     @property
     def kl_weights(self) -> dict[str, float]:
         """Return how often an epoch counts the KL of each group of weights, by the group's name."""
-        found = {finding.rule: finding.measured for finding in self.findings}.get("kl-scale", {})
+        found = self.of("kl-scale").measured
         return {key.removeprefix("of "): value for key, value in found.items() if key.startswith("of ")}
 
     def of(self, rule: str) -> Finding:
@@ -95,7 +95,6 @@ def audit_torch(
     predict: Callable[[], Tensor] | None = None,
     deterministic: bool | None = None,
     draws: int = DRAWS,
-    subject: str = "objective",
 ) -> ElboReport:
     """Audit the loss of a training step.
 
@@ -115,7 +114,6 @@ def audit_torch(
         predict: makes the predictions of the network as tested.
         deterministic: whether `predict` should give the same twice; by default if no weight has a sigma.
         draws: number of seeds to average over.
-        subject: the name of what is audited, for the findings.
 
     Raises:
         ConfigError: arguments that do not fit together, or a loss that is not finite.
@@ -131,7 +129,7 @@ def audit_torch(
         seen["decayed-posterior"] = sigma.decayed(case, optimizer)
     if predict is not None:
         seen["dropout-at-test"] = repeats(predict, not groups if deterministic is None else deterministic)
-    return _report(seen, subject)
+    return _report(seen)
 
 
 def audit_pyro(
@@ -144,7 +142,6 @@ def audit_pyro(
     factors: Sequence[Factor] | None = None,
     prior_std: float | None = None,
     draws: int = DRAWS,
-    subject: str = "objective",
 ) -> ElboReport:
     """Audit model, guide and estimator of Pyro, as an SVI step on a batch uses them.
 
@@ -160,7 +157,6 @@ def audit_pyro(
         factors: means and standard deviations of the weights; by default paired by the names in Pyro's store.
         prior_std: standard deviation of the prior, as you mean it.
         draws: number of seeds to average over.
-        subject: the name of what is audited, for the findings.
 
     Raises:
         ConfigError: arguments that do not fit together, or a loss that is not finite.
@@ -177,9 +173,10 @@ def audit_pyro(
     unscaled = None if groups else partial(sites.kl, *objective.batches[0])
     case = Case(objective, groups, unscaled, n_train, prior_std, draws)
     seen = _apply_rules(case, None, 0)
-    if constant := sites.constant_scales(*objective.batches[0]):
-        seen["sigma-frozen"] = sigma.constant(constant)
-    return _report(seen, subject)
+    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
+        detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"
+        seen["sigma-frozen"] = Seen("fails", detail)
+    return _report(seen)
 
 
 def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> dict[str, Seen]:
@@ -206,5 +203,5 @@ def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int
     return seen
 
 
-def _report(seen: Mapping[str, Seen], subject: str) -> ElboReport:
-    return ElboReport(tuple(Finding(rule, subject, *what) for rule, what in seen.items()))
+def _report(seen: Mapping[str, Seen]) -> ElboReport:
+    return ElboReport(tuple(Finding(rule, "objective", *what) for rule, what in seen.items()))

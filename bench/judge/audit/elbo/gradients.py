@@ -35,10 +35,8 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
         detail = f"the slope is not autograd's along {shown}"
         written = _overwritten(objective, list(bad))
         if written:
-            detail += (
-                f"; the loss writes {written} in place before backward has used it, as passes that share a buffer "
-            )
-            detail += f"do: {ANEW}"
+            detail += f"; the loss writes {written} in place before backward has used it, as passes that share a "
+            detail += f"buffer do: {ANEW}"
         elif written is None:
             detail += f"; if noise is kept in a buffer, {ANEW}"
         return Seen("fails", detail, {"tensors": len(bad)}, advised=bool(written))

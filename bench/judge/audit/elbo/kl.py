@@ -51,14 +51,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
             "around zero: another prior, another sigma than its name says, or a further term; give kl=, or factors="
         )
         return dict.fromkeys(RULES, Seen("not measured", detail))
-    scale, sign = _scale_and_sign(case, found, data)
-    if is_missing(found.per_epoch) or found.precision is None:
-        unseen = is_missing(found.per_epoch)
-        why = "no KL is seen, and so no prior" if unseen else "kl= hides the prior; give factors= to measure it"
-        width = Seen("not measured", why)
-    else:
-        width = _width(case, found, found.precision)
-    return dict(zip(RULES, (scale, sign, width), strict=True))
+    return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
 
 
 def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
@@ -152,12 +145,16 @@ def _of_tensors(
     return scale, Seen("fails", turned, measured) if wrong else Seen("passes", "no tensor's KL is negative", measured)
 
 
-def _width(case: Case, found: KlWeight, pooled: MeanOfDraws) -> Seen:
+def _width(case: Case, found: KlWeight) -> Seen:
     """Judge the prior: of all groups together if they are alike, else group by group."""
+    if is_missing(found.per_epoch):
+        return Seen("not measured", "no KL is seen, and so no prior")
+    if found.precision is None:
+        return Seen("not measured", "kl= hides the prior; give factors= to measure it")
     every = [(t.name, t.precision) for t in found.tensors if t.precision is not None]
     known = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
     if not _differ([precision for _, precision in known]):
-        return judge_width(pooled, found.size, case.prior_std)
+        return judge_width(found.precision, found.size, case.prior_std)
     stds = {name: _root(precision).value for name, precision in known}
     least, most = (pick(stds, key=lambda name: stds[name]) for pick in (min, max))
     measured = {"least": stds[least], "most": stds[most]}

@@ -21,10 +21,6 @@ _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _identity(raw: Tensor) -> Tensor:
-    return raw
-
-
 def _word(words: str, name: str) -> re.Match[str] | None:
     """Return the place of one of the words in a name; none in a prior's name, which is not a posterior's parameter."""
     if any(part.lstrip("_").startswith("prior") for part in name.split(".")):
@@ -56,7 +52,7 @@ def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
             partner = name[: hit.start()] + word + name[hit.end() :]
             if partner in known and known[partner].shape == known[name].shape:
                 as_it_is = word in _POSITIVE and bool((known[partner] > 0).all())
-                found.append(_factor(values, name, partner, _identity if as_it_is else transform))
+                found.append(_factor(values, name, partner, (lambda raw: raw) if as_it_is else transform))
                 break
     return found
 

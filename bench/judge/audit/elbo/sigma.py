@@ -85,12 +85,6 @@ def _moves(
     return Seen("fails" if least[low] < STILL else "passes", detail, {"relative change": least[low]})
 
 
-def constant(sites: Sequence[str]) -> Seen:
-    """Judge sites of a guide whose scale depends on no parameter, though their mean does."""
-    detail = f"the guide's scale of {', '.join(sites)} is a constant; make it a pyro.param, constraint=positive"
-    return Seen("fails", detail)
-
-
 def _reach(
     objective: AuditedObjective,
     optimizer: torch.optim.Optimizer,

@@ -11,23 +11,49 @@ BATCH = 128  # rows, where the library's text names no other size
 ROWS = 8  # of laplace-torch's batches
 
 
+_PACKAGES = {  # by the name that a user gives a library: its name in the package index, and its licence
+    "torchbnn": ("torchbnn", "MIT"),
+    "bayesian-torch": ("bayesian-torch", "BSD-3-Clause"),
+    "blitz": ("blitz-bayesian-pytorch", "GPL-3"),
+    "torch-uncertainty": ("torch-uncertainty", "Apache-2.0"),
+    "posteriors": ("posteriors", "Apache-2.0"),
+    "pyro": ("pyro-ppl", "Apache-2.0"),
+    "laplace-torch": ("laplace-torch", "MIT"),
+}
+
+
 @dataclass(frozen=True)
 class Example:
     """One objective of a library, as a text of the library has it."""
 
     name: str
     library: str  # as a user calls it
-    package: str  # as the package index calls it
-    licence: str
     batch_size: int
     source: str  # the text, and where in it
     line: str  # the line that says how to train
     change: str  # what makes it an ELBO
 
+    @property
+    def package(self) -> str:
+        """Return the library's name in the package index."""
+        return _PACKAGES[self.library][0]
+
+    @property
+    def licence(self) -> str:
+        """Return the library's licence."""
+        return _PACKAGES[self.library][1]
+
 
 _PYRO = "no example in the README: a plate of the batch's rows, as for full data"
-_PLATE = 'with pyro.plate("data", x.shape[0]):'
+_PLATE = 'with pyro.plate("data", x.shape[0]): and loss=Trace_ELBO()'
 _SCALE = 'with poutine.scale(scale=N / len(x)), pyro.plate("data", len(x)):'
+_GUIDES = {  # of Pyro: what its example has beside the plate
+    "AutoNormal": "",
+    "AutoDiagonalNormal": "",
+    "AutoMultivariateNormal, 100-10": "; one layer 100-10, because the covariance of 478,410 weights does not fit",
+    "AutoLowRankMultivariateNormal, 100-10": "; one layer 100-10, and rank=10 as in its docstring",
+    "AutoDelta": "; no distribution, so what counts is the prior's -log p",
+}
 
 EXAMPLES = {
     example.name: example
@@ -35,8 +61,6 @@ EXAMPLES = {
         Example(
             "torchbnn",
             "torchbnn",
-            "torchbnn",
-            "MIT",
             BATCH,
             "demo Bayesian Neural Network Classification (the README has no training code)",
             "cost = ce + kl_weight*kl, with BKLLoss(reduction='mean') and kl_weight = 0.1",
@@ -45,8 +69,6 @@ EXAMPLES = {
         Example(
             "bayesian_torch",
             "bayesian-torch",
-            "bayesian-torch",
-            "BSD-3-Clause",
             BATCH,
             "README, Training snippet",
             "loss = ce_loss + kl / args.batch_size",
@@ -55,8 +77,6 @@ EXAMPLES = {
         Example(
             "bayesian_torch, 2 passes",
             "bayesian-torch",
-            "bayesian-torch",
-            "BSD-3-Clause",
             BATCH,
             "README, Training snippet, with two passes before one backward",
             "loss = ce_loss + kl / args.batch_size",
@@ -65,8 +85,6 @@ EXAMPLES = {
         Example(
             "blitz",
             "blitz",
-            "blitz-bayesian-pytorch",
-            "GPL-3",
             16,
             "README, Our main training and evaluating loop, with CrossEntropyLoss for digits",
             "loss = regressor.sample_elbo(inputs=datapoints, labels=labels, criterion=criterion, sample_nbr=3)",
@@ -75,8 +93,6 @@ EXAMPLES = {
         Example(
             "blitz, 1 sample",
             "blitz",
-            "blitz-bayesian-pytorch",
-            "GPL-3",
             16,
             "the same with sample_nbr=1, to see the KL",
             "loss = regressor.sample_elbo(inputs=datapoints, labels=labels, criterion=criterion, sample_nbr=1)",
@@ -85,8 +101,6 @@ EXAMPLES = {
         Example(
             "torch-uncertainty",
             "torch-uncertainty",
-            "torch-uncertainty",
-            "Apache-2.0",
             BATCH,
             "tutorial Train a Bayesian Neural Network in Three Minutes (the README has no training code)",
             "ELBOLoss(model=model, inner_loss=nn.CrossEntropyLoss(), kl_weight=1 / 10000, num_samples=3)",
@@ -95,31 +109,15 @@ EXAMPLES = {
         Example(
             "posteriors",
             "posteriors",
-            "posteriors",
-            "Apache-2.0",
             32,
             "README, Quickstart",
             "transform = posteriors.vi.diag.build(log_posterior, torchopt.adam(), temperature=1 / num_data)",
             "none needed; stl=False shows it, whose gradient has the same mean",
         ),
-        *(
-            Example(
-                guide,
-                "pyro",
-                "pyro-ppl",
-                "Apache-2.0",
-                BATCH,
-                _PYRO,
-                f"{_PLATE} and loss=Trace_ELBO()",
-                _SCALE,
-            )
-            for guide in ("AutoNormal", "AutoDiagonalNormal")
-        ),
+        *(Example(guide, "pyro", BATCH, _PYRO + more, _PLATE, _SCALE) for guide, more in _GUIDES.items()),
         Example(
             "laplace-torch",
             "laplace-torch",
-            "laplace-torch",
-            "MIT",
             ROWS,
             "README, Simple usage; the prior's weight beside the data's, of 24 rows",
             'Laplace(model, "classification", subset_of_weights="all", hessian_structure="diag")',

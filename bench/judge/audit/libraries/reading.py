@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # it imports PyTorch, which a table does not need
 FILE = Path(__file__).with_name("libraries.json")
 
 
-class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the audit of one objective measured."""
 
     slopes: Literal["passes", "fails", "not measured"]  # whether autograd's gradient is the slope of the loss

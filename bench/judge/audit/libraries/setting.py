@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from types import ModuleType
 
@@ -52,10 +52,11 @@ def seeded() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def batches(size: int) -> list[tuple[Tensor, Tensor]]:
+def batches(size: int, n_in: int | None = None) -> list[tuple[Tensor, Tensor]]:
     """Return three batches of images [size, 784] in 0..1 and digits [size]; no rule depends on what they show."""
+    n_in = n_in or SIZES[0]
     source = torch.Generator().manual_seed(stream_seed(0, "audit/libraries/rows"))
-    images = [torch.rand(size, SIZES[0], generator=source, dtype=torch.float64) for _ in range(BATCHES)]
+    images = [torch.rand(size, n_in, generator=source, dtype=torch.float64) for _ in range(BATCHES)]
     return [(x, torch.randint(SIZES[-1], (size,), generator=source)) for x in images]
 
 
@@ -63,8 +64,3 @@ def network(layer: Layer) -> nn.Sequential:
     """Return the network 784-400-400-10 with ReLU of layers that a library makes."""
     first, second, third = (layer(n_in, n_out) for n_in, n_out in pairwise(SIZES))
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
-
-
-def mean_of(passes: Sequence[Tensor]) -> Tensor:
-    """Return the mean over the passes of a step."""
-    return torch.stack(list(passes)).mean()
