@@ -74,14 +74,6 @@ def test_identical_distributions_share_everything_and_distant_ones_nothing(mean,
     assert overlap(one, Predictive(mean + 1e6 * sd, sd, n)) < 0.001 + 1e-5
 
 
-def test_a_ratio_is_that_of_the_densities():
-    # t with 4 degrees of freedom: density 3/8 at 0, and at 2: 3/8 (1 + 4/4)^(-5/2) = 3/8 * 2^(-5/2), a ratio of 5.657
-    scale = math.sqrt(1.2)
-    one, other = Predictive(0.0, 1.0, 5), Predictive(2 * scale, 1.0, 5)
-    assert density_ratio(one, other, 0.0, 0.0) == pytest.approx(2**2.5)
-    assert density_ratio(other, one, 0.0, 0.0) == pytest.approx(2**-2.5)
-
-
 def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chance():
     # Eight alternatives that do nothing, five seeds each, and a report from the same distribution. The largest of the
     # eight ratios reaches ten in about 9 % of the reports (standard error of 3,000 reports: .5 %). So one large ratio
