@@ -56,10 +56,9 @@ def test_what_two_distributions_share_is_the_integral_of_the_smaller_density():
         (Predictive(0.0, 1.0, 3), Predictive(0.0, 0.1, 10)),
         (Predictive(0.0, 1.0, 20), Predictive(1.0, 1.0, 20)),
     ]:
-        first, second = t_of(one), t_of(other)
         points = np.linspace(-4, 4, 17)
         expected, _ = integrate.quad(
-            lambda x, a=first, b=second: min(a.pdf(x), b.pdf(x)), -200, 200, points=points, limit=500
+            lambda x, a=one, b=other: min(a.density(x, x), b.density(x, x)), -200, 200, points=points, limit=500
         )
         assert overlap(one, other) == pytest.approx(expected, abs=2e-3)
         assert overlap(one, other) == pytest.approx(overlap(other, one))
