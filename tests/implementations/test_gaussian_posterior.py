@@ -153,7 +153,7 @@ def test_a_shared_posterior_says_what_it_cannot_tell():
     assert missing["draw_accuracy_std"].kind == "shared-noise"
 
 
-# --- blocks, groups and memory --------------------------------------------------------------------------------------
+# --- groups and memory ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -227,7 +227,7 @@ def test_what_has_no_density_says_so():
         pruned.log_density_ratio(range(1))
 
 
-# --- pruning, marginals, the mean network ---------------------------------------------------------------------------
+# --- marginals ------------------------------------------------------------------------------------------------------
 
 
 def test_marginals_come_in_the_order_of_the_layers():
