@@ -55,7 +55,7 @@ def lines(capsys):
         (["audit", "c" * 5000], "File name too long"),
         (["compare", "d" * 300, "/tmp"], "File name too long"),
         (["run", "mlp", "--precision", "tf32"], "only CUDA devices have it"),
-        (["run", "mlp", "--precision", "float23"], "did you mean 'float32'"),
+        (["run", "mlp", "--precision", "float23"], "known: bf16, float32, tf32; did you mean 'float32'"),
         (["table", "accuracy", "--precision", "bf61"], "did you mean 'bf16'"),
         (["run", "mlp", "--threads", "0"], "below 1"),
         (["run", "mlp", "--threads", "100000"], "above 1024"),
@@ -65,7 +65,6 @@ def lines(capsys):
         (["run", "mlp", "--memory-limit", "0"], "not a positive number"),
         (["run", "mlp", "--quiet", "--json"], "not allowed with"),
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),
-        (["run", "uniform", "--executor", "moon", "--profile", "smoke"], "known: dask"),
         (["run", "mlp", "--colour"], "--help"),
         (["rnu"], "did you mean 'run'"),
         ([], "no command given"),
@@ -201,13 +200,6 @@ def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(tmp_p
     assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
 
 
-def test_plan_for_machines(tmp_path, capsys):
-    assert main(["plan", "mlp", "--results", str(tmp_path), "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
-    assert len(planned["cells"]) == 3
-    assert {cell["state"] for cell in planned["cells"]} == {"to do"}
-
-
 def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, capsys, monkeypatch):
     """With a rate of a millionth of its records' the plan would take a million times as long."""
     monkeypatch.setattr(timing, "matmul_rate", lambda device, threads: 1.0)
@@ -248,12 +240,7 @@ def test_a_fit_that_is_kept_costs_no_training(tmp_path, capsys):
         deleted.write_bytes(kept)
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["env"], ["env", "--json"], ["data", "list"]])
-def test_listings_work(arguments, capsys):
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.strip()
-
-
-def test_verify_checks_every_byte_of_the_repository(capsys):
-    assert main(["data", "verify", "mnist", "fashion_mnist", "letters"]) == 0
-    assert capsys.readouterr().out.count("ok ") == 8
+@pytest.mark.parametrize("command", ["list", "env"])
+def test_listings_for_machines(command, capsys):
+    assert main([command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)

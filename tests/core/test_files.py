@@ -27,18 +27,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_folder_is_synced_after_the_new_name_is_in_it(tmp_path, monkeypatch):
-    path, seen = tmp_path / "new" / "file", []
-    monkeypatch.setattr(
-        os, "fsync", lambda handle: seen.append((os.readlink(f"/proc/self/fd/{handle}"), path.exists()))
-    )
-    files.write_atomically(path, b"bytes")
-    assert seen[0] == (str(tmp_path), False)  # the new folder's own name
-    (part, before), (folder, after) = seen[1:]
-    assert files.PART.fullmatch(os.path.basename(part))
-    assert (before, folder, after) == (False, str(path.parent), True)
-
-
 def test_only_old_parts_of_this_suite_are_swept(tmp_path):
     """Not a young part, another program's file, a link, or what lies elsewhere or behind a link."""
     results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"

@@ -56,12 +56,6 @@ def test_a_results_folder_may_itself_be_a_link(results, tmp_path):
     assert len(Store(tmp_path / "mine").all_records()[0]) == 1
 
 
-def test_a_pipe_ends_at_once(results):
-    os.mkfifo(results / "pipe")
-    with pytest.raises(DataCorrupt, match="it is not a regular file"):
-        files.read_file(results / "pipe", 10, below=results)
-
-
 def test_nothing_is_written_or_removed_behind_a_link(results, outside):
     (results / "behind").symlink_to(outside)
     for act in (

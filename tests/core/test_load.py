@@ -62,15 +62,6 @@ def test_without_the_count_the_load_average_decides(monkeypatch):
         assert OtherLoad(threads=2).reasons() == reason
 
 
-def test_a_record_made_beside_other_work_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(OtherLoad, "reasons", lambda self: [load.REASON])
-    (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
-    process.work([cell], Options(str(tmp_path)), lambda event: None)
-    timings = Store(tmp_path).all_records()[0][0].timings
-    assert not timings.valid
-    assert timings.reasons[-1] == load.REASON
-
-
 @pytest.mark.parametrize(
     ("training", "measuring", "expected"),
     [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.metric_table import unit_of
 from bench.core.sealed import seal
@@ -106,28 +105,6 @@ def test_a_sealed_record_with_what_cannot_be_is_not_read(tmp_path, changes):
     told = f"{next(iter(changes))}|allowed are numbers|surrogates"
     assert re.search(f"does not have the fields of a record.*({told})|cannot be read: the number", problem.reason)
     assert "\n" not in problem.reason
-
-
-def test_commands_end_in_lines_whatever_a_record_holds(tmp_path, capsys):
-    """All forgeries in one folder, beside a record that is sound: every command tells each and goes on."""
-    store = Store(tmp_path)
-    for number, changes in enumerate(FORGERIES.values()):
-        path = store.write(record("mlp", protocol="common", seed=number, metrics={"mnist/accuracy": 0.9}))
-        path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
-    store.write(record("mlp", protocol="common", seed=99, metrics={"mnist/accuracy": 0.9}))
-    place, alone = ["--results", str(tmp_path)], ("--baseline", "none")
-    commands = [
-        ["table", *alone],
-        ["table", "accuracy", *alone],
-        ["verdict"],
-        ["ladder"],
-        ["figures", "--list", *alone],
-    ]
-    commands += [["audit", "records"], ["report", "--no-figures", *alone], ["table", "--write", *alone]]
-    commands += [["status", "mlp"], ["gate"]]
-    for command in (*([*words, *place] for words in commands), ["compare", str(tmp_path), str(tmp_path)]):
-        assert main(command) in (0, 1, USAGE, INCOMPLETE), command
-        assert "Traceback" not in capsys.readouterr().err
 
 
 def test_seeds_far_apart_are_not_counted_out(tmp_path, capsys):

@@ -61,9 +61,10 @@ def faults_of_call(node):
             yield node.lineno, f"{word} is not False"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_module_runs_what_data_hold(path):
-    assert list(faults(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_no_module_runs_what_data_hold():
+    found = {path: list(faults(ast.parse(path.read_text(encoding="utf-8")))) for path in MODULES}
+    assert len(found) > 200
+    assert {path: told for path, told in found.items() if told} == {}
 
 
 @pytest.mark.parametrize(

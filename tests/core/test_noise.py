@@ -13,7 +13,6 @@ from bench.core import noise
 from bench.core.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
-from implementations._kernels.loops import flat_arrays
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll
 
 compiled = pytest.importorskip("bench.core.compiled", reason="numba is not installed")
@@ -44,9 +43,7 @@ def test_philox_gives_the_published_words(counter, key, words):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    key=st.integers(0, 2**63 - 1),
-    rows=st.lists(st.integers(0, 2**40), min_size=1, max_size=5),
-    n=st.integers(1, 700),
+    key=st.integers(0, 2**63 - 1), rows=st.lists(st.integers(0, 2**40), min_size=1, max_size=5), n=st.integers(1, 700)
 )
 def test_compiled_numbers_are_the_plain_ones(key, rows, n):
     rows = torch.tensor(rows)
@@ -218,22 +215,6 @@ def test_rho_gradient_is_the_derivative():
     sigma = torch.nn.functional.softplus(free)
     (grad * eps * sigma - 0.7 * sigma.log()).sum().backward()
     torch.testing.assert_close(out.double(), free.grad, rtol=1e-5, atol=1e-5)
-
-
-def test_layer_scales_and_their_gradient_are_the_plain_ones():
-    pytest.importorskip("pyro", reason="Pyro is not installed")
-    from implementations._kernels.hidden_layer import Weights
-
-    source = torch.Generator().manual_seed(6)
-    log_excess, mean, product = (torch.randn(61, 90, generator=source) for _ in range(3))
-    dropout = torch.tensor(0.6)
-    fast = Weights.of(mean, log_excess - 2, 0.01, dropout)
-    plain = Weights.of(mean.double(), log_excess.double() - 2, 0.01, dropout.double())
-    for name in ("std", "variance", "slope", "variance_excess", "kl"):
-        torch.testing.assert_close(getattr(fast, name).double(), getattr(plain, name), rtol=1e-5, atol=1e-5)
-    expected = plain.slope * (plain.variance * (product.double() - 0.3) + 0.3)
-    compiled_layers.layer_gradient(*flat_arrays(product, fast.variance, fast.slope), -0.3)
-    torch.testing.assert_close(product.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_kernel_that_cannot_be_compiled_is_said_and_the_plain_noise_stays(monkeypatch):

@@ -152,16 +152,6 @@ def test_the_old_state_returns_even_after_an_error(precision, device):
     assert state() == before
 
 
-def test_precisions_nest():
-    before = state()
-    with matrix_products("bf16", CPU):
-        outside = state()
-        with pytest.raises(ZeroDivisionError), matrix_products("tf32", torch.device("cuda")):
-            raise ZeroDivisionError
-        assert state() == outside
-    assert state() == before
-
-
 def test_tf32_is_pytorchs_own_switch_and_readable_by_it():
     """PyTorch has an old and a new switch; what reads the other one must not meet a mixture."""
     with matrix_products("tf32", torch.device("cuda")):
@@ -188,20 +178,6 @@ def test_who_makes_the_products():
     assert products_by("tf32", torch.device("cuda")) == BY_TENSOR_CORES
     assert products_by("bf16", torch.device("cuda")) == BY_ROUNDING
     assert products_by("bf16", CPU) in (BY_ONEDNN, BY_ROUNDING)
-
-
-@pytest.mark.parametrize(
-    ("precision", "device", "message"),
-    [
-        ("fp16", "cpu", "known: bf16, float32, tf32"),
-        ("bf15", "cpu", "did you mean 'bf16'"),
-        ("tf32", "cpu", "only CUDA devices have it: use bf16"),
-    ],
-)
-def test_what_is_not_there_is_one_line(precision, device, message):
-    with pytest.raises(ConfigError, match=message) as caught:
-        check_precision(precision, device)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_old_gpu_has_no_tf32(monkeypatch):

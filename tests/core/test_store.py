@@ -17,14 +17,6 @@ from tests.core.stores import record, set_aside
 from tests.synthetic import read_record
 
 
-def test_a_record_comes_back(tmp_path):
-    store = Store(tmp_path)
-    path = store.write(record(), {"mnist/label": np.arange(3)})
-    assert store.find(record()).metrics == {"mnist/accuracy": 0.98}
-    with np.load(path.with_suffix(".npz"), allow_pickle=False) as scores:
-        assert scores["mnist/label"].tolist() == [0, 1, 2]
-
-
 def test_not_a_number_is_stored_as_null(tmp_path):
     path = Store(tmp_path).write(record(metrics={"mnist/nll": float("nan")}))
     assert json.loads(path.read_text())["metrics"] == {"mnist/nll": None}

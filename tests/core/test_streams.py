@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.core.streams import StepNoise, generator, row_bits, row_noise, stream_seed
+from bench.core.streams import StepNoise, row_bits, row_noise, stream_seed
 
 
 def test_streams_differ_by_seed_name_and_index():
@@ -21,11 +21,6 @@ def test_streams_differ_by_seed_name_and_index():
 def test_index_cannot_be_confused_with_name():
     # "draw/1" with index 2 and "draw" with indices 1, 2 hash the same text; names therefore hold no slash
     assert stream_seed(0, "draw", 12) != stream_seed(0, "draw", 1, 2)
-
-
-def test_generator_repeats():
-    first = torch.rand(5, generator=generator(7, "init"))
-    assert torch.equal(first, torch.rand(5, generator=generator(7, "init")))
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=40))

@@ -1,7 +1,5 @@
 """dropout_fcn: the published loss in closed form, masks, training equal to autograd, draws that belong to rows."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -43,9 +41,6 @@ def plain_network(layout, flat):
     return net, [module for module in net if isinstance(module, GivenMask)]
 
 
-# --- the published loss ---------------------------------------------------------------------------------------------
-
-
 def test_loss_of_a_blind_network():
     # p = 1/10: [log 10 + 10 log(1 + 1/10)] / 10 = [2.302585 + 0.953102] / 10 = 0.3255687; times 391 = 127.2974
     loss, gradient = bce_on_log_probs(torch.zeros(4, 10, dtype=torch.float64), torch.tensor([0, 3, 9, 3]))
@@ -77,20 +72,6 @@ def test_loss_and_gradient_equal_autograd(seed, rows, scale, name):
     assert torch.allclose(gradient, logits.grad, rtol=1e-9, atol=1e-14)
 
 
-@given(seed=st.integers(0, 2**31), scale=st.floats(0.01, 50))
-def test_published_loss_is_between_its_floor_and_a_tenth_of_the_cross_entropy_plus_a_tenth(seed, scale):
-    # sum_k log(1 + p_k) is concave on the simplex: log 2 at a corner (its least), 0.953 at the middle (its most)
-    source = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(5, 10, dtype=torch.float64, generator=source)
-    y = torch.randint(10, (5,), generator=source)
-    loss = bce_on_log_probs(logits, y)[0].item()
-    tenth = functional.cross_entropy(logits, y).item() / 10
-    assert tenth + math.log(2) / 10 - 1e-12 <= loss <= tenth + math.log(1.1) + 1e-12
-
-
-# --- masks ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_byte_of_a_mask():
     # the lowest byte of the word is 0b00000101: units 0 and 2 are kept and doubled
     masks = Masks.of(DropoutFcn(hidden=(8,), input_dropout=0.0), Layout((3, 8, 10)), torch.zeros(1))
@@ -110,14 +91,6 @@ def test_every_value_of_a_mask_is_as_frequent_as_its_rate_says():
     assert units.unique().tolist() == [0, 2]
     assert units.mean().item() == 1
     assert masks.n_words == 2**16 // 4 + 2048 // 64
-
-
-def test_published_row_needs_244_words():
-    # 784 pixels x 16 bits = 196 words, 3 x 1024 units x 1 bit = 48 words
-    assert Masks.of(DropoutFcn(), Layout((784, 1024, 1024, 1024, 10)), torch.zeros(1)).n_words == 244
-
-
-# --- training -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", [*LOSSES])
@@ -167,30 +140,6 @@ def test_trace_is_what_the_document_prints():
         assert context.traces[epoch]["mnist/train60k/accuracy"] == accuracy
 
 
-def test_shuffle_gives_every_epoch_its_own_order_and_every_row_once():
-    # without dropout and without learning, the sum of all batch losses does not depend on the order of the rows;
-    # the loss of the first batch alone tells whether the order changed
-    train, task = rows(32), Task("classification", 10, 32, LAYOUT.sizes[0])
-    sums = {}
-    for shuffle in (False, True):
-        context = whole_epochs(1)
-        recipe = DropoutFcn(
-            epochs=2, hidden=(70,), shuffle=shuffle, batch_size=8, learning_rate=0, input_dropout=0, hidden_dropout=0
-        )
-        recipe.fit(train, task, context)
-        whole = [context.traces[epoch]["mnist/train60k/train_loss_sum"] for epoch in (1, 2)]
-        context.steps_per_epoch = 1
-        recipe.fit(train, task, context)
-        sums[shuffle] = whole, [context.traces[epoch]["mnist/train60k/train_loss_sum"] for epoch in (1, 2)]
-    (plain_whole, plain_first), (whole, first) = sums[False], sums[True]
-    assert whole == pytest.approx(plain_whole, rel=1e-6)
-    assert plain_first[0] == plain_first[1]
-    assert len({plain_first[0], *first}) == 3
-
-
-# --- prediction -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def posterior():
     flat = _dense.linear_init(LAYOUT, generator(2, "init"), half_width=0.3)
@@ -209,13 +158,3 @@ def test_draw_equals_the_plain_network_under_the_row_s_masks(posterior, monkeypa
             dropout.mask = mask
         assert torch.allclose(got[position].double(), net.double()(x.double()).detach(), atol=1e-5)
         net.float()
-
-
-def test_mean_network_is_the_document_s_network_in_evaluation_mode(posterior):
-    net = document.network(LAYOUT.sizes[0], LAYOUT.sizes[1])
-    values = posterior.arrays().values()
-    for parameter, value in zip(net.parameters(), values, strict=True):
-        parameter.data.copy_(value)
-    x = rows(9).x
-    got = posterior.mean_network().predict(x, range(1), torch.arange(9)).log_probs[0]
-    assert torch.allclose(got, net.eval()(x).detach(), atol=1e-6)

@@ -53,7 +53,15 @@ def test_a_task_of_the_other_kind_is_refused(name):
         ("mlp", {"activation": "sigmoids"}, "did you mean 'sigmoid'"),
         ("dropout_fcn", {"loss": "crossentropy"}, "did you mean 'cross_entropy'"),
         ("mxnet_bbb", {"prior": "scale-mixture"}, "did you mean 'scale_mixture'"),
-        *(("dropout_fcn", {"hidden_dropout": rate}, r"must be in \[0, 1\)") for rate in (-0.1, 1.0, math.nan)),
+        *(
+            (name, {"hidden_dropout": rate}, r"must be in \[0, 1\)")
+            for name in ("dropout_fcn", "blundell_dropout")
+            for rate in (-0.1, 1.0, math.nan)
+        ),
+        *(
+            ("blundell_bbb", {field: "none of these"}, r"unknown .* 'none of these'; known:")
+            for field in ("prior", "optimiser", "likelihood", "kl_weights")
+        ),
     ],
 )
 def test_an_option_that_is_none_is_refused(name, option, words):

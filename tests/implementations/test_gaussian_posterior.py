@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ks_2samp
 from torch.distributions import Normal
 
 from bench.core.errors import Unsupported
@@ -20,12 +19,7 @@ from bench.interface import Gaussian
 from bench.measure.metrics.draws import reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 from implementations._kernels import gaussian_posterior as kernel
-from implementations._kernels.gaussian_posterior import (
-    Family,
-    GaussianPosterior,
-    gaussian_log_prior,
-    log_probabilities,
-)
+from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior, log_probabilities
 from implementations._kernels.layout import Layout
 from implementations._kernels.network_draws import ROWS_AT_A_TIME
 from implementations._kernels.sums import CHUNK, sum_of_squares
@@ -120,33 +114,6 @@ def test_shared_draws_are_the_plain_loop(case):
 # --- both kinds of draws have one distribution for each row ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_shared_draws_of_a_row_have_the_distribution_of_naive_networks(case):
-    """Kolmogorov-Smirnov: P(D > d) <= 2 exp(-n d^2) for two samples of n > 457 (Wei and Dudley 2012)."""
-    posterior, x = posterior_of(4, case, torch.float64), rows_of(4)
-    shared = predict(posterior.per_row(), x, range(N_DRAWS)).exp().numpy()
-    mu, sigma = (used_layers(case, posterior.arrays()[name]) for name in ("mu", "sigma"))
-    source = torch.Generator().manual_seed(5)
-    naive = []
-    for _ in range(N_DRAWS):
-        drawn = [
-            tuple(m + s * torch.randn(m.shape, generator=source, dtype=m.dtype) for m, s in zip(*pair, strict=True))
-            for pair in zip(mu, sigma, strict=True)
-        ]
-        naive.append(finish(case, case.get("input_scale", 1.0) * x @ drawn[0][0].T + drawn[0][1], drawn[1:]).exp())
-    naive = torch.stack(naive).numpy()
-    # 4 rows x 10 classes and 4 entropies
-    limit = math.sqrt(math.log(2 * 44 / 1e-6) / N_DRAWS)
-    for sample, other in zip(columns(shared), columns(naive), strict=True):
-        assert ks_2samp(sample, other, method="asymp").statistic < limit
-
-
-def columns(probs):
-    """Probabilities [S, B, K] -> every (row, class), and the entropy of each row, [S] each."""
-    entropy = -(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=2)
-    return [*probs.reshape(len(probs), -1).T, *entropy.T]
-
-
 def test_shared_draws_have_the_moments_of_the_closed_form():
     """One hidden layer of ReLUs: E[f] = mu_b + sum_j mu_j E[relu(a_j)], with E[relu(a)] = m Phi(m/s) + s phi(m/s).
 
@@ -186,37 +153,7 @@ def test_a_shared_posterior_says_what_it_cannot_tell():
     assert missing["draw_accuracy_std"].kind == "shared-noise"
 
 
-# --- blocks, groups and memory --------------------------------------------------------------------------------------
-
-
-LARGEST_NORMAL = 6.8  # sqrt(66 log 2): see tests/core/test_noise.py
-
-
-def rounding_of_log_probs(posterior, x):
-    """Return how far a float32 log-probability of a ReLU network may be from the exact one, whatever adds it up.
-
-    A chain of n additions and products errs by n 2^-24 times the sum of the terms' sizes (Higham 2002, 3.1). No weight
-    is larger than |mu| + 6.8 sigma; sizes pass a ReLU unchanged; a log-probability has the error of two logits.
-    """
-    mu, sigma = (posterior.arrays()[name].double() for name in ("mu", "sigma"))
-    size, chain = x.double(), 0
-    for matrix, bias in posterior._family.layout.layers(mu.abs() + LARGEST_NORMAL * sigma):
-        size, chain = size @ matrix.T + bias, chain + matrix.shape[1] + 6  # 6: the draw, sigma^2 and its root, the bias
-    return 2 * chain * 2.0**-24 * size.max().item()
-
-
-@pytest.mark.parametrize("per_row", [False, True])
-@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_prediction_does_not_depend_on_blocks_even_with_huge_logits(per_row, sizes):
-    made = posterior_of(9, {"layout": Layout((20, 12, 10)), "activation": torch.relu_})
-    posterior = GaussianPosterior(made._family, *(10 * value for value in made.arrays().values()))
-    x = rows_of(sum(sizes), dtype=torch.float32, width=20)
-    bound = rounding_of_log_probs(posterior, x)
-    posterior = posterior.per_row() if per_row else posterior
-    whole = predict(posterior, x, range(2))
-    parts = [predict(posterior, part, range(2)) for part in x.split(sizes)]
-    assert whole.abs().max() > 100 > 100 * bound
-    assert (torch.cat(parts, dim=1) - whole).abs().max() < 2 * bound
+# --- groups and memory ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -290,7 +227,7 @@ def test_what_has_no_density_says_so():
         pruned.log_density_ratio(range(1))
 
 
-# --- pruning, marginals, the mean network ---------------------------------------------------------------------------
+# --- marginals ------------------------------------------------------------------------------------------------------
 
 
 def test_marginals_come_in_the_order_of_the_layers():
@@ -304,16 +241,3 @@ def test_marginals_come_in_the_order_of_the_layers():
     assert [bool(m.used.all()) for m in marginals.values()] == [True, True, False, False, True, True]
     assert [bool(m.used.any()) for m in marginals.values()] == [True, True, False, False, True, True]
     assert list(posterior_of(17, ONE_HIDDEN).weights()) == ["fc1.weight", "fc1.bias", "out.weight", "out.bias"]
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_mean_network_has_no_noise(case):
-    posterior, x = posterior_of(18, case, torch.float64), rows_of(6)
-    network = posterior.mean_network()
-    answer = predict(network, x, range(2))
-    (first, bias), *later = used_layers(case, posterior.arrays()["mu"])
-    expected = finish(case, case.get("input_scale", 1.0) * x @ first.T + bias, later)
-    torch.testing.assert_close(answer, torch.stack([expected] * 2), rtol=1e-12, atol=1e-12)
-    assert (network.n_draws, network.noise) == (1, "none")
-    assert all(marginal.std is None for marginal in network.weights().values())
-    assert list(network.arrays()) == ["mu"]

@@ -6,7 +6,6 @@ import importlib
 import pytest
 import torch
 
-from bench.data.splits import load_shared, load_split
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from implementations import _seeds
@@ -100,18 +99,6 @@ def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
     assert all(torch.equal(state[key], value) for key, value in kept.items())  # training did not touch the copy
 
 
-def test_every_seed_hears_of_an_epoch_before_any_begins_the_next():
-    _, approach = recipe("mlp", {})
-    train, rows, task = problem("mlp")
-    told, order = [whole_epochs(seed) for seed in SEEDS], []
-    for context in told:
-        context.on_epoch = lambda _, seed=context.seed: order.append(seed)
-    found = approach.fit_many(train, rows, task, told)
-    assert order == [*SEEDS] * 3
-    for posterior, own, context in zip(found, rows, [whole_epochs(seed) for seed in SEEDS], strict=True):
-        assert_same(posterior.arrays(), approach.fit(train.select(own), task, context).arrays())
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_a_seed_without_numbers_harms_no_other(name):
     module, approach = recipe(name, {})
@@ -125,15 +112,3 @@ def test_a_seed_without_numbers_harms_no_other(name):
     expected, seen = healthy.epoch(2), ill.epoch(2)
     assert [seen[0], seen[2]] == [expected[0], expected[2]]
     assert not all(value == value for value in seen[1].values())
-
-
-def test_shared_rows_are_those_of_each_seed():
-    shared, places = load_shared("train50k", [4, 9])
-    assert shared.name == "train50k"
-    for seed, own in zip((4, 9), places, strict=True):
-        alone, picked = load_split("train50k", seed), own[::997]
-        wanted = torch.arange(0, len(own), 997)
-        assert len(own) == len(alone)
-        assert torch.equal(shared.x[picked], alone.x[wanted])
-        assert torch.equal(shared.y[picked], alone.y[wanted])
-        assert torch.equal(shared.rows[picked], alone.rows[wanted])

@@ -112,18 +112,6 @@ def test_one_step_of_full_size_in_float32(case):
         assert (ours.parameters()[name] - start - moved).abs().max() < 5e-5 * moved.abs().max()
 
 
-def test_unused_layer_moves_by_its_kl_term_only():
-    mu, _, ours, _, source = both(SMALL, "published", torch.float64)
-    noise = torch.randn(SMALL.n_weights, generator=source, dtype=torch.float64)
-    x, y = torch.rand(6, 7, generator=source, dtype=torch.float64), torch.randint(3, (6,), generator=source)
-    sigma = torch.nn.functional.softplus(ours.parameters()["rho"])
-    ours(to_ndarray(x), to_ndarray(y), noise)
-    moved = SMALL.named(ours.parameters()["mu"] - mu)["hidden2.weight"]
-    # d loss / dmu = w / M under the prior N(0, 1)
-    expected = -0.001 / BATCHES * SMALL.named(mu + sigma * noise)["hidden2.weight"]
-    torch.testing.assert_close(moved, expected, rtol=1e-6, atol=0)
-
-
 def test_rho_learns_at_its_own_rate():
     """One step with a factor moves rho by that factor more, and mu just as far."""
     moved = {}
@@ -195,26 +183,6 @@ def test_kl_at_the_start():
     found = start().log_density_ratio(range(draws)) / 469
     # a weight's eps^2 / 2 has variance 1/2: the mean of 16 draws is within four of its standard errors
     assert found.mean().item() == pytest.approx(expected, abs=4 * math.sqrt(478_410 / 2 / draws) / 469)
-
-
-def test_share_of_the_unused_layer():
-    used = {name: marginal.used for name, marginal in start().weights().items()}
-    assert list(used) == [
-        f"{layer}.{part}" for layer in ("hidden1", "hidden2", "output") for part in ("weight", "bias")
-    ]
-    unused = sum(int((~mask).sum()) for mask in used.values())
-    # 400 x 400 + 400 of 784 x 400 + 400 + 400 x 400 + 400 + 400 x 10 + 10
-    assert (unused, sum(mask.numel() for mask in used.values())) == (160_400, 478_410)
-    assert all(marginal.used.all() for marginal in start({"use_second_hidden": True}).weights().values())
-
-
-@pytest.mark.parametrize("use_second_hidden", [False, True])
-def test_middle_layer_matters_only_when_used(use_second_hidden):
-    posterior = start({"use_second_hidden": use_second_hidden})
-    keep = {"hidden2.weight": torch.zeros(400, 400, dtype=torch.bool)}
-    x = rows(5, 784).x
-    whole, pruned = (p.predict(x, range(2), torch.arange(5)).log_probs for p in (posterior, posterior.masked(keep)))
-    assert torch.equal(whole, pruned) is not use_second_hidden
 
 
 @pytest.mark.parametrize("use_second_hidden", [False, True])

@@ -178,10 +178,7 @@ def test_fit_leaves_globals_alone_and_silences_one_warning_only(approach_of_pyro
 def made_up_posterior(seed=0):
     source = torch.Generator().manual_seed(3)
     size = N_HIDDEN * (N_INPUTS + 1) + 10 * (N_HIDDEN + 1)
-    arrays = {
-        "mu": 0.5 * torch.randn(size, generator=source),
-        "sigma": 0.3 * torch.rand(size, generator=source) + 0.01,
-    }
+    arrays = {"mu": 0.5 * torch.randn(size, generator=source), "sigma": 0.3 * torch.rand(size, generator=source) + 0.01}
     return PyroRandomModule(**SMALL).rebuild(arrays, TASK, seed)
 
 

@@ -49,9 +49,6 @@ def said(one):
     return sentences(Against(FORCED, (one,)))
 
 
-# --- which alternatives there are ------------------------------------------------------------------------------------
-
-
 def test_alternatives_are_the_fits_that_the_ladder_compares_each_once():
     found = alternatives(manifests()["linear_bbb"])
     assert [(one.kind, one.name) for one in found] == [
@@ -79,9 +76,6 @@ def test_a_recipe_that_trains_on_the_rows_that_the_document_holds_out_is_no_alte
     (one, *_) = against(BY_ID["alsibahi2019.fcn.test_accuracy"], Results([], manifests())).found
     assert (one.alternative.recipe, one.finding) == ("corrected", NOT_MEASURED)
     assert one.reason == "it trains on the rows that the document holds out"
-
-
-# --- the rule on worked numbers --------------------------------------------------------------------------------------
 
 
 def test_the_ratio_of_two_recipes_at_a_number():
@@ -141,9 +135,6 @@ def test_what_was_not_run_names_its_command_and_seeds_without_spread_are_no_dist
     assert (never.finding, never.shared, never.ratio) == (FAR_OUTSIDE, 0.0, None)
 
 
-# --- the protocol ----------------------------------------------------------------------------------------------------
-
-
 def test_the_common_protocol_stands_in_with_a_caution_until_the_published_one_is_measured():
     one = weighed(five(0.895), (), five(0.896), five(0.962, 0.0017))
     assert one.protocol == COMMON
@@ -176,9 +167,6 @@ def test_records_are_found_by_protocol_and_in_the_claims_unit():
     ]
     one = against(claim, Results(records, manifests())).found[0]
     assert (one.protocol, one.published.mean, one.measured.mean) == (COMMON, pytest.approx(0.99), pytest.approx(0.78))
-
-
-# --- a number that tests nothing -------------------------------------------------------------------------------------
 
 
 def test_a_number_tests_nothing_where_every_alternative_would_give_much_the_same():

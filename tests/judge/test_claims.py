@@ -14,14 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.errors import ConfigError
-from bench.judge.claims import (
-    PUBLISHED,
-    in_claim_unit,
-    load_claims,
-    measure,
-    measured_key,
-    print_interval,
-)
+from bench.judge.claims import PUBLISHED, in_claim_unit, load_claims, measure, measured_key, print_interval
 from bench.plan.registry import ORDER
 from tests.synthetic import record
 

@@ -1,4 +1,4 @@
-"""Welch's tests: a closed form, scipy's, nominal rates by simulation, and the verdict that rests on them."""
+"""Welch's tests: a closed form, scipy's, and the verdict that rests on them; Holm's procedure."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.judge.samples import Sample
-from bench.judge.stats.prediction import Group, equivalence_p, error_half_width, error_p, welch
+from bench.judge.stats.prediction import Group, equivalence_p, error_half_width, error_p, holm, welch
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, judge_one
 from tests.judge.claims import FINAL, FIVE
 
@@ -69,20 +69,6 @@ def test_infinitely_many_runs_leave_the_spread_of_the_other_group():
     assert error_p(1.959964, *welch(Group(1.0, math.inf), Group(0.0, 4))) == 0  # nothing moves any more
 
 
-def test_false_alarms_of_equivalence_at_the_margin():
-    # True means exactly one margin apart, unequal spreads and sizes: "equivalent" in 5 % of 8,000 cases (standard
-    # error .0024), all of them from the nearer one-sided test. Welch's approximation is good to .005 at these sizes.
-    source = np.random.default_rng(8)
-    ours, theirs = source.normal(10.0, 1.0, (8_000, 5)), source.normal(0.0, 2.0, (8_000, 8))
-    alarms = sum(
-        equivalence_p(a.mean() - b.mean(), 10.0, group(a), group(b)) < 0.05 for a, b in zip(ours, theirs, strict=True)
-    )
-    assert abs(alarms / 8_000 - 0.05) < 4 * 0.0024 + 0.005
-
-
-# --- verdicts of reports with a spread ------------------------------------------------------------------------------
-
-
 def verdict(reported, margin, spread, n_runs=5):
     claim = msgspec.structs.replace(FINAL, stage="final", printed=repr(reported), margin=margin)
     return judge_one(msgspec.structs.replace(claim, spread=spread, n_runs=n_runs), Sample(FIVE))
@@ -110,3 +96,18 @@ def test_outcomes_of_reports_with_a_spread(reported, margin, outcome):
 def test_without_a_spread_nothing_changes():
     assert verdict(0.978, 0.005, None).outcome == AGREES
     assert verdict(0.978, 0.005, None).evidence.p_equivalence is None
+
+
+def test_holms_worked_example():
+    # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+    )
+
+
+@given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_a_hypothesis(p_values):
+    found = holm(p_values)
+    assert all(p_values[name] <= found[name] <= 1 for name in p_values)
+    ranked = sorted(p_values, key=lambda name: p_values[name])
+    assert [found[name] for name in ranked] == sorted(found.values())  # none overtakes one before it

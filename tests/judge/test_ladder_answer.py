@@ -1,14 +1,12 @@
 """The answer to a ladder's question: from records to numbers and a table with its notes."""
 
-import numpy as np
 import pytest
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.answer import LargestStep, find
+from bench.judge.ladder.answer import find
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
-from bench.judge.stats.paired import Paired
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table, conclusions
 from tests.judge.test_ladder import BITS, CLAIMS, NOISE, cell, numbers_of
@@ -93,20 +91,6 @@ def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
         in first
     )
     assert first.endswith("(3 seeds, adjusted for 3 comparisons).")
-
-
-def test_a_step_that_is_the_largest_by_chance_is_rarely_said_to_be_ahead():
-    # Four steps that add the same, five seeds: the largest is said to be ahead of the next in fewer than 5 % of 2,000
-    # answers. Without the adjustment it would be in more of them.
-    source = np.random.default_rng(3)
-    adjusted = plain = 0
-    for sizes in source.normal(size=(2_000, 4, 5)):
-        following, largest = sizes[np.argsort(sizes.mean(axis=1))][2:].tolist()
-        lead = Paired(tuple(range(5)), tuple(following), tuple(largest))
-        adjusted += LargestStep("", None, 1.0, "next", lead, 3).lead_interval[0] > 0
-        plain += lead.interval[0] > 0
-    assert 0 < adjusted < plain
-    assert adjusted / 2_000 < 0.05
 
 
 def test_levels_are_of_the_seeds_that_every_fit_has():

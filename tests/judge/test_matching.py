@@ -1,4 +1,4 @@
-"""From a claim to the measured number: means over seeds, and the reason where there is none."""
+"""From a claim to the measured number: means over seeds, and the reason where there is none or a seed has none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import sys
 import pytest
 
 from bench.core.errors import StoreError
-from bench.judge.claims import (
-    match,
-    measure,
-    print_interval,
-)
-from bench.judge.samples import Gap, Sample
+from bench.core.records import Record
+from bench.judge.claims import match, measure
+from bench.judge.samples import Gap, Sample, gather
 from tests.judge.claims import BY_ID, CLAIMS, made
 from tests.synthetic import record
 
@@ -91,31 +88,9 @@ def test_reasons(stage, changes, code, reason):
     assert row.sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
 
 
-def test_epoch_one_of_a_short_profile_is_compared():
-    epochs = [{"epoch": 1, "mnist/test10k/accuracy": 0.9}]
-    assert measure(made(stage="epoch:1"), [record("mlp", profile="epoch1", epochs=epochs)]).values == (0.9,)
-
-
-def test_a_failed_seed_among_good_ones_is_not_hidden():
-    records = [
-        record("mlp", seed=0, metrics={"mnist/test10k/accuracy": 0.9}),
-        record("mlp", seed=1, outcome="diverged", reason="loss is nan"),
-    ]
-    (row,) = match([made()], records)
-    assert row.sample == Sample(
-        (0.9,), Gap("*", "1 of 2 seeds not counted (seed 1 diverged: loss is nan)", is_fault=True)
-    )
-    assert row.sample.sd is None
-
-
 def test_one_seed_is_not_counted_twice():
     with pytest.raises(StoreError, match="two records of mlp published x published, seed 3; keep one of a and b"):
         match([made()], [record("mlp", seed=3, key="a"), record("mlp", seed=3, key="b")])
-
-
-def test_the_worked_example_is_computed_and_prints_as_reported():
-    rows = [row for row in match(CLAIMS, []) if row.claim.approach == "worked_example"]
-    assert [row.sample.mean in print_interval(row.claim) for row in rows] == [True] * 9
 
 
 def test_without_the_worked_example_its_claims_say_so(monkeypatch):
@@ -123,3 +98,24 @@ def test_without_the_worked_example_its_claims_say_so(monkeypatch):
     sample = measure(BY_ID["feldman2018.worked_example.w"], [])
     assert sample.gap is not None
     assert sample.gap.reason.startswith("the closed form cannot be computed")
+
+
+def diverged(seed: int, reason: str) -> Record:
+    return record("mlp", seed=seed, outcome="diverged", reason=reason)
+
+
+def read(found: Record) -> float | Gap:
+    return Gap("no data", "letters are not there") if found.seed == 0 else float(found.seed)
+
+
+def test_the_note_names_every_seed_that_is_not_counted_and_each_reason_once():
+    found = gather([*(record("mlp", seed=seed) for seed in (2, 3)), diverged(5, "nan"), diverged(1, "nan")], read)
+    assert found.values == (2.0, 3.0)
+    assert found.gap == Gap("*", "2 of 4 seeds not counted (seeds 1, 5 diverged: nan)", is_fault=True)
+
+
+def test_a_seed_that_diverged_is_a_fault_also_behind_a_harmless_reason():
+    found = gather([record("mlp", seed=0), diverged(1, "nan"), record("mlp", seed=2)], read)
+    assert found.gap == Gap(
+        "*", "2 of 3 seeds not counted (seed 0 no data: letters are not there; seed 1 diverged: nan)", is_fault=True
+    )

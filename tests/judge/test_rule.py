@@ -18,9 +18,6 @@ def verdict(values, reported, n_claims=1, gap=None, **changes):
     return judge_one(claim, Sample(tuple(values), gap), n_claims)
 
 
-# --- how sharply ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "shift"), [(5, 4.12), (10, 3.30), (20, 3.03)])
 def test_the_resolution_of_one_reported_run(n, shift):
     assert resolution(prediction_error(1.0, n), n - 1, 0.05) == pytest.approx(shift, abs=0.005)
@@ -29,22 +26,6 @@ def test_the_resolution_of_one_reported_run(n, shift):
 def test_ever_more_seeds_do_not_resolve_less_than_the_noise_of_the_one_run():
     # The z test of one run: z(.975) + z(.8) = 1.95996 + .84162.
     assert resolution(prediction_error(1.0, 1e6), 1e6, 0.05) == pytest.approx(2.8016, abs=1e-3)
-
-
-def test_the_resolution_is_the_shift_with_80_percent_power():
-    # 20,000 documents of 4 claims, tested at .05 / 4 with 8 seeds: standard error of the share .0028.
-    level, n = 0.05 / 4, 8
-    shift = resolution(prediction_error(1.0, n), n - 1, level)
-    runs = np.random.default_rng(1).normal(size=(20_000, n + 1))
-    away = np.abs(runs[:, n] + shift - runs[:, :n].mean(axis=1))
-    seen = [
-        error_p(d, prediction_error(s, n), n - 1) < level
-        for d, s in zip(away, runs[:, :n].std(axis=1, ddof=1), strict=True)
-    ]
-    assert abs(np.mean(seen) - 0.8) < 4 * 0.0028
-
-
-# --- best of several runs -------------------------------------------------------------------------------------------
 
 
 @given(st.floats(0, 6), st.integers(3, 30))
@@ -67,9 +48,6 @@ def test_the_best_of_three_turns_with_the_direction():
     loss = verdict([-value for value in FIVE], -0.979, metric="test_loss", unit="nats")
     assert accuracy.best_of_three_p == pytest.approx(loss.best_of_three_p)
     assert verdict(FIVE, 0.979, metric="refusal_rate").best_of_three_p is None
-
-
-# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,7 @@ from bench.judge.claims import PUBLISHED, ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats.curves import SEEN_BEFORE, curves, evidence_of_curve
-from bench.judge.stats.rule import (
-    AGREES,
-    DIFFERS,
-    EXACT,
-    NOT_RUN,
-    TOO_FEW,
-    Evidence,
-    evidence_of,
-    is_exact,
-)
+from bench.judge.stats.rule import AGREES, DIFFERS, EXACT, NOT_RUN, TOO_FEW, Evidence, is_exact
 from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain
 from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
@@ -120,17 +111,6 @@ def test_a_worked_curve():
     assert (found.low, found.high, found.margin) == pytest.approx((1.33095, 1.33095, 0.44365), abs=1e-5)
 
 
-def test_epochs_that_move_together_are_a_single_claim():
-    single = evidence_of(*_parts(row(FIVE, 0.9795)))
-    whole = evidence_of_curve([single] * 7)
-    assert whole.p == pytest.approx(single.p)
-    assert whole.half_width / whole.margin == pytest.approx(single.half_width / single.margin)
-
-
-def _parts(one):
-    return one.claim, one.sample
-
-
 def test_an_epoch_in_which_all_runs_are_equal_tells_nothing():
     moving = Evidence((0.0, 2.0, 4.0), 6.0, 6.0, 1.0)
     still = Evidence((1.0, 1.0, 1.0), 1.0, 1.0, 1.0)
@@ -173,12 +153,6 @@ def test_a_curve_of_several_runs_each_is_judged_point_by_point():
 
 
 # --- what is printed ------------------------------------------------------------------------------------------------
-
-
-def said(rows, which=0):
-    judgement = judge(rows)
-    lines = [line.strip() for line in explain(judgement, judgement.verdicts[which]).splitlines()]
-    return {line.partition("  ")[0] if "  " in line else line.split("? ")[0]: line for line in lines}
 
 
 def test_every_step_is_printed_with_its_numbers():
@@ -286,22 +260,23 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
         shutil.copy(path, folder)
     place = ["--profile", "epoch1", "--results", str(tmp_path), "--json"]
     asked = ["verdict", "feldman2018.bbb.epoch01.test_loss", *place]
-    assert main(asked) == 0
-    (whole,) = json.loads(capsys.readouterr().out)
-    assert (whole["n"], whole["gap"], whole["verdict"]) == (8, None, AGREES)
+
+    def told():
+        code = main(asked)
+        (found,) = json.loads(capsys.readouterr().out)
+        return code, found["n"], found["verdict"], found["gap"]
+
+    assert told() == (0, 8, AGREES, None)
     broken = sorted(folder.iterdir())[3]
     broken.write_text(broken.read_text()[:500])
-    assert main(asked) == INCOMPLETE
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["n"], found["verdict"]) == (7, TOO_FEW)
-    assert broken.name in found["gap"]
+    *found, gap = told()
+    assert found == [INCOMPLETE, 7, TOO_FEW]
+    assert broken.name in gap
     # a good record of the seed in its place counts, and nothing is said of an older one
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
     shutil.copy(PUBLISHED.parents[1] / "records" / "linear_bbb" / broken.name, folder)
-    assert main(asked) == INCOMPLETE
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["n"], found["gap"]) == (8, None)
+    assert told() == (INCOMPLETE, 8, AGREES, None)
     assert main(["verdict", *asked[1:-1]]) == INCOMPLETE
     assert "left out" not in capsys.readouterr().out
     (folder / broken.name).unlink()
@@ -309,9 +284,8 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     # of another profile, or a name that is no record's: nothing to stand in for
     for name in ("published__published__full__seed3__00000000.json", "notes.json"):
         broken.rename(folder / name)
-        assert main(asked) == INCOMPLETE
-        (found,) = json.loads(capsys.readouterr().out)
-        assert (found["n"], found["gap"]) == (7, None)
+        code, n, _, gap = told()
+        assert (code, n, gap) == (INCOMPLETE, 7, None)
         broken = folder / name
 
 

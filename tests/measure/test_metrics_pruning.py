@@ -19,9 +19,7 @@ quick = settings(settings.get_profile("pruning"))
 
 def marginal(mean: list[float], std: list[float] | None, used: list[bool] | None = None) -> Marginal:
     return Marginal(
-        torch.tensor(mean),
-        None if std is None else torch.tensor(std),
-        torch.tensor(used or [True] * len(mean)),
+        torch.tensor(mean), None if std is None else torch.tensor(std), torch.tensor(used or [True] * len(mean))
     )
 
 
@@ -59,11 +57,6 @@ def test_prune_takes_the_lowest_of_all_tensors() -> None:
     assert kept(prune(NETWORK, 0.5)) == {"w1": [False, True, True, False], "w2": [True, False]}
     # int(6 * .49) = 2
     assert kept(prune(NETWORK, 0.49)) == {"w1": [True, True, True, False], "w2": [True, False]}
-
-
-def test_prune_used_weights_only() -> None:
-    # int(4 * .5) = 2 of w1; the unused ones are left alone
-    assert kept(prune(NETWORK, 0.5, used_only=True)) == {"w1": [False, True, True, False], "w2": [True, True]}
 
 
 def test_ends() -> None:

@@ -334,6 +334,5 @@ def test_shuffled_batches_hold_every_row_once(rows):
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(N_ROWS))
     assert not torch.equal(batches[0].rows, torch.arange(N_ROWS))
     assert torch.equal(
-        torch.cat([batch.rows for batch in batches]),
-        torch.randperm(N_ROWS, generator=generator(0, "test-order")),
+        torch.cat([batch.rows for batch in batches]), torch.randperm(N_ROWS, generator=generator(0, "test-order"))
     )

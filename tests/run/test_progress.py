@@ -26,7 +26,6 @@ from bench.run.runner import Result
 from tests.synthetic import record
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
-COLOURS = re.compile(r"\x1b\[[0-9;]*[349][0-7][0-9;]*m")
 
 
 def cell(seed: int, protocol: str = "common", fit: str | None = None) -> Cell:
@@ -301,11 +300,3 @@ def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, in_xterm, mon
     assert len(re.findall(r": \x1b\[32mdone\x1b\[0m in \d+ s\n", text)) == 3
     assert re.search(r"\nwiring fine: 3 of 3, in [^\n]+\n$", STYLES.sub("", text))
     assert "ccuracy" not in text  # after two steps it means nothing
-
-
-def test_a_quiet_run_shows_its_end_alone_and_one_without_colours_none(tmp_path, in_xterm, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    code, text = on_terminal([*RUN, str(tmp_path), "--quiet"], monkeypatch)
-    assert code == 0
-    assert COLOURS.search(text) is None
-    assert STYLES.sub("", text).lstrip().startswith("wiring fine: 3 of 3")

@@ -36,8 +36,10 @@ def smoke(tmp_path, *names, executor="inline", **options):
     return results, watcher
 
 
-def test_a_record_has_what_a_reader_needs(tmp_path):
-    smoke(tmp_path, "mlp")
+def test_protocols_share_one_fit_and_a_record_has_what_a_reader_needs(tmp_path):
+    _, watcher = smoke(tmp_path, "mlp")
+    assert len(watcher.of(EpochEnded)) == 2  # of the two recipes
+    assert len(watcher.of(Recorded)) == 3
     records, problems = Store(tmp_path).all_records()
     assert problems == []
     assert {(r.recipe, r.protocol) for r in records} == {
@@ -51,19 +53,6 @@ def test_a_record_has_what_a_reader_needs(tmp_path):
         assert record.timings.valid is False  # two steps an epoch are no timing
         assert record.epochs[0].seconds > 0
         assert record.recipe_values["epochs"] == 1
-
-
-def test_process_and_inline_give_the_same_numbers(tmp_path):
-    smoke(tmp_path / "inline", "mlp", recipes=("published",))
-    smoke(tmp_path / "process", "mlp", recipes=("published",), executor="process")
-    inline, process = (Store(tmp_path / name).all_records()[0] for name in ("inline", "process"))
-    assert [record.metrics for record in inline] == [record.metrics for record in process]
-
-
-def test_protocols_share_one_fit(tmp_path):
-    _, watcher = smoke(tmp_path, "mlp", recipes=("published",))
-    assert len(watcher.of(EpochEnded)) == 1
-    assert len(watcher.of(Recorded)) == 2
 
 
 def test_damaged_scores_are_set_aside_and_made_again(tmp_path):

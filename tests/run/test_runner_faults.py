@@ -21,13 +21,6 @@ from tests.run.toys import go, ill_seed, published, records, stopped
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
 
-def interrupted(tmp_path, monkeypatch, when=4):
-    """Stop a fit of one seed while it reports epoch `when`, and return its checkpoint."""
-    stopped(tmp_path, monkeypatch, when, seeds=(0,))
-    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
-    return path
-
-
 def goes_on_from(tmp_path, epoch):
     _, watcher = published(tmp_path, seeds=(0,))
     return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
@@ -53,33 +46,27 @@ def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeyp
     assert written == [2, 4]
 
 
-def test_a_checkpoint_in_the_place_of_another_fits_is_set_aside(tmp_path, monkeypatch):
-    foreign = interrupted(tmp_path / "other", monkeypatch)
-    store = Store(tmp_path / "other")
-    tensors, info = store.read_tensors(foreign)
-    assert set(info["fit_keys"]) == {"0"}
-    place = tmp_path / foreign.relative_to(tmp_path / "other")
-    Store(tmp_path).write_tensors(place, tensors, {**info, "fit_keys": {"0": "e" * 64}})
-    assert goes_on_from(tmp_path, 1)
-    assert len(list((tmp_path / "quarantine").glob("*.safetensors"))) == 1
-
-
-def test_a_checkpoint_of_another_version_is_set_aside(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"fit_keys": {"0": "e" * 64}}, ""), ({"versions": {"recipe": {"published": 2}}}, "another version"), (None, "")],
+    ids=["another fit", "another version", "truncated"],
+)
+def test_a_checkpoint_that_is_not_of_this_fit_is_set_aside_and_the_fit_starts_anew(
+    changes, words, tmp_path, monkeypatch
+):
     """Work of two versions must not be mixed."""
-    path = interrupted(tmp_path, monkeypatch)
+    stopped(tmp_path, monkeypatch, 4, seeds=(0,))  # while it reports epoch 4
+    (path,) = tmp_path.glob("fits/*/checkpoint.safetensors")
     store = Store(tmp_path)
     tensors, info = store.read_tensors(path)
-    assert info["versions"]["recipe"] == {"published": 1}
-    store.write_tensors(path, tensors, {**info, "versions": {"recipe": {"published": 2}}})
-    assert goes_on_from(tmp_path, 1)
-    assert "another version" in (tmp_path / "quarantine" / "reasons.txt").read_text()
-
-
-def test_a_truncated_checkpoint_is_set_aside_and_the_fit_starts_anew(tmp_path, monkeypatch):
-    path = interrupted(tmp_path, monkeypatch)
-    path.write_bytes(path.read_bytes()[:-10])
+    assert (info["fit_keys"].keys(), info["versions"]["recipe"]) == ({"0"}, {"published": 1})
+    if changes is None:
+        path.write_bytes(path.read_bytes()[:-10])
+    else:
+        store.write_tensors(path, tensors, {**info, **changes})
     assert goes_on_from(tmp_path, 1)
     assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
+    assert words in (tmp_path / "quarantine" / "reasons.txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ pytestmark = pytest.mark.usefixtures("short_intervals")
 
 
 @pytest.mark.parametrize(
-    ("names", "protocols"),
-    [(("toy_mlp", "toy_bbb"), ("published", "common")), (("linear_bbb", "mlp"), ("published",))],
+    ("names", "protocols"), [(("toy_mlp", "toy_bbb"), ("published", "common")), (("linear_bbb", "mlp"), ("published",))]
 )
 def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protocols):
     chosen = {"recipes": ("published",), "protocols": protocols, "seeds": (0, 1)}

@@ -49,7 +49,7 @@ def numbers(folder):
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
     watcher = Recorder()
     at_once = smoke(tmp_path / "two", Processes(2), watcher)
-    in_turn = smoke(tmp_path / "one", "process")
+    in_turn = smoke(tmp_path / "one", "inline")
     assert [result.outcome for result in at_once] == [result.outcome for result in in_turn] == ["done"] * 5
     assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
     assert len(watcher.groups) == 3

@@ -121,14 +121,6 @@ def paired(*after: float) -> Paired:
     return Paired(tuple(range(len(after))), (0.0,) * len(after), after)
 
 
-def test_an_effect_is_clear_where_its_interval_excludes_zero():
-    # mean .02, sd .01, t(2, .975) = 4.3027: half-width .01 * 4.3027 / sqrt(3) = .0248, so that zero is inside
-    assert not paired(0.01, 0.02, 0.03).excludes_zero
-    assert paired(0.03, 0.04, 0.05).excludes_zero  # .04 - .0248 = .0152
-    assert paired(-0.03, -0.04, -0.05).excludes_zero
-    assert not paired(0.5).excludes_zero  # one seed has no interval
-
-
 def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monkeypatch):
     """p of (.03, .04, .05) is .0202 (t = 6.93, 2 degrees): below .05 alone, .0404 as the smallest of two."""
     changes = iter([paired(0.03, 0.04, 0.05), paired(0.01, 0.02, 0.03), paired(0.5)])
@@ -175,11 +167,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
         )
 
     made = material(
-        [
-            measured("uniform", "published", 0.1),
-            measured("mlp", "published", 0.9),
-            measured("mlp", "corrected", 0.95),
-        ]
+        [measured("uniform", "published", 0.1), measured("mlp", "published", 0.9), measured("mlp", "corrected", 0.95)]
     )
     rows = one_table(made, "choice").texts()
     assert [row[0] for row in rows] == ["mlp", "uniform"]

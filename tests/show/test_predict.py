@@ -11,8 +11,6 @@ from bench.show.predict import Predictor, fits
 from bench.show.predict.normalise import normalise
 from tests.show.posteriors import SURE, TORN, linear_bbb, mlp, put
 
-# answers
-
 
 def test_three_lines_of_python(store, three):
     put(store, "mlp", mlp())
@@ -57,9 +55,6 @@ def test_an_answer_does_not_depend_on_the_company(store, three, four):
     assert sum(alone.probabilities) == pytest.approx(1, abs=1e-6)
 
 
-# rules
-
-
 def test_rules_that_need_scores_say_so(store, three):
     put(store, "mlp", mlp())
     with pytest.raises(ConfigError, match="--rule median"):
@@ -78,9 +73,6 @@ def test_rules_that_need_scores_say_so(store, three):
     assert Predictor(store.root, "mlp", seed=1)(three).refusing_rules == ("entropy",)
     with pytest.raises(ConfigError, match="did you mean 'median'"):
         Predictor(store.root, "mlp", rule="medan")
-
-
-# which fit answers
 
 
 def test_the_lowest_seed_of_the_asked_recipe_and_profile(store):

@@ -77,9 +77,9 @@ def test_colours_do_not_matter_dark_on_light_or_light_on_dark(ink, paper):
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 140), st.integers(0, 240))
+@given(st.integers(0, 60), st.integers(0, 80))
 def test_its_place_on_the_page_does_not_matter(down, across):
-    assert close(seen(coloured(on_page(SHAPE, (340, 400), (down, across)), (0.1, 0.1, 0.3), (0.9, 0.9, 0.8))))
+    assert close(seen(coloured(on_page(SHAPE, (260, 240), (down, across)), (0.1, 0.1, 0.3), (0.9, 0.9, 0.8))))
 
 
 @pytest.mark.parametrize("factor", [2, 3, 5])
@@ -219,29 +219,15 @@ def _is_steady(image, off_centre):
 
 
 def test_digits_of_mnist_come_back_from_a_page():
-    """Drawn dark on light, ten times as large: the same pixels in the same place, which MNIST's makers gave them."""
+    """Drawn dark on light, five times as large: the same pixels in the same place, which MNIST's makers gave them."""
     digits = mnist(150, 0.35)
     assert len(digits) >= 10
     for digit in digits:
-        page = on_page(np.kron(digit, np.ones((10, 10))), (400, 520), (30, 170))
+        page = on_page(np.kron(digit, np.ones((5, 5))), (200, 260), (15, 85))
         found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))
         # Left out: what is fainter than 0.15 of full ink. Full ink is the median of the strong pixels, here at least
         # 0.9, so that a pixel is made brighter by at most 1 - 0.9; and the bytes of the page.
         assert np.abs(found - digit).max() <= 0.15 + TOLERANCE
-
-
-def test_digits_that_are_blurred_in_enlarging_come_back_in_place_and_size():
-    """Blurring can take a row of faint pixels from the box, which makes a digit larger and can move it by a pixel."""
-    unmoved = []
-    for digit in mnist(150, 0.2):
-        smooth = Image.fromarray(digit.astype(np.float32)).resize((336, 336), Image.Resampling.BICUBIC)
-        page = on_page(np.asarray(smooth).clip(0, 1), (400, 520), (30, 170))
-        found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))
-        moved = [np.roll(digit, (down, across), (0, 1)) for down in (-1, 0, 1) for across in (-1, 0, 1)]
-        errors = [((found - other) ** 2).sum() for other in moved]
-        assert min(errors) < 0.25 * (digit**2).sum()
-        unmoved.append(np.argmin(errors) == 4)
-    assert np.mean(unmoved) > 0.8  # by chance, 1/9
 
 
 @st.composite

@@ -58,13 +58,6 @@ def test_rounding_to_significant_digits_is_that_close(value, significant):
     assert abs(shown - value) <= 0.5001 * 10 ** (1 - significant) * value
 
 
-def test_spread_and_number_of_seeds_are_shown_where_there_are_several():
-    # Mean (0.97 + 0.98) / 2 = 0.975; sd 0.005 * sqrt(2) = 0.0071.
-    sample = Sample((0.97, 0.98))
-    assert Measured(sample).text({}) == "0.9750 +- 0.0071 (2)"
-    assert Measured(Sample((0.97,))).text({}) == "0.9700"
-
-
 def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
     gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
     rows = [[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]]
@@ -194,11 +187,6 @@ def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
 def test_a_reason_gives_no_orders_to_the_terminal():
     table = make_table("t", "T", "C", ["why"], [["\x1b[2J[bold]:smile:"]])
     assert printed(table, 80)[-1] == r"\x1b[2J[bold]:smile:"
-
-
-def test_an_unknown_format_is_refused():
-    with pytest.raises(ConfigError, match="unknown table format 'mdx'; known: csv, md, tex, text; did you mean 'md'"):
-        render(small_accuracy(), "mdx")
 
 
 # files

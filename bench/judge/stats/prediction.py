@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 LEVEL = 0.95
 POWER = 0.8  # chance of an alarm from which a shift counts as seen
 NODES = 64  # of each integral over what the seeds leave uncertain
+
+Floats = NDArray[np.float64]
 
 
 def prediction_error(sd: float, n: float) -> float:
@@ -79,12 +82,18 @@ def _highest_below(t: float, n: int, tries: int) -> float:
     Let z be standard normal and w^2 (n - 1) chi squared with n - 1 degrees of freedom. Then m = z / sqrt(n) and s = w.
     Given m and s, the new runs are independent, so the probability is the mean of Phi(t w + z / sqrt(n))^tries.
     """
-    places, weights = special.roots_legendre(NODES)
-    share, weights = (places + 1) / 2, weights / 2
-    z = special.ndtri(share)
-    w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
-    inside = special.ndtr(t * w[:, None] + z[None, :] / math.sqrt(n)) ** tries
+    w, m, weights = _nodes(n)
+    inside = special.ndtr(t * w[:, None] + m[None, :]) ** tries
     return float(weights @ inside @ weights)
+
+
+@functools.cache
+def _nodes(n: int) -> tuple[Floats, Floats, Floats]:
+    """Return w, z / sqrt(n) and the weights of the integrals over them, `NODES` numbers each."""
+    places, weights = special.roots_legendre(NODES)
+    share = (places + 1) / 2
+    w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
+    return w, special.ndtri(share) / math.sqrt(n), weights / 2
 
 
 def upper_tail(t: float, freedom: float) -> float:
