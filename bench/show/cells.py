@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
@@ -149,6 +149,12 @@ class Table:
         """Return all notes: the table's own, then the origin of its records."""
         return (*self.own_notes, *self.origin)
 
+    def without(self, columns: Collection[str]) -> Table:
+        """Return the table without some columns."""
+        kept = [place for place, column in enumerate(self.columns) if column not in columns]
+        rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
+
     def is_numeric(self, place: int) -> bool:
         """Return whether any entry of a column is a number or the place of one."""
         return any(isinstance(row[place], Measured | Number | Missing) for row in self.rows)
@@ -161,6 +167,10 @@ class Table:
 
     def texts(self) -> list[list[str]]:
         """Return the text of every entry, row by row."""
+        return self._texts
+
+    @cached_property  # every form of a table asks for them
+    def _texts(self) -> list[list[str]]:
         return [[self.text(entry) for entry in row] for row in self.rows]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,13 +72,18 @@ class Predictive:
     @cached_property
     def cuts(self) -> Floats:
         """Return the places that cut the distribution into `_CUTS` parts of equal probability."""
-        levels = np.arange(1, _CUTS) / _CUTS
-        return np.asarray(self.mean + self.scale * special.stdtrit(self.n - 1, levels))
+        return np.asarray(self.mean + self.scale * _quantiles(self.n - 1))
 
     def masses_between(self, places: Floats) -> Floats:
         """Return the probabilities below the first place, between each two and above the last."""
         below = special.stdtr(self.n - 1, (places - self.mean) / self.scale)
         return np.diff(below, prepend=0.0, append=1.0)
+
+
+@cache
+def _quantiles(freedom: int) -> Floats:
+    """Return the places that cut Student's t distribution into `_CUTS` parts of equal probability."""
+    return np.asarray(special.stdtrit(freedom, np.arange(1, _CUTS) / _CUTS))
 
 
 def overlap(first: Predictive, second: Predictive) -> float:
