@@ -51,7 +51,7 @@ def seeds(text: str) -> tuple[int, ...]:
 
 def add_wide(parser: argparse.ArgumentParser) -> None:
     """Add the option that shows everything, a line for each row, however long."""
-    text = "every column, a line a row (default: folded to the terminal, or to 120 columns in a pipe)"
+    text = "every column, a line a row (default: as much as fits the terminal, or 120 columns in a pipe)"
     parser.add_argument("--wide", action="store_true", help=text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 N_CLASSES = 10
@@ -313,6 +314,7 @@ UNITS: Mapping[str, Unit] = {
 """The unit of every metric: METRICS, and numbers that only a document's protocol, a regression or a reading has."""
 
 
+@lru_cache(maxsize=10_000)
 def unit_of(key: str) -> Unit | None:
     """Return the unit of a metric by its key in a record, such as "mnist/test10k/pruned_accuracy@0.75"."""
     parts = key.partition("@")[0].split("/")

@@ -59,11 +59,12 @@ def visible(text: str) -> str:
     Unprintable characters (controls, escape sequences, marks that turn the direction of writing, lone surrogates) are
     shown as Python's escapes. All text from a file passes through here before it is shown.
     """
-    return text if text.isprintable() else "".join(map(_visible, text))
+    lines = text.split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_visible, line)) for line in lines)
 
 
 def _visible(character: str) -> str:
-    is_plain = character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+    is_plain = character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
     return character if is_plain else repr(character)[1:-1]
 
 

@@ -93,14 +93,16 @@ class Results:
             if rival is None or made_at(record) > made_at(rival):
                 newest[key] = record
         self.records = list(newest.values())
+        self._cells: dict[tuple[str, str, str], list[Record]] = {}
+        for record in self.records:
+            self._cells.setdefault((record.approach, record.recipe, record.protocol), []).append(record)
         self.manifests = manifests
         others = {record.approach for record in self.records} - set(manifests)
         self.approaches = [*manifests, *sorted(others)]
 
     def cell(self, approach: str, recipe: str, protocol: str) -> list[Record]:
         """Return the records of one cell, one a seed."""
-        wanted = (approach, recipe, protocol)
-        return [r for r in self.records if (r.approach, r.recipe, r.protocol) == wanted]
+        return list(self._cells.get((approach, recipe, protocol), ()))
 
     def toys(self) -> list[str]:
         """Return the approaches to the toy regression."""

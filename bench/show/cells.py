@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
@@ -120,6 +120,7 @@ class Table:
     conditions: str = ""  # profile, device, precision and seeds of the records
     origin: tuple[str, ...] = ()  # machine, versions and code that made the records
     lines: tuple[Mapping[str, str | float | None], ...] = ()  # what the CSV file holds instead of the rows
+    spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
 
     @property
     def caption(self) -> str:
@@ -150,6 +151,12 @@ class Table:
         """Return all notes: the table's own, then the origin of its records."""
         return (*self.own_notes, *self.origin)
 
+    def without(self, columns: Collection[str]) -> Table:
+        """Return the table without some columns."""
+        kept = [place for place, column in enumerate(self.columns) if column not in columns]
+        rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
+
     def is_numeric(self, place: int) -> bool:
         """Return whether any entry of a column is a number or the place of one."""
         return any(isinstance(row[place], Measured | Number | Missing) for row in self.rows)
@@ -164,6 +171,10 @@ class Table:
 
     def texts(self) -> list[list[str]]:
         """Return the text of every entry, row by row."""
+        return self._texts
+
+    @cached_property  # every form of a table asks for them
+    def _texts(self) -> list[list[str]]:
         return [[self.text(entry) for entry in row] for row in self.rows]
 
 

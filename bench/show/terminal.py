@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -23,6 +24,8 @@ GAP, NARROW_GAP = 2, 1  # columns between two columns of a table; the second whe
 PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
+IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # where a long name may go on in the next line
+BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # words, but not a mean and its sign, or a spread and its number of seeds
 
 
 class Listing(NamedTuple):
@@ -43,8 +46,16 @@ def screen() -> Console:
 
 def text(table: Table) -> str:
     """Return a table for the screen: title, caption, rows and notes."""
-    notes = notes_of(table)
-    return shown(table.title, table.caption, "", table, *([""] if notes else []), *notes)
+    narrow = narrowed(table, screen().width)
+    left_out = [column for column in table.columns if column not in narrow.columns]
+    notes = [*notes_of(narrow), *([f"Left out: {'; '.join(left_out)}. --wide shows all columns."] if left_out else [])]
+    return shown(table.title, table.caption, "", narrow, *([""] if notes else []), *notes)
+
+
+def narrowed(table: Table, width: int) -> Table:
+    """Return a table without as many of its spare columns as have no room; the whole table if that is not enough."""
+    narrow = (table.without(table.spare[:count]) for count in range(len(table.spare) + 1))
+    return next((one for one in narrow if _fit(_columns(one), width)), table)
 
 
 def notes_of(table: Table) -> list[str]:
@@ -75,25 +86,59 @@ def _folded(line: str) -> RenderableType:
 
 
 def grid(table: Table, console: Console) -> RenderableType:
-    """Return a table's columns and rows: whole, else folded between words, else each row as lines of its own."""
-    rows = [[visible(entry) for entry in row] for row in table.texts()]
-    columns = [[column, *(row[place] for row in rows)] for place, column in enumerate(table.columns)]
-    most = [max(map(cell_len, texts)) for texts in columns]
-    least = [max(cell_len(word) for text in texts for word in text.split() or [""]) for texts in columns]
-    widths = {gap: console.width - gap * (len(columns) - 1) for gap in (GAP, NARROW_GAP)}
-    gap = next((gap for gap, width in widths.items() if sum(least) <= width), None)
-    if gap is None:
+    """Return a table's columns and rows: whole, else folded between words and in names, else each row as lines."""
+    columns = _columns(table)
+    fit = _fit(columns, console.width) or _fit(columns, console.width, re.compile(r"\s+"))
+    if fit is None:
+        rows = zip(*(texts[1:] for texts in columns), strict=True)
         lines = (Listing(first, list(zip(table.columns[1:], others, strict=True))) for first, *others in rows)
         return Group(*map(_listing, lines))
+    gap, least = fit
     made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0), header_style="bold")
-    shares = [*_shares(least, most, widths[gap])[:-1], None]  # Rich gives the last column the remaining width
+    most = [max(map(cell_len, texts)) for texts in columns]
+    shares = _shares(least, most, console.width - gap * (len(columns) - 1))
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
+        width = share if place < len(shares) - 1 else None  # Rich gives the last column the remaining width
         made.add_column(
-            Text(column), justify="right" if table.is_numeric(place) else "left", width=share, overflow="fold"
+            Text(column), justify="right" if table.is_numeric(place) else "left", width=width, overflow="fold"
         )
-    for row in rows:
+    folded = [[_broken(entry, share) for entry in texts[1:]] for texts, share in zip(columns, shares, strict=True)]
+    for row in zip(*folded, strict=True):
         made.add_row(*(_entry(column, entry) for column, entry in zip(table.columns, row, strict=True)))
     return made
+
+
+def _columns(table: Table) -> list[list[str]]:
+    """Return the texts of each column, its name first."""
+    rows = [table.columns, *table.texts()]
+    return [[visible(row[place]) for row in rows] for place in range(len(table.columns))]
+
+
+def _fit(
+    columns: Sequence[Sequence[str]], width: int, between: re.Pattern[str] = BETWEEN
+) -> tuple[int, list[int]] | None:
+    """Return the gap between columns and their least widths if words, or else the parts of names, have room."""
+    for is_parted in (False, True):
+        parted = [[IN_A_NAME.sub(" ", text) for text in texts] for texts in columns] if is_parted else columns
+        least = [max(cell_len(part) for text in texts for part in between.split(text)) for texts in parted]
+        for gap in (GAP, NARROW_GAP):
+            if sum(least) + gap * (len(columns) - 1) <= width:
+                return gap, least
+    return None
+
+
+def _broken(text: str, width: int) -> str:
+    """Return text in which a name that is wider than its column goes on in the next line."""
+    return re.sub(r"\S+", lambda found: "\n".join(_lines(found[0], width)), text)
+
+
+def _lines(name: str, width: int) -> list[str]:
+    lines = [""]
+    for part in IN_A_NAME.split(name):
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines
 
 
 def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:

@@ -11,8 +11,7 @@ from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.interface import Split
-from bench.measure.bounds import Draws, Within, refusals
-from bench.measure.bounds import auroc as auroc_by_counts
+from bench.measure.bounds import Draws, Within, refusals, told_apart
 from bench.measure.measuring import Predicted
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_ood
@@ -152,7 +151,8 @@ def test_the_commands_tell_a_contradiction(tmp_path, capsys):
 def test_counts_of_pairs_give_the_area_of_ranks(inside, outside):
     """With many ties: five values."""
     inside, outside = np.array(inside, dtype=float), np.array(outside, dtype=float)
-    assert auroc_by_counts(inside, outside) == pytest.approx(auroc(inside, outside), abs=1e-12)
+    by_counts = dict(told_apart(*(Within(scores, scores).ordered() for scores in (inside, outside))))["auroc"]
+    assert by_counts == pytest.approx((auroc(inside, outside),) * 2, abs=1e-12)
 
 
 def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.show.page.content import load_documents
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-WIDEST = 76  # characters in the widest cells of a row: with their margins 830 pixels, the width of a page on GitHub
+WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
 
 
 def test_every_document_is_named_with_author_title_year_and_link():

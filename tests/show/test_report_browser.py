@@ -221,6 +221,15 @@ def test_the_theme_follows_the_system_until_it_is_chosen(opened):
     assert paper() == light
 
 
+def test_the_findings_are_printed_with_their_numbers(opened):
+    opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = false })")
+    folds = "return [...document.querySelectorAll('details[open]')].map((box) => box.className)"
+    opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.execute_script(folds) == ["proof"] * 3
+    opened.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert opened.execute_script(folds) == []
+
+
 @pytest.mark.parametrize("width", [360, 800, 1280])
 def test_nothing_overflows(opened, width):
     show(opened, width)

@@ -27,7 +27,7 @@ from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect
 from bench.show.page.grid import Strip, breakable, coded, levels, strip, typeset
-from bench.show.page.images import embed
+from bench.show.page.images import Drawings
 from bench.show.page.links import anchor, web_address
 from bench.show.tables.registry import TABLES
 from tests.report_folder import HOSTILE, write_records
@@ -258,7 +258,7 @@ def test_a_strip_is_drawn_in_margins():
 
 
 def test_drawings_are_data_without_ids_of_the_page():
-    (image,) = embed([drawn()])
+    (image,) = Drawings([drawn()]).images()
     assert image.address.startswith("data:image/svg+xml,")
     assert not set("'#&\n") & set(image.address)
     svg = unquote(image.address.partition(",")[2])
@@ -274,10 +274,10 @@ def test_drawings_are_data_without_ids_of_the_page():
 
 def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
     both = dataclasses.replace(drawn(), narrow=drawn().draw)
-    (image,) = embed([both])
+    (image,) = Drawings([both]).images()
     assert image.narrow.startswith("data:image/svg+xml,")
     assert not re.search(r"\s|,$", image.narrow)  # either would end the address in `srcset`
-    assert embed([drawn()])[0].narrow == ""
+    assert Drawings([drawn()]).images()[0].narrow == ""
 
 
 def test_every_table_is_on_the_page(content, page):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -10,9 +12,10 @@ from rich.cells import cell_len
 from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
+from bench.show.cells import make_table
 from bench.show.material import Material
-from bench.show.tables.registry import all_tables
-from bench.show.terminal import PIPE, Listing, shown, text
+from bench.show.tables.registry import SPARE, all_tables
+from bench.show.terminal import PIPE, Listing, narrowed, shown, text
 from tests.gate_folders import folders
 
 WIDTH = 80
@@ -47,14 +50,19 @@ def tables(shipped):
     return all_tables(shipped)
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, 120, UNFOLDED])
 def test_every_table_fits_and_shows_every_letter(width, tables, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     for name, table in tables.items():
         printed = text(table)
         assert_fits(printed, width)
-        entries = [entry for row in table.texts() for entry in row]
+        shown_part = narrowed(table, width)
+        entries = [entry for row in shown_part.texts() for entry in row]
         assert not letters(*entries) - letters(printed), name
+        left_out = [column for column in table.columns if column not in shown_part.columns]
+        assert ("--wide shows all columns." in " ".join(printed.split())) == bool(left_out), name
+        assert set(left_out) <= set(table.spare), name
+        assert width != UNFOLDED or not left_out
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_a_gate_fits(terminal, tmp_path, capsys):
 def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")  # put back afterwards, whatever --wide makes of it
     monkeypatch.delenv("COLUMNS")
-    command = ["table", "verdicts", "--results", str(tmp_path), "--baseline", "none"]
+    command = ["table", "papers", "--results", str(tmp_path), "--baseline", "none"]
     main(command)
     folded = capsys.readouterr().out
     assert_fits(folded, PIPE)
@@ -134,6 +142,22 @@ def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypat
     assert PIPE < max(map(len, whole.splitlines())) < UNFOLDED
     assert len(whole.splitlines()) < len(folded.splitlines())
     assert not letters(whole) - letters(folded) - letters("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * UNFOLDED)
+
+
+def test_only_columns_that_a_table_has_are_spare(tables):
+    for kind, columns in SPARE.items():
+        found = [tables[name].columns for name in fnmatch.filter(tables, kind)]
+        assert set(columns) <= set().union(*found), kind
+
+
+def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
+    table = replace(make_table("t", "T", "C", ["name", "x", "y"], [["a.b.c", "one", "two"]]), spare=("y", "x"))
+    # The longest parts take 4 + 3 + 3 columns, the gaps 1 each: 12, without y 8, without x too 4.
+    for width, left in ((12, "name x y"), (11, "name x"), (8, "name x"), (7, "name"), (3, "name x y")):
+        assert narrowed(table, width).columns == tuple(left.split())
+    monkeypatch.setenv("COLUMNS", "8")
+    assert text(table).splitlines()[3:7] == ["name x", "─" * 8, "a.b. one", "c"]
+    assert "Left out: y. --wide shows all columns." in " ".join(text(table).split())
 
 
 def test_what_is_folded_keeps_its_indentation(monkeypatch):

@@ -46,12 +46,13 @@ def write_report(
     Returns:
         The files, the page first.
     """
-    others = [form for form in forms if form != "html"]
-    written = []
-    if "html" in forms:
+    with content.drawings:  # in other processes, while this one makes the tables
+        others = [form for form in forms if form != "html"]
+        written = write_tables(content.tables.values(), page.parent / TABLES, others, below)
+        if "html" not in forms:
+            return written
         write_atomically(page, render_page(content).encode(), below)
-        written.append(page)
-    return written + write_tables(content.tables.values(), page.parent / TABLES, others, below)
+    return [page, *written]
 
 
 def render_page(content: ReportContent) -> str:

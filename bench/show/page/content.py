@@ -13,7 +13,7 @@ from bench.core.toml import TomlTable, read_toml
 from bench.show.cells import Table
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
-from bench.show.page.images import Image, embed
+from bench.show.page.images import Drawings, Image
 from bench.show.tables.records import cited_records
 from bench.show.tables.registry import all_tables
 
@@ -37,9 +37,13 @@ class ReportContent:
     """The tables and figures of a page, and what they were made from."""
 
     material: Material
-    tables: Mapping[str, Table]
     documents: Mapping[str, DocumentFacts]  # by the name that claims give as source
     figures: Sequence[Figure] = ()
+
+    @cached_property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables by name; raises ConfigError if the claims cannot be read."""
+        return all_tables(self.material)
 
     @cached_property
     def records(self) -> list[Record]:
@@ -47,10 +51,14 @@ class ReportContent:
         return cited_records(self.material, self.tables.values())
 
     @cached_property
+    def drawings(self) -> Drawings:
+        """The figures, which are being drawn from now on."""
+        return Drawings(self.figures)
+
+    @cached_property
     def images(self) -> Mapping[str, Image]:
         """The drawn figures by name."""
-        drawn = embed(self.figures)
-        return {figure.name: image for figure, image in zip(self.figures, drawn, strict=True)}
+        return {figure.name: image for figure, image in zip(self.figures, self.drawings.images(), strict=True)}
 
     @cached_property
     def document_names(self) -> list[str]:
@@ -59,13 +67,13 @@ class ReportContent:
 
 
 def collect(material: Material, with_figures: bool = True) -> ReportContent:
-    """Make everything; raises ConfigError if the claims or the list of their documents cannot be read."""
+    """Read what the page shows; raises ConfigError if the claims or the list of their documents cannot be read."""
     figures: Sequence[Figure] = ()
     if with_figures:
         from bench.show.figures.catalogue import survey  # here: pictures of images need PyTorch, tables do not
 
         figures = survey(material)[0]
-    return ReportContent(material, all_tables(material), load_documents(), figures)
+    return ReportContent(material, load_documents(), figures)
 
 
 def load_documents() -> dict[str, DocumentFacts]:

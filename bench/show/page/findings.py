@@ -50,9 +50,9 @@ def reports(material: Material) -> str:
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of the {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')}: a new run of ours would, with 95 % probability, land within a margin "
-        f"of the reported number{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: the reported "
-        "number looks like one of our runs, but our runs of the published code vary by more than the margin. "
+        f"{_that(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin of "
+        f"the reported number{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: the reported "
+        "number looks like one of our runs, but our runs vary too much to exclude a difference larger than the margin. "
         f"{_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
@@ -68,7 +68,7 @@ def _margins(material: Material) -> str:
     """Return the margins of the accuracies, in words."""
     found = {100 * verdict.claim.margin for verdict in material.judgement.ends if verdict.claim.metric == "accuracy"}
     span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
-    return f" (for accuracies, {span} percentage points; set after our first run and kept since)" if span else ""
+    return f" ({span} percentage points for accuracies)" if span else ""
 
 
 def _differing(material: Material) -> str:
@@ -92,7 +92,7 @@ def _curves(material: Material) -> Iterator[str]:
 
 
 def in_short(material: Material) -> str:
-    """Answer the question of the title in three sentences."""
+    """Answer the question of the title: on digits, on pictures without a digit, and of the reported numbers."""
     corrected = _corrected(_classifiers(material))
     agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
@@ -102,8 +102,8 @@ def in_short(material: Material) -> str:
     plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
     return (
         f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
-        f"Of {counted(measured, 'number')} that the tutorials report, our runs confirm {agreeing} and contradict "
-        f"{differing or 'none'}; for {coarse}, our runs vary too much from seed to seed to confirm them."
+        f"Of the {counted(measured, 'number')} that the tutorials report after training, our runs confirm {agreeing} "
+        f"and contradict {differing or 'none'}; for {coarse}, our own runs vary too much to confirm them."
     )
 
 
@@ -113,11 +113,10 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
     answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
     least = _rounded_down(min(_mean(one.right) for one in networks.values()))
     often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
-    keeps = f"but {broken} of {len(networks)} are {often}" if broken else "as its probabilities promise"
+    keeps = f", but {broken} of {len(networks)} are {often}" if broken else ""
     return (
-        f"On digits, {answer}, once we had corrected the mistakes in the tutorials' code: where a {_kind(networks)} is "
-        f"at least {LEVEL} sure, at least {least} of its answers are right, {keeps}. It is that sure of "
-        f"{_span(one.digits for one in networks.values())} of the digits, depending on the network."
+        f"On digits, {answer}, once the mistakes in the tutorials' code are corrected: where a {_kind(networks)} is at "
+        f"least {LEVEL} sure, at least {least} of its answers are right{keeps}."
     )
 
 
@@ -126,11 +125,8 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
-    than = f" (a network without Bayes: {_listed([f'{share:.0f} %' for share in beside.values()])})" if beside else ""
-    return (
-        f"On pictures that show no digit, {'yes' if holds else 'no'}: it is as sure that it sees one in up to "
-        f"{_listed(parts)}{than}."
-    )
+    than = f" (without Bayes: {_listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
+    return f"On pictures without a digit, {'yes' if holds else 'no'}: it is as sure of up to {_listed(parts)}{than}."
 
 
 def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
@@ -161,7 +157,7 @@ def sure(material: Material) -> str:
     corrected = _corrected(found)
     if not corrected:
         return NOT_MEASURED
-    return f"{_kept(found)} {_no_digits(corrected)} {_trainings(found.values())}"
+    return f"{_kept(found)} {_no_digits(corrected)}"
 
 
 def _classifiers(material: Material) -> dict[RecipePlace, Sureness]:
@@ -180,18 +176,18 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in found.values()))
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
-        f"Of all {len(found)} networks, published and corrected: where a network is at least {LEVEL} sure, at least "
-        f"{least} of its answers on digits are right. It is that sure of {_span(one.digits for one in found.values())} "
-        "of the digits, depending on the network."
+        f"Where one of the {len(found)} networks, published and corrected, is at least {LEVEL} sure, at least {least} "
+        f"of its answers on digits are right; it is that sure of {_span(one.digits for one in found.values())} of the "
+        f"digits ({_trainings(found.values())})."
     )
     if not broken:
-        return f"{said} None is wrong more often than its own probabilities promise, beyond chance."
+        return f"{said} None is right less often than its own probabilities promise, beyond chance."
     shown = [f"{_named(one)} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
-        f"{said} {_that(len(broken), 'network is', 'networks are')} overconfident{keeps}: more answers are wrong than "
-        f"the probabilities promise. Promised and right: {'; '.join(shown)}."
+        f"{said} {_that(len(broken), 'network is', 'networks are')} right less often than promised{keeps} (promised "
+        f"and right: {'; '.join(shown)})."
     )
 
 
@@ -222,19 +218,16 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     worst_of_all = ""
     if len(worst) == 1 and len(corrected) > 1:
         (name,) = worst
-        named = f"The network without Bayes, {name}," if _is_plain(name) else name
-        worst_of_all = f" {named} is the worst on each kind."
-    return (
-        f"Pictures that show no digit: the corrected networks are as sure that they see one in {_listed(spans)}, "
-        f"depending on the network.{worst_of_all}"
-    )
+        named = f"the network without Bayes, {name}," if _is_plain(name) else name
+        worst_of_all = f"; {named} is the worst on each kind"
+    return f"On pictures without a digit, the corrected networks are as sure of {_listed(spans)}{worst_of_all}."
 
 
 def _trainings(found: Iterable[Sureness]) -> str:
     counts = {one.right.n for one in found}
     if counts == {1}:
-        return "Each percentage is from one training."
-    return f"Each percentage is a mean of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings."
+        return "one training each"
+    return f"means of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings"
 
 
 def worth(material: Material) -> str:
@@ -262,15 +255,15 @@ def _hardly(material: Material) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
-    is_one = [len(mine) for mine in found.values()] == [1]
+    numbers = _that(sum(map(len, found.values())), "reported number is", "reported numbers are")
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
     reported = [
-        f"{len(mine)} numbers of {source}, such as {mine[0]}," if len(mine) > 1 else f"{mine[0]} of {source}"
+        f"{len(mine)} of {source}, such as {mine[0]}" if len(mine) > 1 else f"{mine[0]} of {source}"
         for source, mine in found.items()
     ]
     return (
-        f" Some reported numbers can hardly come from the corrected code: {_listed(reported)} "
-        f"{'is' if is_one else 'are'} over {OVERWHELMING:.0f} times likelier from the published code{caution}."
+        f" {numbers} over {OVERWHELMING:.0f} times likelier from the published code than from the corrected"
+        f"{caution}: {'; '.join(reported)}."
     )
 
 
@@ -278,21 +271,21 @@ def _effects(clear: Sequence[Mistake], measured: int) -> str:
     """Return the effects, the largest first and with its words."""
     if not clear:
         return f"None of {measured} corrections, made one at a time, changes the test accuracy beyond chance."
-    first, *others = (_effect(one) for one in clear)
-    effects = "; ".join([f"{first}, where {clear[0].rung.title}", *others])
-    change = "changes" if len(clear) == 1 else "change"
+    first, *others = clear
+    effects = [f"{_effect(first, ' percentage points', '95 % interval ')}, where {first.rung.title}"]
+    effects += [_effect(one) for one in others]
     return (
-        f"Of {measured} corrections, made one at a time, {len(clear)} {change} the test accuracy beyond chance. In "
-        f"percentage points [95 % interval; seeds n]: {effects}."
+        f"Of {measured} corrections, made one at a time, {_that(len(clear), 'changes', 'change')} the test accuracy "
+        f"beyond chance: {'; '.join(effects)}."
     )
 
 
-def _effect(one: Mistake) -> str:
+def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
     change = one.accuracy
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{one.approach} {100 * change.mean:+.2f} [{low}, {high}; n {change.n}]"
+    return f"{one.approach} by {100 * change.mean:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
 
 
 def _that(count: int, one: str, more: str) -> str:

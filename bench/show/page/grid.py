@@ -103,13 +103,13 @@ def page_table(table: Table, links: Links, said: Collection[str] = (), name: str
         said: the origin that the page says for all tables.
         name: of its place, where one table is shown in several parts.
     """
-    table = _narrowed(table)
+    table = table.without(NOT_ON_THE_PAGE.get(table.name, ()))
     rows = [
         tuple(
-            _page_entry(entry, table.text(entry), links, column == "verdict")
-            for column, entry in zip(table.columns, row, strict=True)
+            _page_entry(entry, text, links, column == "verdict")
+            for column, entry, text in zip(table.columns, row, texts, strict=True)
         )
-        for row in table.rows
+        for row, texts in zip(table.rows, table.texts(), strict=True)
     ]
     notes = (*table.own_notes, *(note for note in table.origin if note not in said))
     return PageTable(
@@ -120,16 +120,6 @@ def page_table(table: Table, links: Links, said: Collection[str] = (), name: str
         tuple(_sorts_by_number([row[place] for row in table.rows]) for place in range(len(table.columns))),
         tuple(rows),
         tuple(re.sub(r"^-(?=:| \[)", GAP, note) for note in notes),
-    )
-
-
-def _narrowed(table: Table) -> Table:
-    left_out = NOT_ON_THE_PAGE.get(table.name, ())
-    kept = [place for place, column in enumerate(table.columns) if column not in left_out]
-    return replace(
-        table,
-        columns=tuple(table.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import Self
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -38,22 +39,42 @@ class Image:
     narrow: str = ""  # the same, drawn for a narrow page; '' where the wide drawing serves
 
 
-def embed(figures: Sequence[Figure]) -> list[Image]:
-    """Draw figures, on all cores that this process may use; equal records give equal bytes.
+class Drawings:
+    """Figures that are being drawn, on all cores that this process may use; equal records give equal bytes.
 
     Each process draws on one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 of which
     drawings are made. The processes are forked, so that they have the figures, which cannot be sent.
     """
-    workers = min(len(figures), len(os.sched_getaffinity(0)))
-    with threadpool_limits(1):
-        if workers < 2:
-            return [_embed(figure) for figure in figures]
-        with ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) as pool:
-            return list(pool.map(_embed_number, range(len(figures))))
+
+    def __init__(self, figures: Sequence[Figure]) -> None:
+        """Begin to draw in other processes; with one core, wait for `images`."""
+        self._figures = figures
+        workers = min(len(figures), len(os.sched_getaffinity(0)))
+        self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) if workers > 1 else None
+        with threadpool_limits(1):
+            self._drawn = (
+                [self._pool.submit(_embed_number, place) for place in range(len(figures))] if self._pool else []
+            )
+
+    def images(self) -> list[Image]:
+        """Return the figures as images, as soon as all are drawn."""
+        if self._pool:
+            return [one.result() for one in self._drawn]
+        with threadpool_limits(1):
+            return [_embed(figure) for figure in self._figures]
+
+    def __enter__(self) -> Self:
+        """Return the drawings."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what nobody waits for."""
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
 
 
 _taken: list[Figure] = []
-"""In a process of `embed`: what is to be drawn."""
+"""In a process of `Drawings`: what is to be drawn."""
 
 
 def _take(figures: Sequence[Figure]) -> None:
@@ -82,5 +103,6 @@ def _address(drawing: Drawing) -> Markup:
         pixels = printed(drawing, "png", dpi=PIXELS_PER_INCH)
         return Markup(f"data:image/png;base64,{base64.b64encode(pixels).decode()}")
     # A third smaller than base64. Places have six decimals, of which one is enough: 0.1 of a point.
-    text = re.sub(r' (?:d|x|y)="[^"]+"', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), content.decode())
+    text = re.sub(r"<!--.*?-->|(?<=<g) id=\"[^\"]+\"", "", content.decode())  # names that nothing refers to
+    text = re.sub(r' (?:d|x|y)="[^"]+"', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), text)
     return Markup(f"data:image/svg+xml,{quote(' '.join(text.split()), safe=PLAIN)}")

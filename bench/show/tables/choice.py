@@ -38,7 +38,8 @@ METRICS = {
     "letters": Column("letters/auroc_predictive_entropy", SHORT, True),
     "clothes": Column("fashion_mnist/auroc_predictive_entropy", SHORT, True),
 }
-REFUSED, TRAINING, ANSWER = "refused", "train", "answer"
+REFUSED, TRAINING, ANSWER = "refused", "train", "ms"
+SECONDS = {TRAINING: "train, s", ANSWER: "answer, s"}  # columns of the CSV file
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
 HIGHER = {name: METRICS[name].is_higher_better if name in METRICS else False for name in COLUMNS}
 """Of each column, whether more is better."""
@@ -93,7 +94,7 @@ def choice_table(material: Material) -> Table:
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "
         f"the digits the network must refuse, least certain first, until at most {100 * RISK:g} % of its answers are "
         "wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
-        "time of training on one or two threads. Answer: time for one image, 100 draws."
+        "time of training on one or two threads. Ms: milliseconds for one answer, of 100 draws; mlp has one."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return make_table(
@@ -115,7 +116,7 @@ def _entry(one: Candidate, column: str) -> Entry:
         digits = METRICS[column].digits if column in METRICS else PERCENT
         return Measured(sample, digits, has_spread=False)
     digits = WHOLE if sample.mean >= 0.001 else FINEST_MS
-    short = duration(sample.mean) if column == TRAINING else f"{digits.text(1000 * sample.mean)} ms"
+    short = duration(sample.mean) if column == TRAINING else digits.text(1000 * sample.mean)
     return Linked(short + ("!" if column in one.busy else ""), sample.sources)
 
 
@@ -149,7 +150,7 @@ def _best(found: Sequence[Candidate]) -> Iterator[str]:
             columns_of.setdefault(choose(means, key=means.__getitem__), []).append(column)
     if columns_of:
         best = "; ".join(f"{name} ({', '.join(of)})" for name, of in columns_of.items())
-        yield f"Best mean, whether or not the seeds can tell it from the next: {best}."
+        yield f"Best mean (the next may differ by chance only): {best}."
 
 
 def _line(one: Candidate) -> dict[str, str | float | None]:
@@ -157,6 +158,6 @@ def _line(one: Candidate) -> dict[str, str | float | None]:
     line: dict[str, str | float | None] = {"approach": one.approach, "recipe": one.recipe}
     for name in COLUMNS:
         sample = one.numbers[name]
-        label = f"{name}, s" if name in (TRAINING, ANSWER) else name
+        label = SECONDS.get(name, name)
         line |= {label: sample.mean, f"{label} sd": sample.sd, f"{label} n": sample.n}
     return line

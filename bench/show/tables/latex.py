@@ -8,25 +8,27 @@ from bench.core.text import one_line
 from bench.show.cells import Entry, Measured, Number, Table
 
 LONGEST_FLOAT = 40  # rows of a table that stays on one page
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "_": r"\_",
-    "%": r"\%",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",  # the straight quote is not in every font encoding
-    "`": "'",
-    "[": "{[}",  # at the start of a row it would be taken for the option of the line break before it
-    "]": "{]}",
-}
+_SPECIAL = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "&": r"\&",
+        "#": r"\#",
+        "_": r"\_",
+        "%": r"\%",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': "''",  # the straight quote is not in every font encoding
+        "`": "'",
+        "[": "{[}",  # at the start of a row it would be taken for the option of the line break before it
+        "]": "{]}",
+    }
+)
 
 
 def latex(table: Table) -> str:
@@ -54,7 +56,7 @@ def latex(table: Table) -> str:
 
 def escape(raw: str) -> str:
     """Return text that LaTeX prints as it is, on one line."""
-    return "".join(_SPECIAL.get(character, character) for character in one_line(raw))
+    return one_line(raw).translate(_SPECIAL)
 
 
 def _shown(entry: Entry, text: str) -> str:

@@ -8,6 +8,7 @@ are only written as text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -42,6 +43,43 @@ from bench.show.tables.speed import speed_table
 from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
+
+SPARE = {
+    "confidence": ("uniform noise", "not-MNIST", "Gaussian noise"),
+    "methods": ("MB", "NLL, moved", "NLL, turned", "noise", "place", "refused", "seeds", "ECE"),
+    ON_CLOTHES: ("MB", "noise", "place", "refused", "seeds", "ECE"),
+    "accuracy": ("document", "measured on"),
+    "ood": (
+        *("published x published, bits", "reported, bits", "geometric estimator"),
+        *("AUROC max probability", "AUROC mutual information", "mutual information"),
+    ),
+    "detection": ("AUPR", "chance", "FPR95"),
+    "refusal": (
+        *("published x published accuracy", "reported accuracy", "published x published refused", "reported refused"),
+        *("accuracy of accepted, strict", "refused, strict"),
+    ),
+    "pruning": (
+        *("kept by layer", "bytes", "kept weights", "removed of used", "noise refused"),
+        *("difference", "published x published", "reported", "NLL"),
+    ),
+    "calibration": (
+        *("mean network NLL", "mean network accuracy", "its sd over draws", "accuracy of one draw", "draws disagree"),
+        *("risk-coverage area", "Brier"),
+    ),
+    "speed": ("device", "threads", "weights", "draws x images/s", "training images/s"),
+    "throughput": (
+        *("a block, document", "a block, ours", "rounds", "document, range", "ours, range", "device", "precision"),
+        *("overhead", "ratio, products alone", "of the product rate"),
+    ),
+    "verdicts": ("why", "unit", "R", "percentile", "difference", "margin", "95 %", "adjusted p"),
+    "verdict_curves": ("why", "document", "M", "h", "percentile", "smallest p x epochs"),
+    "alternatives": ("shared", "protocol", "as alternative"),
+    "definitions": ("source",),
+    "ladder_*": ("refused", "ECE", "entropy", "NLL"),
+    "precision": ("n", "there"),
+    "headlines": ("unit", "approach", "margin", "difference in margins"),
+}
+"""Columns that a narrow screen leaves out, by table, the least important one first."""
 
 
 class TableKind(NamedTuple):
@@ -188,4 +226,5 @@ def one_table(material: Material, name: str) -> Table:
 
 def _made(kind: TableKind, material: Material) -> list[Table]:
     found = kind.make(material)
-    return [material.beside.marked(table) for table in ([found] if isinstance(found, Table) else found)]
+    made = [found] if isinstance(found, Table) else found
+    return [material.beside.marked(replace(table, spare=SPARE.get(kind.name, ()))) for table in made]

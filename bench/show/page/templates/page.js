@@ -175,6 +175,13 @@
   [phone, tablet].forEach((screen) => screen.addEventListener("change", () => cards(document)));
   // What is folded has no width before it is opened.
   document.addEventListener("toggle", (event) => cards(event.target), true);
+  // The findings are printed with their numbers. What else is folded is printed if its reader opens it.
+  let unfolded = [];
+  window.addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll(".proof:not([open])")];
+    unfolded.forEach((box) => { box.open = true; });
+  });
+  window.addEventListener("afterprint", () => unfolded.forEach((box) => { box.open = false; }));
   theme();
   contents();
   openTarget();
