@@ -126,7 +126,8 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" (without Bayes: {_listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
-    return f"On pictures without a digit, {'yes' if holds else 'no'}: it is as sure of up to {_listed(parts)}{than}."
+    answer = "yes" if holds else "no"
+    return f"On pictures without a digit, {answer}: it is as sure that it sees one in up to {_listed(parts)}{than}."
 
 
 def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
