@@ -120,7 +120,7 @@ class Table:
     conditions: str = ""  # profile, device, precision and seeds of the records
     origin: tuple[str, ...] = ()  # machine, versions and code that made the records
     lines: tuple[Mapping[str, str | float | None], ...] = ()  # what the CSV file holds instead of the rows
-    spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
+    spare: tuple[str, ...] = field(default=(), compare=False)  # left out by a narrow screen, the least important first
 
     @property
     def caption(self) -> str:

@@ -32,7 +32,7 @@ MADE = {
 @pytest.mark.parametrize("name", MADE)
 def test_a_committed_table_is_what_its_raw_files_give(name):
     made, shown = MADE[name](), one_table(Material(RESULTS), name)
-    for form in ("md", "csv", "tex", "text"):
+    for form in ("md", "csv", "tex"):  # the terminal leaves out columns, which the file of raw numbers does not know
         assert render(shown, form) == render(made, form)
     for form in ("md", "csv"):
         assert (RESULTS / "tables" / f"{name}.{form}").read_text(encoding="utf-8") == render(made, form)

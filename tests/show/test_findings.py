@@ -217,9 +217,9 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     assert findings.in_short(made) == (
         f"On digits, {said}, once the mistakes in the tutorials' code are corrected: where a Bayesian network is at "
         f"least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a digit, no: it is "
-        "as sure that it sees one in up to 25 % of the letters (without Bayes: 75 %). Of the 3 numbers that the "
-        "tutorials report after training, our runs confirm 1 and contradict none; for 2, our own runs vary too much "
-        "to confirm them."
+        "at least 99 % sure that it sees a digit in up to 25 % of the letters (without Bayes: 75 %). Of the 3 numbers "
+        "that the tutorials report after training, our runs confirm 1 and contradict none; for 2, our own runs vary "
+        "too much to confirm them."
     )
 
 

@@ -127,7 +127,10 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" (without Bayes: {_listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
     answer = "yes" if holds else "no"
-    return f"On pictures without a digit, {answer}: it is as sure that it sees one in up to {_listed(parts)}{than}."
+    return (
+        f"On pictures without a digit, {answer}: it is at least {LEVEL} sure that it sees a digit in up to "
+        f"{_listed(parts)}{than}."
+    )
 
 
 def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
