@@ -62,6 +62,8 @@ def main() -> int:
 
 def _main(given: argparse.Namespace) -> int:
     check_known("fault", FAULTS, *given.faults)
+    if given.only and not given.faults:
+        raise ConfigError("--only chooses the cells that a fault is planted in; name a fault too")
     gate = narrowed(load_gate(given.gate), given.only)
     if given.save:
         for folder in (given.effects.parent, given.results / "tables"):
@@ -76,7 +78,10 @@ def _main(given: argparse.Namespace) -> int:
             save_effects(given.effects, effects_of(name, report))
     if given.save or not given.faults:
         gate = load_gate(given.gate)
-        table = power_table(caught(gate, Folder.read(given.reference, gate), read_effects(given.effects)))
+        rows = caught(gate, Folder.read(given.reference, gate), read_effects(given.effects))
+        if not rows:
+            raise ConfigError(f"no effect of {given.effects} is of a cell with records in {given.reference}")
+        table = power_table(rows)
         write_tables([table], given.results / "tables", below=given.results)
         sys.stdout.write(f"{render(table)}\n")
     return FAILED if missed else 0

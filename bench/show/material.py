@@ -164,7 +164,8 @@ class Material:
         """Tables about the suite itself by name, those of the folder before the baseline's."""
         read = [measured_folder(store.root).read_all() for store in (self._baseline, self.store) if store is not None]
         self._untrusted["measured"] = [problem for _, problems in read for problem in problems]
-        return {one.name: one.table() for tables, _ in read for one in tables}
+        distrusted = {problem.path.stem for problem in read[-1][1]}  # no baseline speaks for these
+        return {one.name: one.table() for tables, _ in read for one in tables if one.name not in distrusted}
 
     def untrusted(self, name: str) -> str:
         """Return why the file of a measured table cannot be trusted, '' if it can or is not there."""

@@ -25,7 +25,7 @@ PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
 COLOURED = "verdict"  # the column whose entries have the style of their tone
 IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # where a long name may go on in the next line
-BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # words, but not a mean and its sign, or a spread and its number of seeds
+BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # words; "0.5 +-" and "0.1 (2)" count as one
 
 
 class Listing(NamedTuple):

@@ -37,7 +37,9 @@ def main() -> int:
     parser.add_argument(
         "--to", type=Path, default=FILE, metavar="FILE", help="default: benchmarks/libraries/measured.json"
     )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="where the table is kept (default: results; nowhere with --to)"
+    )
     parser.add_argument("--table", action="store_true", help="measure nothing: make the table of what was measured")
     parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
     return guarded(lambda: _made(parser.parse_args()))
@@ -45,8 +47,9 @@ def main() -> int:
 
 def _made(given: argparse.Namespace) -> int:
     table = library_speed_table(read_speeds(given.to) if given.table else _measured(given))
-    if not given.quick:
-        keep(table, given.results)
+    results = given.results or (Path("results") if given.to == FILE else None)
+    if results is not None and not given.quick:
+        keep(table, results)
     sys.stdout.write(f"{render(table)}\n")
     return 0
 

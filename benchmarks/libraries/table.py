@@ -54,6 +54,13 @@ class Compared(Fields, frozen=True, kw_only=True):
     seconds: list[float]  # of a step, or of all draws of all images
     library_seconds: list[float]
 
+    def __post_init__(self) -> None:
+        """Raise ValueError unless both sides have the same rounds, each longer than nothing."""
+        if len(self.seconds) != len(self.library_seconds) or not self.seconds:
+            raise ValueError(f"{len(self.seconds)} rounds of ours beside {len(self.library_seconds)} of {self.library}")
+        if min(*self.seconds, *self.library_seconds) <= 0:
+            raise ValueError(f"a round of {self.library} takes no time")
+
 
 class LibrarySpeeds(Fields, frozen=True, kw_only=True):
     """The content of the file."""

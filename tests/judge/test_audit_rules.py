@@ -83,7 +83,14 @@ def test_the_measured_factors_are_the_derived_ones():
 def test_a_check_that_shows_nothing_says_so(monkeypatch):
     nothing = {"detached_means": ShownMistake("not found", "code", "it is attached", {})}
     monkeypatch.setattr(documents, "shown_mistakes", lambda: nothing)
-    fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "detached_means")
+    fact = Fact(
+        document="feldman2018",
+        rule="detached-gradient",
+        outcome="found",
+        what="what",
+        where="where",
+        shown="detached_means",
+    )
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.detail.startswith("what was read is not what running shows")
@@ -135,7 +142,15 @@ def test_an_effect_comes_from_readings_where_the_rung_does():
 
 def test_an_effect_without_records_says_what_makes_it(monkeypatch):
     wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
-    fact = Fact("feldman2018", "detached-gradient", "found", "what", "where", "", "linear_bbb", "", wanted)
+    fact = Fact(
+        document="feldman2018",
+        rule="detached-gradient",
+        outcome="found",
+        what="what",
+        where="where",
+        approach="linear_bbb",
+        effect=wanted,
+    )
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.effect.endswith(

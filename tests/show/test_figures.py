@@ -17,7 +17,7 @@ from bench.core.store import Store
 from bench.judge.ladder.readings import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
-from bench.show.figures.style import WIDTH, place_empty_labels, style
+from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
 from bench.show.material import Material
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
@@ -82,6 +82,15 @@ def test_a_layout_made_once_is_that_which_matplotlib_makes(found, name, form):
         place_empty_labels(drawing)
         drawing.savefig(plain, format=form, metadata=metadata)
     assert catalogue.render(figure, form) == plain.getvalue()
+
+
+def test_a_drawing_printed_twice_is_laid_out_for_each_format(found):
+    figure = next(figure for figure in found if figure.name == "accuracy")
+    with style():
+        drawing = figure.draw()
+        engine = drawing.get_layout_engine()
+        printed(drawing, "svg")
+        assert drawing.get_layout_engine() is engine  # so that the next format, of other sizes of text, uses it
 
 
 def test_png_has_the_resolution_of_print(found):

@@ -90,7 +90,7 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "Where one of the 2 networks, published and corrected, is at least 99 % sure, at least 75.0 % of its answers "
         "on digits are right; it is that sure of 100 % of the digits (one training each). 1 network is right less "
         "often than promised (promised and right: mlp corrected 99.98 and 75.00 %). On pictures without a digit, the "
-        "corrected networks are as sure of 25 to 25 % of the letters."
+        "corrected networks are as sure that they see one in 25 to 25 % of the letters."
     )
 
 
@@ -185,7 +185,7 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
         curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
-        "Of the 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "
+        "Of 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "
         "would land within a margin of the reported number (2 percentage points for accuracies). 2 agree only "
         "coarsely: the reported number looks like one of our runs, but our runs vary too much to exclude a difference "
         "larger than the margin. 1 differs beyond chance: "
@@ -217,7 +217,7 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     assert findings.in_short(made) == (
         f"On digits, {said}, once the mistakes in the tutorials' code are corrected: where a Bayesian network is at "
         f"least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a digit, no: it is "
-        "at least 99 % sure that it sees a digit in up to 25 % of the letters (without Bayes: 75 %). Of the 3 numbers "
+        "at least 99 % sure that it sees a digit in up to 25 % of the letters (without Bayes: 75 %). Of 3 numbers "
         "that the tutorials report after training, our runs confirm 1 and contradict none; for 2, our own runs vary "
         "too much to confirm them."
     )

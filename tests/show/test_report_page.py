@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import multiprocessing
 import re
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from msgspec import structs
 
 from bench.cli import USAGE
 from bench.cli.main import main
+from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.samples import Sample
 from bench.judge.stats.rule import COARSE, DIFFERS, NOT_EXACT, OUTCOMES, Verdict, judge_one
@@ -270,6 +273,15 @@ def test_drawings_are_data_without_ids_of_the_page():
     assert not any(re.search(r"\.\d{2}", path) for path in paths)  # 0.1 of a point is enough
     ids = {node.get("id") for node in root.iter()}
     assert set(re.findall(r"(?:url\(|href=\")#([\w-]+)", svg)) <= ids  # what is referred to is kept
+
+
+def test_an_error_ends_what_is_being_drawn():
+    """Without that, the command would wait for its drawings before it says what is wrong."""
+    others = set(multiprocessing.active_children())
+    endless = dataclasses.replace(drawn(), draw=lambda: threading.Event().wait())
+    with pytest.raises(ConfigError), Drawings([endless, endless]):
+        raise ConfigError("no such claim")
+    assert set(multiprocessing.active_children()) <= others
 
 
 def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():

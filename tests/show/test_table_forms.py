@@ -140,7 +140,7 @@ def test_a_table_is_folded_between_words_to_the_width_of_the_screen():
         "a_name  0.5000 +- 0.0000 (2)  one two",
         "b                     failed  t",
     ]
-    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" is never parted), the gaps 4; x and y share the 4 left.
+    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" counts as one word), the gaps 4; x and y share the 4 left.
     assert printed(made_up(), 27) == [
         "name               x  y",
         "───────────────────────────",

@@ -24,6 +24,7 @@ from bench.core.errors import unknown_name
 from bench.core.project import RESULTS
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
+from bench.show.cells import Table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, raw_files
 from tests.stress import determinism
@@ -102,8 +103,8 @@ def _whole(text: str, what: str, least: int) -> int:
 
 def _main(given: argparse.Namespace) -> int:
     if given.campaign == "tables":
-        _keep_faults(given.write or RESULTS)
-        _keep_repeatability(given.write or RESULTS)
+        for made in (_keep_faults(given.write or RESULTS), _keep_repeatability(given.write or RESULTS)):
+            print(render(made))
         return 0
     check_system()
     profile(given.profile)
@@ -198,12 +199,12 @@ def _determinism(given: argparse.Namespace) -> list[str]:
     return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
 
 
-def _keep_faults(results: Path) -> None:
-    keep(fault_table(raw_files(fault_folder(results))), results)
+def _keep_faults(results: Path) -> Table:
+    return keep(fault_table(raw_files(fault_folder(results))), results)
 
 
-def _keep_repeatability(results: Path) -> None:
-    keep(determinism_table(raw_files(repeatability_folder(results))), results)
+def _keep_repeatability(results: Path) -> Table:
+    return keep(determinism_table(raw_files(repeatability_folder(results))), results)
 
 
 def say(line: str) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import METRICS
@@ -48,18 +48,23 @@ class RungNumber(TomlTable, frozen=True):
     kind: str = ""  # of the rung, where rungs of several kinds share the name
 
 
-class Fact(TomlTable, frozen=True):
-    """One rule in one document."""
+class _Found(TomlTable, frozen=True):
+    """What is said of a mistake that a document makes."""
 
-    document: str = ""
-    rule: str = ""
-    outcome: FactOutcome = "found"
-    what: str = ""
+    what: str
     where: str = ""
     shown: str = ""
     approach: str = ""
     removed_by: str = ""
     effect: RungNumber | None = None  # in the ladder of `approach`
+
+
+class Fact(_Found, frozen=True, kw_only=True):
+    """One rule in one document."""
+
+    document: str
+    rule: str
+    outcome: FactOutcome
 
 
 class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +79,7 @@ class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(TomlTable, frozen=True):
     """The file, by document and rule: what was found has all other fields of a fact; the rest only what was read."""
 
-    found: dict[str, dict[str, Fact]] = field(default_factory=dict)
+    found: dict[str, dict[str, _Found]] = field(default_factory=dict)
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
     unclear: dict[str, dict[str, str]] = field(default_factory=dict)
     not_applicable: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -82,7 +87,8 @@ class _File(TomlTable, frozen=True):
     def facts(self) -> Iterator[Fact]:
         """Yield all facts."""
         for document, found in self.found.items():
-            yield from (replace(fact, document=document, rule=rule) for rule, fact in found.items())
+            for rule, fact in found.items():
+                yield Fact(document=document, rule=rule, outcome="found", **asdict(fact))
         short: dict[FactOutcome, dict[str, dict[str, str]]] = {
             "absent": self.absent,
             "unclear": self.unclear,
@@ -90,7 +96,9 @@ class _File(TomlTable, frozen=True):
         }
         for outcome, documents in short.items():
             for document, rules in documents.items():
-                yield from (Fact(document, rule, outcome, what) for rule, what in rules.items())
+                yield from (
+                    Fact(document=document, rule=rule, outcome=outcome, what=what) for rule, what in rules.items()
+                )
 
 
 @cache

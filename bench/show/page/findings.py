@@ -49,7 +49,7 @@ def reports(material: Material) -> str:
     few = len(material.judgement.ends) - measured
     without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
-        f"Of the {counted(measured, 'number')} that the documents report after training, "
+        f"Of {counted(measured, 'number')} that the documents report after training, "
         f"{_that(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin of "
         f"the reported number{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: the reported "
         "number looks like one of our runs, but our runs vary too much to exclude a difference larger than the margin. "
@@ -102,7 +102,7 @@ def in_short(material: Material) -> str:
     plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
     return (
         f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
-        f"Of the {counted(measured, 'number')} that the tutorials report after training, our runs confirm {agreeing} "
+        f"Of {counted(measured, 'number')} that the tutorials report after training, our runs confirm {agreeing} "
         f"and contradict {differing or 'none'}; for {coarse}, our own runs vary too much to confirm them."
     )
 
@@ -224,7 +224,10 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         (name,) = worst
         named = f"the network without Bayes, {name}," if _is_plain(name) else name
         worst_of_all = f"; {named} is the worst on each kind"
-    return f"On pictures without a digit, the corrected networks are as sure of {_listed(spans)}{worst_of_all}."
+    return (
+        f"On pictures without a digit, the corrected networks are as sure that they see one in {_listed(spans)}"
+        f"{worst_of_all}."
+    )
 
 
 def _trainings(found: Iterable[Sureness]) -> str:

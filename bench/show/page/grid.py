@@ -103,7 +103,8 @@ def page_table(table: Table, links: Links, said: Collection[str] = (), name: str
         said: the origin that the page says for all tables.
         name: of its place, where one table is shown in several parts.
     """
-    table = table.without(NOT_ON_THE_PAGE.get(table.name, ()))
+    if table.name in NOT_ON_THE_PAGE:
+        table = table.without(NOT_ON_THE_PAGE[table.name])
     rows = [
         tuple(
             _page_entry(entry, text, links, column == "verdict")

@@ -9,13 +9,14 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Self
 from urllib.parse import quote
 
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
+from bench.run.orphans import end_with
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import Drawing, printed, style
 from bench.show.page.links import anchor
@@ -49,12 +50,14 @@ class Drawings:
     def __init__(self, figures: Sequence[Figure]) -> None:
         """Begin to draw in other processes; with one core, wait for `images`."""
         self._figures = figures
+        others = set(active_children())
         workers = min(len(figures), len(os.sched_getaffinity(0)))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) if workers > 1 else None
         with threadpool_limits(1):
             self._drawn = (
                 [self._pool.submit(_embed_number, place) for place in range(len(figures))] if self._pool else []
             )
+        self._workers = set(active_children()) - others
 
     def images(self) -> list[Image]:
         """Return the figures as images, as soon as all are drawn."""
@@ -67,8 +70,11 @@ class Drawings:
         """Return the drawings."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End what nobody waits for."""
+    def __exit__(self, error: object, *_: object) -> None:
+        """End what nobody waits for: after an error, also what is being drawn."""
+        if error is not None:
+            for worker in self._workers:
+                worker.terminate()
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
 
@@ -79,6 +85,7 @@ _taken: list[Figure] = []
 
 def _take(figures: Sequence[Figure]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who interrupts the command ends these processes through it
+    end_with(os.getppid())  # also if it is killed
     _taken.extend(figures)
 
 
