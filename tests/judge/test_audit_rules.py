@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
@@ -33,6 +34,7 @@ from tools import audit_rules
 CHECKS = checks()[0]
 SLOW = ("random_module_kl", "hidden_layer_kl", "prior_variance", "detached_means")  # .ci/run runs them apart
 NOTHING = Numbers(Results([], manifests()), [])
+FOUND = Fact(document="feldman2018", rule="detached-gradient", outcome="found", what="what", where="where")
 
 
 def test_every_rule_is_judged_in_every_document():
@@ -83,14 +85,7 @@ def test_the_measured_factors_are_the_derived_ones():
 def test_a_check_that_shows_nothing_says_so(monkeypatch):
     nothing = {"detached_means": ShownMistake("not found", "code", "it is attached", {})}
     monkeypatch.setattr(documents, "shown_mistakes", lambda: nothing)
-    fact = Fact(
-        document="feldman2018",
-        rule="detached-gradient",
-        outcome="found",
-        what="what",
-        where="where",
-        shown="detached_means",
-    )
+    fact = structs.replace(FOUND, shown="detached_means")
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.detail.startswith("what was read is not what running shows")
@@ -142,15 +137,7 @@ def test_an_effect_comes_from_readings_where_the_rung_does():
 
 def test_an_effect_without_records_says_what_makes_it(monkeypatch):
     wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
-    fact = Fact(
-        document="feldman2018",
-        rule="detached-gradient",
-        outcome="found",
-        what="what",
-        where="where",
-        approach="linear_bbb",
-        effect=wanted,
-    )
+    fact = structs.replace(FOUND, approach="linear_bbb", effect=wanted)
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     (finding,) = audit_documents(["feldman2018"], NOTHING)
     assert finding.effect.endswith(
