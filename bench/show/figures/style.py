@@ -115,15 +115,15 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
 def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    The layout is made first, by the sizes that texts have in this format and, for PNG, at these dots per inch:
-    `savefig` would draw everything once more to make it.
+    The layout is made first, by the sizes that texts have in this format and, for PNG, at these dots per inch. Then the
+    canvas prints: `savefig` would draw everything once before, to make a layout.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     is_vector = form == "svg"
     drawing.dpi = SVG_DPI if is_vector else dpi
-    (FigureCanvasSVG if is_vector else FigureCanvasAgg)(drawing)
+    paper = FigureCanvasSVG(drawing) if is_vector else FigureCanvasAgg(drawing)
     place_empty_labels(drawing)
     engine = drawing.get_layout_engine()
     if engine is not None:
@@ -131,7 +131,7 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
         drawing.set_layout_engine("none")
     buffer = io.BytesIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type") if is_vector else ("Software",))
-    drawing.savefig(buffer, format=form, metadata=without, dpi=drawing.dpi)
+    (paper.print_svg if isinstance(paper, FigureCanvasSVG) else paper.print_png)(buffer, metadata=without)
     if engine is not None:
         drawing.set_layout_engine(engine)  # another format has other sizes
     return buffer.getvalue()
