@@ -23,7 +23,8 @@ from bench.plan.registry import manifest
 from bench.show.cells import Number, Table, make_table
 from benchmarks.command import add_device, notes, run
 from benchmarks.throughput import yardsticks
-from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.table import Request
 from benchmarks.throughput.training import BlockContext, Subject
 
 GROUPS = (8, 16)  # seeds

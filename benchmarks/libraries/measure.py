@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import torch
 
@@ -26,7 +25,8 @@ from bench.measure.measuring import first_rows, predict_split
 from benchmarks.libraries.loops import LOOPS, Loop
 from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
 from benchmarks.throughput.blocks import cycle, fitting, time_block
-from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.table import Request
 from benchmarks.throughput.training import BlockContext, Subject
 from implementations._methods import WIDTHS
 from implementations._seeds import all_rows
@@ -204,7 +204,6 @@ def run(
     amounts: Amounts,
     threads: int | None,
     tell: Callable[[str], object],
-    isolate: bool = True,
 ) -> LibrarySpeeds:
     """Compare one library after the other, each in a process of its own: a framework leaves threads and memory behind.
 
@@ -213,18 +212,13 @@ def run(
         amounts: how much is measured.
         threads: of everything; None for PyTorch's own choice.
         tell: gets the name of each library before it is measured.
-        isolate: False measures here.
     """
-    started = environment.now()
     compared: list[Compared] = []
     loads: dict[str, None] = {}
     for library in libraries:
         tell(library)
-        if isolate:
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                found, load = pool.submit(measured, library, amounts, threads).result()
-        else:
-            found, load = measured(library, amounts, threads)
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            found, load = pool.submit(measured, library, amounts, threads).result()
         compared += found
         loads |= {load: None} if load else {}
     packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]
@@ -235,5 +229,5 @@ def run(
         versions={name: importlib.metadata.version(name) for name in packages},
         load="; ".join(loads),
         compared=compared,
-        provenance=msgspec.structs.replace(environment.describe(threads or torch.get_num_threads()), started=started),
+        provenance=environment.describe(threads or torch.get_num_threads()),
     )
