@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from bench.core import environment
+from bench.core.denormals import without_denormals
 from bench.core.load import OtherLoad
 from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
@@ -98,14 +98,9 @@ def measured(library: str, amounts: Amounts, threads: int | None = None) -> tupl
     """Compare one library; return what was compared, and why the times do not count ('' if they do)."""
     if threads:
         torch.set_num_threads(threads)
-    for kind in (np.float32, np.float64):
-        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
-    torch.set_flush_denormal(True)  # as a run's child process does
     others = OtherLoad(torch.get_num_threads())
-    try:
+    with without_denormals():  # as a run's child process does
         return list(_compared(library, amounts)), in_words(*others.reasons())
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def _compared(library: str, amounts: Amounts) -> Iterator[Compared]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
 from bench.core import environment
+from bench.core.denormals import without_denormals
 from bench.core.errors import ConfigError, MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
@@ -91,19 +91,15 @@ def measure(request: Request) -> Speeds:
     """Return the record of a request: its rows, or why there are none."""
     if request.threads:
         torch.set_num_threads(request.threads)
-    for kind in (np.float32, np.float64):
-        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
-    torch.set_flush_denormal(True)  # as a child process does
     others, threads = OtherLoad(torch.get_num_threads()), torch.get_num_threads()
     try:
-        rows = tuple(_rows(request, threads))
+        with without_denormals():  # as a child process does
+            rows = tuple(_rows(request, threads))
     except (MissingFramework, Unsupported) as error:
         return Speeds(request, environment.describe(torch.get_num_threads()), "skipped", str(error))
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
         reason = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
         return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
-    finally:
-        torch.set_flush_denormal(False)
     made = msgspec.structs.replace(
         environment.describe(threads),
         accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
