@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +20,7 @@ from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import first_rows, predict_split
+from benchmarks.command import in_own_process
 from benchmarks.libraries.loops import LOOPS, Loop
 from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
 from benchmarks.throughput.blocks import cycle, fitting, time_block
@@ -175,8 +174,7 @@ def _predicting(
     images = first_rows(subject.test, amounts.images)
 
     def ours(model: Posterior) -> Callable[[int], float]:
-        n_classes = subject.task.n_outputs
-        return lambda n: predict_split(model, images, range(n), n_classes, device=subject.device).seconds
+        return lambda n: predict_split(model, images, range(n), device=subject.device).seconds
 
     sides = {
         "kernels": ours(posterior),
@@ -212,8 +210,7 @@ def run(
     loads: dict[str, None] = {}
     for library in libraries:
         tell(library)
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            found, load = pool.submit(measured, library, amounts, threads).result()
+        found, load = in_own_process(measured, library, amounts, threads)
         compared += found
         loads |= {load: None} if load else {}
     packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import product as combinations
 from pathlib import Path
@@ -27,6 +25,7 @@ from bench.measure.measuring import draws_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.show.cells import Table
+from benchmarks.command import in_own_process
 from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import MatrixProduct
@@ -77,14 +76,11 @@ def run(asked: Sequence[Request], results: Path, tell: Callable[[str], object]) 
 
 
 def _in_process(request: Request) -> Speeds:
-    # A process each: a framework leaves its threads, allocator and generators behind, and the next one would be timed
-    # among them.
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, request).result()
-        except BrokenProcessPool:
-            reason = "its process ended without a word, perhaps for want of memory"
-            return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
+    try:
+        return in_own_process(measure, request)
+    except BrokenProcessPool:
+        reason = "its process ended without a word, perhaps for want of memory"
+        return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
 
 
 def measure(request: Request) -> Speeds:
@@ -164,7 +160,7 @@ def _prediction_row(
     request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct, posterior: Posterior
 ) -> SpeedRow:
     n_draws = len(draws_of(posterior, request.draws))
-    images = images_for(posterior, subject.test, n_draws, subject.task.n_outputs, request.images)
+    images = images_for(posterior, subject.test, n_draws, request.images)
     compared = compare_prediction(
         subject, posterior, yardstick, product, images, request.draws, request.rounds, request.block_s
     )

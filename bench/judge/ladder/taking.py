@@ -17,6 +17,7 @@ from bench.core.canonical import digest
 from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
 from bench.core.fits import fit_info
+from bench.core.metric_table import N_CLASSES
 from bench.core.products import matrix_products
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
@@ -26,7 +27,6 @@ from bench.interface import Posterior, Task
 from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
-from bench.measure.measuring import N_CLASSES
 from bench.measure.protocols import Common
 from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from safetensors.torch import save as safetensors_bytes
 
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical
@@ -24,11 +23,12 @@ from bench.core.errors import BenchError
 from bench.core.files import write_atomically
 from bench.core.records import Record
 from bench.core.sealed import seal
-from bench.core.store import Store, tensor_hash
+from bench.core.store import Store
 from tests.stress.fuzz.damage import VALUES, Json, damaged_value
 from tests.stress.fuzz.engine import Target
 from tests.stress.fuzz.guarded import KEY, NETWORK, SCORED, Guarded, forgeable, scored
 from tests.stress.fuzz.scores import forged_scores
+from tests.stress.fuzz.stored import tensor_bytes
 
 KINDS = ("link to a file", "link to a folder", "hard link", "pipe", "folder", "loop", "nothing")
 PLACES = (
@@ -173,12 +173,7 @@ def _posterior_bytes(changes: Sequence[Change], info: Json) -> bytes:
         }.get(how)
         if changed is not None:
             tensors[name] = changed(old, kind, number)
-    try:
-        text = canonical(info)
-        content: bytes = safetensors_bytes(tensors, metadata={"info": text, "sha256": tensor_hash(tensors, text)})
-    except (RecursionError, UnicodeEncodeError):  # more than a forger could write
-        return b""
-    return content
+    return tensor_bytes(tensors, info)
 
 
 def _forge(folder: Guarded, forged: Forged) -> None:
