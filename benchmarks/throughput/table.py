@@ -200,9 +200,9 @@ def _line(asked: Request, row: SpeedRow, mark: str, target: float | None) -> lis
         asked.device,
         asked.precision,
         "ms" if is_training else "1/s",
-        *_median_and_range(shown[0]),
-        *_median_and_range(shown[1]),
-        *_median_and_range(ratios),
+        *median_and_range(shown[0]),
+        *median_and_range(shown[1]),
+        *median_and_range(ratios),
         "" if target is None else Number(target, TWO),
         str(len(ratios)),
         Number(statistics.median(ours) / most, SHARE),
@@ -213,5 +213,6 @@ def _line(asked: Request, row: SpeedRow, mark: str, target: float | None) -> lis
     ]
 
 
-def _median_and_range(values: Sequence[float]) -> tuple[Number, str]:
+def median_and_range(values: Sequence[float]) -> tuple[Number, str]:
+    """Return the entries of two columns: the median, and the range."""
     return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"
