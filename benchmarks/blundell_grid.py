@@ -22,11 +22,12 @@ from tabulate import tabulate
 from bench.cli.main import Parser, guarded
 from bench.core.canonical import digest
 from bench.core.files import write_atomically
+from bench.core.metric_table import N_CLASSES
 from bench.core.project import TOP
 from bench.core.toml import TomlTable, read_toml
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
-from bench.measure.measuring import N_CLASSES, predict_split
+from bench.measure.measuring import predict_split
 from bench.measure.metrics.epochs import HELD_OUT
 from bench.plan.registry import load_class
 from bench.run.alone import FitAlone
@@ -64,7 +65,7 @@ def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int)
     """Return the share of the held-out images that the mean network of a fit gets wrong."""
     task = Task("classification", N_CLASSES, len(train), train.x.shape[1])
     posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
-    found = predict_split(posterior.mean_network(), held_out, range(1), N_CLASSES)
+    found = predict_split(posterior.mean_network(), held_out, range(1))
     return 1 - int(found.hits[0]) / len(held_out)
 
 

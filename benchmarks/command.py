@@ -1,11 +1,14 @@
-"""What the benchmarks that time approaches in this process share: their command line, and the notes of their tables."""
+"""What benchmarks share: a process for each measurement, their command line, and the notes of their tables."""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import torch
 
@@ -17,6 +20,15 @@ from bench.judge.results import origin_of
 from bench.show.cells import Table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_own_process(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Return what a call gives in a new process; a framework leaves its threads, allocator and generators behind."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(call, *arguments, **named).result()
 
 
 def run(

@@ -1,34 +1,46 @@
-"""What is measured about the suite itself is kept: the raw files, and the table that `bench table` shows again."""
+"""What is measured about the suite itself is kept as a table, in a file from which `bench table` shows it again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+
+from msgspec.structs import replace
 
 from bench.cli.options import warn
-from bench.core.errors import ConfigError
-from bench.core.folder import SealedFolder
-from bench.core.records import Fields
+from bench.core.errors import StoreError
 from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import SCHEMA, MeasuredNumber, MeasuredTable, measured_folder
 from bench.show.tables.files import write_tables
 
-T = TypeVar("T", bound=Fields)
+NOTHING = MeasuredTable(schema=SCHEMA, name="", title="", explanation="", columns=[], rows=[], remarks=[], origin=[])
 
 
-def raw_files(folder: SealedFolder[T]) -> list[T]:
-    """Return all raw files that can be trusted and name the others; raises ConfigError if there are none."""
-    found, problems = folder.read_all()
-    for problem in problems:
-        warn(problem.reason)
-    if not found:
-        raise ConfigError(f"{folder.root} holds no {folder.what}; {folder.remedy}")
-    return found
+def kept(name: str, results: Path) -> MeasuredTable:
+    """Return the table that a results folder keeps, one without rows if there is none; warn of a damaged one."""
+    folder = measured_folder(results)
+    path = folder.root / f"{name}.json"
+    try:
+        return folder.read(path) if path.exists() else NOTHING
+    except StoreError as error:
+        warn(str(error))
+        return NOTHING
 
 
-def keep(table: Table, results: Path) -> Table:
-    """Write a table for `bench table` and as the files of `write_tables`, and return it."""
-    measured_folder(results).write(as_file(table))
+def others(
+    before: MeasuredTable,
+    new: Iterable[Sequence[Entry]],
+    subject: Callable[[Sequence[object]], object] = lambda row: row[0],
+) -> MeasuredTable:
+    """Return a kept table without the rows whose subject was measured anew: a part of a table can be measured alone."""
+    measured = {subject(row) for row in new}
+    rows = [row for row in before.rows if subject(row) not in measured]
+    return replace(before, rows=rows) if rows else NOTHING
+
+
+def keep(table: Table, results: Path, versions: Mapping[str, dict[str, int]] | None = None) -> Table:
+    """Write a table for `bench table` and as the files of `write_tables`, and return it; `versions`: of its file."""
+    measured_folder(results).write(replace(as_file(table), versions=dict(versions or {})))
     write_tables([table], results / "tables", below=results)
     return table
 

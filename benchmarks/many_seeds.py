@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import sys
 from collections.abc import Sequence
 
@@ -17,13 +16,13 @@ import torch
 from bench.cli.options import counts
 from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
-from bench.core.text import THREE
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
 from bench.show.cells import Number, Table, make_table
 from benchmarks.command import add_device, notes, run
 from benchmarks.throughput import yardsticks
-from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.table import Request, median_and_range
 from benchmarks.throughput.training import BlockContext, Subject
 
 GROUPS = (8, 16)  # seeds
@@ -69,11 +68,7 @@ def line(subject: Subject, name: str, n_seeds: int, steps: int = STEPS, rounds: 
         together.append(seconds(subject, range(n_seeds), steps))
         alone.append(sum(seconds(subject, [seed], steps) for seed in range(n_seeds)))
     fits = [n_seeds * both / single for both, single in zip(together, alone, strict=True)]
-    return [name, str(n_seeds), *_shown(together), *_shown(alone), *_shown(fits)]
-
-
-def _shown(values: Sequence[float]) -> tuple[Number, str]:
-    return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"
+    return [name, str(n_seeds), *median_and_range(together), *median_and_range(alone), *median_and_range(fits)]
 
 
 def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:

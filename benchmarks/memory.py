@@ -8,8 +8,6 @@ Writes results/tables/memory.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +27,9 @@ from bench.show.cells import Number, Table, make_table
 from bench.show.predict.fits import choose, rebuilt
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
+from benchmarks.command import in_own_process
 from tests.stress.processes import peak_mib, resident_mib
 
-N_CLASSES = 10
 COLUMNS = ("approach", "noise", "before, MiB", "above, MiB")
 CAPTION = (
     "{draws:,} draws of {images:,} test images; a network without noise has one draw. Before: memory of the process "
@@ -46,25 +44,15 @@ def main() -> int:
     parser.add_argument("--draws", type=count, default=1000, metavar="N", help="default: 1000")
     parser.add_argument("--images", type=count, default=10_000, metavar="N", help="default: 10000")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    parser.add_argument("--one", metavar="APPROACH", help="measure this one here and print its numbers as JSON")
     return guarded(lambda: _measure(parser.parse_args()))
 
 
 def _measure(given: argparse.Namespace) -> int:
-    if given.one:
-        sys.stdout.write(json.dumps(one(given.fits, given.one, given.draws, given.images)))
-        return 0
-    made = table([_in_a_process(fit.approach, given) for fit in choose(Store(given.fits))], given.draws, given.images)
+    fits, draws, images = given.fits, given.draws, given.images
+    made = table([in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))], draws, images)
     write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0
-
-
-def _in_a_process(approach: str, given: argparse.Namespace) -> dict[str, Any]:
-    child = [sys.executable, "-m", "benchmarks.memory", str(given.fits), "--one", approach]
-    child += ["--draws", str(given.draws), "--images", str(given.images)]
-    found: dict[str, Any] = json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout)
-    return found
 
 
 def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
@@ -72,9 +60,9 @@ def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
     (fit,) = choose(Store(folder), [approach])
     posterior = rebuilt(Store(folder), fit)
     split = first_rows(load_split("test10k", 0), images)
-    predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1), N_CLASSES)
+    predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1))
     before = resident_mib()
-    predict_split(posterior, split, draws_of(posterior, draws), N_CLASSES)
+    predict_split(posterior, split, draws_of(posterior, draws))
     return dict(zip(COLUMNS, (approach, posterior.noise, before, peak_mib() - before), strict=True))
 
 

@@ -21,9 +21,10 @@ import torch
 
 from bench.cli.main import Parser, guarded
 from bench.core.errors import ConfigError, Diverged
+from bench.core.metric_table import N_CLASSES
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
-from bench.measure.measuring import N_CLASSES, draws_of, predict_split
+from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics.classification import accuracy, nll
 from bench.plan.manifests import ApproachManifest, ManifestValue
 from bench.plan.recipes import build, profile, resolve
@@ -74,7 +75,7 @@ def trial(approach: Approach, values: Mapping[str, ManifestValue], train: Split,
         pass
     else:
         posterior = posterior.per_row()
-        summary = predict_split(posterior, held, draws_of(posterior, DRAWS), N_CLASSES).summary
+        summary = predict_split(posterior, held, draws_of(posterior, DRAWS)).summary
         found = nll(summary.log_mean_probs, held.y.numpy()), accuracy(summary.mean_probs, held.y.numpy())
     return Trial(values, approach.epochs, seed, *found, time.monotonic() - start)
 

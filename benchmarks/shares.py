@@ -32,7 +32,8 @@ from bench.show.cells import Number, Table, make_table
 from benchmarks.command import notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
-from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.table import Request
 from benchmarks.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
 from benchmarks.throughput.yardsticks import Yardstick
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core.errors import ConfigError, check_known
+from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
-from bench.measure.measuring import N_CLASSES, draws_of, predict_split
+from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics.arrays import Labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
@@ -95,7 +96,7 @@ def evaluate(
         test = load_split("test10k", 0)
         test = test if rows is None else test.select(torch.arange(min(rows, len(test))))
         asked = draws_of(answers, draws)
-        predicted = predict_split(answers, test, asked, N_CLASSES)
+        predicted = predict_split(answers, test, asked)
         return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
     if labels is None:
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")

@@ -68,9 +68,8 @@ class NetworkSize(Fields, frozen=True, kw_only=True):
 class Provenance(Fields, frozen=True, kw_only=True):
     """Machine, code and data that made a file."""
 
-    started: str = ""  # UTC, ISO 8601, as the two below
+    started: str = ""  # UTC, ISO 8601, as the next
     measured: str = ""
-    made: str = ""
     commit: str = ""
     dirty: bool = False
     versions: dict[str, str] = {}  # of Python and packages, "absent" where not installed

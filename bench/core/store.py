@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     import torch
 
 # Folders of a results folder that may hold parts of killed writes. `quarantine` is not one: files are only moved there.
-WRITTEN = (
-    *("records", "fits", "locks", "readings", "tables", "figures", "report"),
-    *("measured", "determinism", "faults", "throughput"),
-)
+WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "measured")
 CONDITIONS = ("device", "precision")  # fields of `Naming` that a file's name does not show
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 

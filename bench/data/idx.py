@@ -21,19 +21,18 @@ from bench.core.files import corrupt, read_file
 
 Bytes = npt.NDArray[np.uint8]
 
-MAX_BYTES = 128 << 20  # of a decompressed file whose shape is not known beforehand; MNIST's largest has 45 MiB
 GZIP_MAGIC = b"\x1f\x8b"
 UNSIGNED_BYTE = 8
 MAX_DIMENSIONS = 3
 
 
-def read_idx(path: Path, shape: Sequence[int] | None = None, sha256: str | None = None, remedy: str = "") -> Bytes:
+def read_idx(path: Path, shape: Sequence[int], sha256: str, remedy: str = "") -> Bytes:
     """Return the content of an IDX file of bytes, compressed or not, as a read-only array.
 
     Args:
         path: the file.
-        shape: the known dimensions, if any; they also bound what is read and decompressed.
-        sha256: the known SHA-256 of the decompressed bytes, header included, if any.
+        shape: the known dimensions; they also bound what is read and decompressed.
+        sha256: the known SHA-256 of the decompressed bytes, header included.
         remedy: what a user can do about a broken file; ends the error's line.
 
     Raises:
@@ -42,20 +41,17 @@ def read_idx(path: Path, shape: Sequence[int] | None = None, sha256: str | None 
     return decode_idx(read_file(path, file_limit(shape), remedy), str(path), shape, sha256, remedy)
 
 
-def decode_idx(
-    data: bytes, where: str, shape: Sequence[int] | None = None, sha256: str | None = None, remedy: str = ""
-) -> Bytes:
+def decode_idx(data: bytes, where: str, shape: Sequence[int], sha256: str, remedy: str = "") -> Bytes:
     """Return the content of an IDX file given as bytes, as `read_idx` does; errors call the file `where`."""
     raw = _decompressed(data, where, _n_bytes(shape), remedy)
     array = _parse(raw, where, remedy)
-    if shape is not None and array.shape != tuple(shape):
+    if array.shape != tuple(shape):
         raise corrupt(where, f"dimensions {list(array.shape)}", f"{list(shape)}", remedy)
-    if sha256 is not None:
-        check_hash(raw, sha256, where, remedy)
+    check_hash(raw, sha256, where, remedy)
     return array
 
 
-def file_limit(shape: Sequence[int] | None) -> int:
+def file_limit(shape: Sequence[int]) -> int:
     """Return the most bytes that a file of this content may have, compressed or not."""
     return 2 * _n_bytes(shape) + 65536  # gzip never doubles its input, except for tiny files
 
@@ -67,8 +63,8 @@ def check_hash(content: bytes, sha256: str, where: str, remedy: str = "") -> Non
         raise corrupt(where, f"SHA-256 {found[:16]}... of its content", f"{sha256[:16]}...", remedy)
 
 
-def _n_bytes(shape: Sequence[int] | None) -> int:
-    return MAX_BYTES if shape is None else 4 + 4 * len(shape) + math.prod(shape)
+def _n_bytes(shape: Sequence[int]) -> int:
+    return 4 + 4 * len(shape) + math.prod(shape)
 
 
 def _decompressed(data: bytes, where: str, limit: int, remedy: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import runtime_checkable
 from torch import Tensor
 
 from bench.interface import Posterior, Split
-from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, predict_split
+from bench.measure.measuring import EpochMetrics, Measurement, draws_of, predict_split
 from bench.measure.metrics.epochs import HELD_OUT, TEST, chosen_epochs
 from bench.measure.metrics.pruning import prune_at
 from bench.measure.protocols import Protocol
@@ -45,7 +45,7 @@ class Blundell2015(Protocol):
     def _error(self, network: Posterior, name: str, draws: range) -> float:
         """Return the share of wrong answers of the mean probabilities of some draws."""
         split = self._splits[name]
-        answers = predict_split(network, split, draws, N_CLASSES).summary.log_mean_probs.argmax(axis=1)
+        answers = predict_split(network, split, draws).summary.log_mean_probs.argmax(axis=1)
         return float((answers != split.y.numpy()).mean())
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import ContractViolation
+from bench.core.metric_table import N_CLASSES
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
 
 BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and twice that while the next block is made
-N_CLASSES = 10
 ROW_NOISE_ROWS = 512  # rows of a block with row noise: its numbers fit into the processor's cache
 WEIGHT_NOISE_ROWS = 10_000
 
@@ -52,7 +52,6 @@ class Predicted:
     summary: DrawSummary
     hits: NDArray[np.int64]  # [S], rows that each draw has right
     seconds: float  # spent in predict alone
-    n_draws: int
     kept: NDArray[np.float16]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
 
 
@@ -88,12 +87,12 @@ def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str)
         raise ContractViolation(f"{who}.predict returned a tensor that requires grad; predict under torch.no_grad()")
 
 
-def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor, n_classes: int = N_CLASSES) -> Tensor:
+def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Tensor:
     """Return log-probabilities [S, B, K] of a classification posterior, on its device; check type and shape."""
     answer, who = posterior.predict(x, draws, rows), type(posterior).__name__
     if not isinstance(answer, Categorical):
         raise ContractViolation(f"{who}.predict returned {type(answer).__name__}; it must return Categorical")
-    check_answer(answer.log_probs, (len(draws), len(x), n_classes), "classes", who)
+    check_answer(answer.log_probs, (len(draws), len(x), N_CLASSES), "classes", who)
     return answer.log_probs
 
 
@@ -114,27 +113,27 @@ def draws_of(posterior: Posterior, wanted: int, first: int = 0) -> range:
     return range(first, first + wanted)
 
 
-def block_rows(posterior: Posterior, n_draws: int, n_classes: int) -> int:
+def block_rows(posterior: Posterior, n_draws: int) -> int:
     """Return the number of rows of a block."""
     most = ROW_NOISE_ROWS if posterior.noise == "row" else WEIGHT_NOISE_ROWS
-    return max(1, min(most, BLOCK_NUMBERS // max(1, n_draws * n_classes)))
+    return max(1, min(most, BLOCK_NUMBERS // max(1, n_draws * N_CLASSES)))
 
 
 def predict_split(
-    posterior: Posterior, split: Split, draws: range, n_classes: int, keep: int = 0, device: torch.device | None = None
+    posterior: Posterior, split: Split, draws: range, keep: int = 0, device: torch.device | None = None
 ) -> Predicted:
     """Predict all rows of a split with all draws, block by block, and reduce each block over its draws."""
-    size = block_rows(posterior, len(draws), n_classes)
+    size = block_rows(posterior, len(draws))
     parts: list[DrawSummary] = []
     hits = np.zeros(len(draws), dtype=np.int64)
-    seconds, kept = 0.0, np.zeros((len(draws), 0, n_classes), dtype=np.float16)
+    seconds, kept = 0.0, np.zeros((len(draws), 0, N_CLASSES), dtype=np.float16)
     for start in range(0, len(split), size):
         stop = min(start + size, len(split))
         x = split.x[start:stop]
         watch = Stopwatch(x.device if device is None else device)
         watch.start()
         inputs = x if device is None else x.to(device)
-        log_probs = categorical(posterior, inputs, draws, split.rows[start:stop], n_classes)
+        log_probs = categorical(posterior, inputs, draws, split.rows[start:stop])
         timing.synchronise(log_probs.device)  # a posterior may answer on another device
         seconds += watch.stop()
         parts.append(reduce_draws(log_probs, QUANTILES))
@@ -143,4 +142,4 @@ def predict_split(
             hits += draw_hits(log_probs, labels)
         if start == 0 and keep:
             kept = log_probs[:, :keep].to(torch.float16).cpu().numpy()
-    return Predicted(concatenate(parts), hits, seconds, len(draws), kept)
+    return Predicted(concatenate(parts), hits, seconds, kept)

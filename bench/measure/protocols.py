@@ -19,7 +19,6 @@ from bench.data.manifest import TASKS
 from bench.data.splits import load_ood, load_split, toy_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
-    N_CLASSES,
     EpochMetrics,
     Measurement,
     Predicted,
@@ -100,7 +99,7 @@ class Common(Protocol):
         found = Measurement()
         test = self.split("test10k")
         draws = draws_of(posterior, self.budget.draws)
-        predicted = predict_split(posterior, test, draws, N_CLASSES, KEPT_ROWS)
+        predicted = predict_split(posterior, test, draws, KEPT_ROWS)
         metrics, missing, arrays = evaluate_classification(
             predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
         )
@@ -123,7 +122,7 @@ class Common(Protocol):
         except DataMissing as error:
             found.missing[name] = told("no-data", error)
             return
-        predicted = predict_split(posterior, outside, draws, N_CLASSES, KEPT_ROWS)
+        predicted = predict_split(posterior, outside, draws, KEPT_ROWS)
         found.add(name, *evaluate_ood(inside, predicted.summary))
         found.scores.update(_scores(name, predicted, outside))
 
@@ -134,11 +133,11 @@ class Common(Protocol):
             names = (f"{self.learnt.inside}/mean_network/{name}" for name in ("accuracy", "nll"))
             found.missing.update(dict.fromkeys(names, told("unsupported", error)))
             return
-        predicted = predict_split(network, test, range(1), N_CLASSES)
+        predicted = predict_split(network, test, range(1))
         found.add(self.learnt.inside, *evaluate_mean_network(predicted.summary, test.y.numpy()))
 
     def _accuracy_and_nll(self, posterior: Posterior, test: Split, draws: range) -> dict[str, float | None]:
-        predicted = predict_split(posterior, test, draws, N_CLASSES)
+        predicted = predict_split(posterior, test, draws)
         metrics, _, _ = evaluate_classification(
             predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
         )
@@ -166,7 +165,7 @@ class Common(Protocol):
         if fraction in DRAWN_FRACTIONS and posterior.n_draws is None:
             draws = range(min(VOTE_DRAWS, self.budget.draws))
             pruned = pruned.per_row()
-            noise = predict_split(pruned, self.ood("noise_uniform"), draws, N_CLASSES)
+            noise = predict_split(pruned, self.ood("noise_uniform"), draws)
             rows.append(
                 {
                     "fraction": fraction,

@@ -19,7 +19,7 @@ from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
 from bench.measure.blundell2015 import Blundell2015
-from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
+from bench.measure.measuring import EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.disagreement import disagreement_rate, row_disagrees
@@ -67,9 +67,9 @@ class Alsibahi2019(Protocol):
         held_out = dataclasses.replace(held_out, rows=torch.arange(len(held_out)))
         found = Measurement(_last_epoch(epochs))
         place = "mnist/heldout10k-of-train"
-        one = predict_split(posterior, held_out, range(1), N_CLASSES)
+        one = predict_split(posterior, held_out, range(1))
         found.metrics[f"{place}/accuracy"] = int(one.hits[0]) / len(held_out)
-        many = predict_split(posterior, held_out, range(1, 31), N_CLASSES)
+        many = predict_split(posterior, held_out, range(1, 31))
         found.metrics[f"{place}/disagreement_rate"] = disagreement_rate(many.summary.votes)
         uncertain = np.flatnonzero(row_disagrees(many.summary.votes))
         found.arrays[f"{place}/first_uncertain"] = {
@@ -244,7 +244,7 @@ class Rabanser2017(Protocol):
     levels = (0.1, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
     def _accuracy(self, network: Posterior, split: Split) -> float:
-        return int(predict_split(network, split, range(1), N_CLASSES).hits[0]) / len(split)
+        return int(predict_split(network, split, range(1)).hits[0]) / len(split)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """See `Protocol.epoch`."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from bench.interface import Posterior, Split
-from bench.measure.measuring import N_CLASSES, EpochMetrics, Measurement, draws_of, on_device, predict_split
+from bench.measure.measuring import EpochMetrics, Measurement, draws_of, on_device, predict_split
 from bench.measure.metrics.evaluate import evaluate_shift
 from bench.measure.metrics.shifts import ROTATED, STEPS, area_key, areas, step_key
 from bench.measure.protocols import Protocol
@@ -72,7 +72,7 @@ class Shift(Protocol):
         cases = [(kind, step) for kind, steps in STEPS.items() for step in steps]
         alone = posterior.per_row()  # allowed: no metric depends on two rows of one draw
         every = on_device(_moved_by(test, cases), self.device)
-        predicted = predict_split(alone, every, draws_of(alone, self.budget.draws), N_CLASSES)
+        predicted = predict_split(alone, every, draws_of(alone, self.budget.draws))
         found, labels = Measurement(), test.y.numpy()
         for (kind, step), log_probs in zip(cases, np.split(predicted.summary.log_mean_probs, len(cases)), strict=True):
             found.add(f"mnist/{kind}_{step}", *evaluate_shift(log_probs, labels))

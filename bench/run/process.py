@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from bench.core import timing
+from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError, Diverged, Unsupported
 from bench.core.load import OtherLoad
 from bench.core.products import matrix_products
@@ -37,16 +37,10 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     """Fit one seed or several in one computation, and measure every cell; a cell that fails gets a record too."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    for kind in (np.float32, np.float64):
-        np.finfo(kind)  # before denormals are flushed: its first call tests for denormals and warns if there are none
     device = torch.device(cells[0].device)
     timing.matmul_rate(device, torch.get_num_threads())
-    torch.set_flush_denormal(True)  # numbers below 1e-38 do not matter here, but slow every operation on them
-    try:
-        with matrix_products(cells[0].precision, device):  # also for predictions
-            _work(cells, options, send)
-    finally:
-        torch.set_flush_denormal(False)
+    with without_denormals(), matrix_products(cells[0].precision, device):  # also for predictions
+        _work(cells, options, send)
 
 
 def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Name, Real
@@ -39,6 +39,7 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
     rows: list[list[str | MeasuredNumber | tuple[str, str] | None]]  # as `Entry`; code and reason of a gap
     remarks: list[str]
     origin: list[str]
+    versions: dict[str, dict[str, int]] = field(default_factory=dict)  # of the recipes measured, by approach
 
     def __post_init__(self) -> None:
         """Raise ValueError for a row without an entry for each column."""

@@ -1,7 +1,7 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
-Writes benchmarks/libraries/measured.json and table `library_speed`, which docs/libraries.md shows. `--table` makes the
-table from the file. `--quick` measures next to nothing and writes nothing: it shows that everything runs.
+Keeps table `library_speed`, which docs/libraries.md shows. `--quick` measures next to nothing and keeps nothing: it
+shows that everything runs.
 """
 
 from __future__ import annotations
@@ -11,50 +11,32 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import msgspec
-
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count, say
 from bench.core.errors import MissingFramework, check_known
-from bench.core.files import write_atomically
 from bench.show.tables.render import render
 from benchmarks.keeping import keep
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, run
-from benchmarks.libraries.table import FILE, LIBRARIES, LibrarySpeeds, library_speed_table, read_speeds
+from benchmarks.libraries.table import LIBRARIES, library_speed_table
 
 QUICK = Amounts(rounds=2, block_s=0.01, predict_rounds=2, draws=3, images=200)
 MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posteriors": "posteriors", "pyro-ppl": "pyro"}
 
 
 def main() -> int:
-    """Measure, write the file and print the table; return the exit code."""
+    """Measure, keep and print the table; return the exit code."""
     parser = Parser(prog="python -m benchmarks.libraries", description="Our code beside other people's libraries.")
     parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"default: {', '.join(LIBRARIES)}")
     parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
     parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")
     parser.add_argument("--threads", type=count, help="default: all cores")
-    parser.add_argument(
-        "--to", type=Path, default=FILE, metavar="FILE", help="default: benchmarks/libraries/measured.json"
-    )
-    parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="where the table is kept (default: results; nowhere with --to)"
-    )
-    parser.add_argument("--table", action="store_true", help="measure nothing: make the table of what was measured")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
     return guarded(lambda: _made(parser.parse_args()))
 
 
 def _made(given: argparse.Namespace) -> int:
-    table = library_speed_table(read_speeds(given.to) if given.table else _measured(given))
-    results = given.results or (Path("results") if given.to == FILE else None)
-    if results is not None and not given.quick:
-        keep(table, results)
-    sys.stdout.write(f"{render(table)}\n")
-    return 0
-
-
-def _measured(given: argparse.Namespace) -> LibrarySpeeds:
     chosen = given.libraries or list(LIBRARIES)
     for name in chosen:
         check_known("library", LOOPS, name)
@@ -63,10 +45,11 @@ def _measured(given: argparse.Namespace) -> LibrarySpeeds:
                 f"{name} is not installed; python -m pip install -c constraints.txt -e '.[libraries]'"
             )
     amounts = QUICK if given.quick else Amounts(rounds=given.rounds, predict_rounds=given.predict_rounds)
-    found = run(chosen, amounts, given.threads, say)
+    table = library_speed_table(run(chosen, amounts, given.threads, say))
     if not given.quick:
-        write_atomically(given.to, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
-    return found
+        keep(table, given.results)
+    sys.stdout.write(f"{render(table)}\n")
+    return 0
 
 
 if __name__ == "__main__":

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-import msgspec
-import numpy as np
 import torch
 
 from bench.core import environment
+from bench.core.denormals import without_denormals
 from bench.core.load import OtherLoad
 from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import first_rows, predict_split
+from benchmarks.command import in_own_process
 from benchmarks.libraries.loops import LOOPS, Loop
 from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
 from benchmarks.throughput.blocks import cycle, fitting, time_block
-from benchmarks.throughput.measure import Request, make_subject
+from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.table import Request
 from benchmarks.throughput.training import BlockContext, Subject
 from implementations._methods import WIDTHS
 from implementations._seeds import all_rows
@@ -98,14 +97,9 @@ def measured(library: str, amounts: Amounts, threads: int | None = None) -> tupl
     """Compare one library; return what was compared, and why the times do not count ('' if they do)."""
     if threads:
         torch.set_num_threads(threads)
-    for kind in (np.float32, np.float64):
-        np.finfo(kind)  # NumPy looks at denormal numbers when first asked, and warns if it finds none
-    torch.set_flush_denormal(True)  # as a run's child process does
     others = OtherLoad(torch.get_num_threads())
-    try:
+    with without_denormals():  # as a run's child process does
         return list(_compared(library, amounts)), in_words(*others.reasons())
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def _compared(library: str, amounts: Amounts) -> Iterator[Compared]:
@@ -180,8 +174,7 @@ def _predicting(
     images = first_rows(subject.test, amounts.images)
 
     def ours(model: Posterior) -> Callable[[int], float]:
-        n_classes = subject.task.n_outputs
-        return lambda n: predict_split(model, images, range(n), n_classes, device=subject.device).seconds
+        return lambda n: predict_split(model, images, range(n), device=subject.device).seconds
 
     sides = {
         "kernels": ours(posterior),
@@ -204,7 +197,6 @@ def run(
     amounts: Amounts,
     threads: int | None,
     tell: Callable[[str], object],
-    isolate: bool = True,
 ) -> LibrarySpeeds:
     """Compare one library after the other, each in a process of its own: a framework leaves threads and memory behind.
 
@@ -213,18 +205,12 @@ def run(
         amounts: how much is measured.
         threads: of everything; None for PyTorch's own choice.
         tell: gets the name of each library before it is measured.
-        isolate: False measures here.
     """
-    started = environment.now()
     compared: list[Compared] = []
     loads: dict[str, None] = {}
     for library in libraries:
         tell(library)
-        if isolate:
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                found, load = pool.submit(measured, library, amounts, threads).result()
-        else:
-            found, load = measured(library, amounts, threads)
+        found, load = in_own_process(measured, library, amounts, threads)
         compared += found
         loads |= {load: None} if load else {}
     packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]
@@ -235,5 +221,5 @@ def run(
         versions={name: importlib.metadata.version(name) for name in packages},
         load="; ".join(loads),
         compared=compared,
-        provenance=msgspec.structs.replace(environment.describe(threads or torch.get_num_threads()), started=started),
+        provenance=environment.describe(threads or torch.get_num_threads()),
     )

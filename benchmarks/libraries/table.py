@@ -1,4 +1,4 @@
-"""Speeds beside other people's libraries: the file that `python -m benchmarks.libraries` writes, and its table."""
+"""Speeds beside other people's libraries, and the table that `python -m benchmarks.libraries` keeps."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import msgspec
-
-from bench.core.errors import ConfigError
-from bench.core.project import TOP
-from bench.core.records import Fields, Provenance
-from bench.core.sealed import read_json
+from bench.core.records import Provenance
 from bench.core.text import THREE
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.show.cells import Entry, Missing, Table, make_table
 
-FILE = TOP / "benchmarks" / "libraries" / "measured.json"
 AGAIN = "python -m benchmarks.libraries measures it"
 LEVEL = 0.95  # of an interval, at least
 FASTER = 2.0  # times as fast as the fastest library, our kernels: a target
@@ -45,7 +39,8 @@ CAPTION = (
 )
 
 
-class Compared(Fields, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Compared:
     """Rounds of one of our sides beside a library alone; both lists have an entry a round."""
 
     what: Literal["step", "predict"]
@@ -54,16 +49,10 @@ class Compared(Fields, frozen=True, kw_only=True):
     seconds: list[float]  # of a step, or of all draws of all images
     library_seconds: list[float]
 
-    def __post_init__(self) -> None:
-        """Raise ValueError unless both sides have the same rounds, each longer than nothing."""
-        if len(self.seconds) != len(self.library_seconds) or not self.seconds:
-            raise ValueError(f"{len(self.seconds)} rounds of ours beside {len(self.library_seconds)} of {self.library}")
-        if min(*self.seconds, *self.library_seconds) <= 0:
-            raise ValueError(f"a round of {self.library} takes no time")
 
-
-class LibrarySpeeds(Fields, frozen=True, kw_only=True):
-    """The content of the file."""
+@dataclass(frozen=True, kw_only=True)
+class LibrarySpeeds:
+    """What was measured of all libraries."""
 
     batch_size: int
     draws: int
@@ -80,14 +69,6 @@ class Ratio(NamedTuple):
     median: float
     low: float
     high: float
-
-
-def read_speeds(path: Path = FILE) -> LibrarySpeeds:
-    """Return the measurements; raises ConfigError or StoreError if the file is missing or damaged."""
-    try:
-        return msgspec.convert(read_json(path, "file of speeds"), LibrarySpeeds)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path} does not have the fields of measured speeds: {error}; {AGAIN}") from error
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +10,9 @@ from pathlib import Path
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.cli.options import check_device, counts, names, positive
-from bench.core.canonical import plain
 from bench.core.store import Store
-from bench.show.cells import Table
 from bench.show.tables.render import render
-from benchmarks.keeping import keep, raw_files
 from benchmarks.throughput import measure
-from benchmarks.throughput.table import speeds_folder, throughput_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +24,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m benchmarks.throughput",
         description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
-        "writes RESULTS/throughput and the table 'throughput'. Let nothing else run on the machine meanwhile.",
+        "keeps table 'throughput'; its rows of the same approach, device and precision are replaced. Let nothing else "
+        "run on the machine meanwhile.",
     )
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
     parser.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")
@@ -42,15 +38,10 @@ def _parser() -> Parser:
     parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-    parser.add_argument("--table", action="store_true", help="measure nothing: make the table of what was measured")
-    parser.add_argument("--json", action="store_true", help="for machines")
     return parser
 
 
 def _throughput(arguments: argparse.Namespace) -> int:
-    if arguments.table:
-        print(render(_kept(arguments.results)))
-        return 0
     for device in arguments.device:
         check_device(device)
     asked = measure.requests(
@@ -66,14 +57,9 @@ def _throughput(arguments: argparse.Namespace) -> int:
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
     )
     Store(arguments.results).check_writable()
-    found = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
-    _kept(arguments.results)
-    print(json.dumps(plain(found), indent=1) if arguments.json else render(throughput_table(found)))
+    found, table = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
+    print(render(table))
     return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE
-
-
-def _kept(results: Path) -> Table:
-    return keep(throughput_table(raw_files(speeds_folder(results))), results)
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ def modes(posterior: Posterior) -> list[Posterior]:
     return [posterior] if fast is posterior else [posterior, fast]
 
 
-def images_for(posterior: Posterior, test: Split, n_draws: int, n_classes: int, most: int | None) -> Split:
+def images_for(posterior: Posterior, test: Split, n_draws: int, most: int | None) -> Split:
     """Return the images to predict: all, or one block where every row has noise of its own, at most `most`.
 
     With one network for all rows its drawing is shared by them, so that fewer rows would be slower than all; with a
     noise vector for each row, every block costs the same.
     """
-    limit = block_rows(posterior, n_draws, n_classes) if posterior.noise == "row" else len(test)
+    limit = block_rows(posterior, n_draws) if posterior.noise == "row" else len(test)
     return first_rows(test, limit if most is None else min(limit, most))
 
 
@@ -97,7 +97,7 @@ def _predict(subject: Subject, posterior: Posterior, images: Split, draws: range
     """Return the seconds of predicting all images once."""
     watch = Stopwatch(subject.device)
     watch.start()
-    predicted = predict_split(posterior, images, draws, subject.task.n_outputs, device=subject.device)
+    predicted = predict_split(posterior, images, draws, device=subject.device)
     if not refuses:
         return predicted.seconds
     MEDIAN_RULE.accepted(predicted.summary)

@@ -1,22 +1,26 @@
-"""Measured speeds of our code beside the documents', a file for each, and their table."""
+"""Measured speeds of our code beside the documents', and their table."""
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core.folder import SealedFolder
 from bench.core.project import REFERENCE
-from bench.core.records import Fields, Outcome, Provenance, Versions
+from bench.core.records import Outcome, Provenance
 from bench.core.text import THREE, Digits
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
-from bench.plan.registry import manifests
+from bench.plan.recipes import resolve
+from bench.plan.registry import manifest, manifests
 from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.measured import MeasuredTable
+from benchmarks.keeping import NOTHING, keep, others
+from benchmarks.throughput.blocks import PRODUCT_SIZE, Comparison
 
-SPEEDS_SCHEMA = 1
 COLUMNS = (
     "approach",
     "what",
@@ -37,9 +41,10 @@ COLUMNS = (
     "a block, ours",
     "a block, document",
 )
+DEVICE, RATIO, TARGET = (COLUMNS.index(name) for name in ("device", "ratio", "target"))
 SHARE = Digits(decimals=2)
+TWO = Digits(significant=2)
 MILLISECONDS = 1000.0
-TARGET = Digits(significant=2)
 TARGETS = REFERENCE / "speed_targets.toml"
 CONDITIONS = ("cpu", "float32")  # device and precision that the targets are for
 NO_OVERHEAD = Gap("-", "measured for training steps only")
@@ -56,78 +61,43 @@ CAPTION = (
 )
 
 
-class Blocks(Fields, frozen=True, kw_only=True):
-    """Times of one side's blocks, a block a round."""
+@dataclass(frozen=True)
+class Request:
+    """What to measure of one approach, and how."""
 
-    seconds: list[float]
-    work: float  # steps, draws x images or products in a block
+    approach: str
+    what: str = "train"  # or "predict"
+    device: str = "cpu"
+    precision: str = "float32"  # of ours; the document's code runs in float32
+    draws: int = 100  # of a prediction
+    rounds: int = 7  # blocks of each side
+    block_s: float = 1.0  # seconds of a block
+    images: int | None = None  # predict at most so many test images
+    threads: int | None = None
+    data_dir: str | None = None
 
 
-class BlockTitles(Fields, frozen=True, kw_only=True):
-    """What a block of each side is, in words."""
-
-    ours: str
-    document: str
-
-
-class SpeedRow(Fields, frozen=True, kw_only=True):
+@dataclass(frozen=True)
+class SpeedRow:
     """One thing measured on both sides."""
 
     title: str
-    ours: Blocks
-    document: Blocks
-    product: Blocks
-    product_size: int
+    compared: Comparison
     flops_per_unit: float
-    measured: BlockTitles
-    document_batch: int | None = None
+    ours: str  # what a block is, in words
+    document: str
     overhead_s: float | None = None
 
 
-class SpeedTimings(Fields, frozen=True, kw_only=True):
-    """Whether the times count, and if not why."""
+@dataclass(frozen=True)
+class Speeds:
+    """What was measured of a request."""
 
-    valid: bool
-    reason: str
-
-
-class Speeds(Fields, frozen=True, kw_only=True):
-    """The content of one file."""
-
-    schema: int
-    sha256: str = ""
-    approach: str
-    what: str
-    device: str
-    precision: str
-    draws: int
-    outcome: Outcome
-    reason: str
-    rounds: int
-    rows: list[SpeedRow]
-    timings: SpeedTimings
+    request: Request
     provenance: Provenance
-    versions: Versions | None = None
-
-
-def name_of_speeds(speeds: Speeds) -> str:
-    """Return the name of a file; new speeds of the same name replace it."""
-    naming = (speeds.approach, speeds.what, speeds.device.replace(":", ""), speeds.precision, speeds.draws)
-    return f"{'__'.join(map(str, naming))}.json"
-
-
-def speeds_folder(results: Path) -> SealedFolder[Speeds]:
-    """Return the measured speeds of a results folder."""
-    return SealedFolder(
-        results,
-        "throughput",
-        Speeds,
-        "speeds",
-        SPEEDS_SCHEMA,
-        name_of_speeds,
-        "*.json",
-        "measure them again with python -m benchmarks.throughput",
-    )
+    outcome: Outcome = "done"
+    reason: str = ""  # why nothing was measured, or why the times do not count
+    rows: tuple[SpeedRow, ...] = ()
 
 
 class _Targets(TomlTable, frozen=True):
@@ -142,61 +112,82 @@ def load_targets(path: Path = TARGETS) -> dict[tuple[str, str], float]:
     return {(name, what): ratio for what, ratios in tables.items() for name, ratio in ratios.items()}
 
 
-def throughput_table(records: Sequence[Speeds]) -> Table:
-    """One row for each thing measured, in the order of the approaches.
+def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING) -> Table:
+    """One row for each thing measured, in the order of the approaches, beside rows kept before.
 
     Raises:
         ConfigError: the file of the targets cannot be read.
     """
-    place = {name: index for index, name in enumerate(manifests())}
-    chosen = sorted(
-        records,
-        key=lambda record: (
-            place.get(record.approach, len(place)),
-            record.what != "train",
-            record.device,
-            record.precision,
-            record.draws,
-        ),
-    )
     targets = load_targets()
-    lines = [line for record in chosen for line in _lines(record, targets)]
-    sizes = sorted({f"({row.product_size} x {row.product_size})" for record in chosen for row in record.rows})
+    new = [line for record in records for line in _lines(record, targets)]
+    rest = others(before, new, _subject)
+    lines = sorted([*rest.table().rows, *new], key=_place)
+    devices = {str(line[DEVICE]).split(":")[0] for line in lines if isinstance(line[RATIO], Number)}
+    sizes = [f"({size} x {size})" for size in sorted(PRODUCT_SIZE[device] for device in devices)]
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
-    title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in chosen])
-    return make_table("throughput", title, caption, COLUMNS, lines, _notes(chosen, lines), origin=made)
+    reasons = [f"!: {record.reason}" for record in records if record.outcome == "done" and record.reason]
+    marks = [note for note in rest.remarks if note.startswith("!: ")]
+    title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in records])
+    return make_table(
+        "throughput",
+        title,
+        caption,
+        COLUMNS,
+        lines,
+        [*sorted({*reasons, *marks}), *_missed(lines)],
+        origin=dict.fromkeys([*rest.origin, *made]),
+    )
 
 
-def _notes(records: Sequence[Speeds], lines: Sequence[Sequence[Entry]]) -> list[str]:
-    """Return what the marks mean and which targets are missed."""
-    reasons = {record.timings.reason for record in records if record.outcome == "done"} - {""}
-    notes = [f"!: {reason}" for reason in sorted(reasons)]
-    ratio, target = COLUMNS.index("ratio"), COLUMNS.index("target")
+def keep_speeds(records: Sequence[Speeds], before: MeasuredTable, results: Path) -> Table:
+    """Keep the table of what was measured, and of what was kept before."""
+    done = {record.request.approach: versions_today(record.request.approach) for record in records if record.rows}
+    return keep(throughput_table(records, before), results, {**before.versions, **done})
+
+
+def versions_today(approach: str) -> dict[str, int]:
+    """Return the versions of an approach's published recipe."""
+    return dict(resolve(manifest(approach), "published").versions)
+
+
+def _subject(line: Sequence[object]) -> object:
+    return line[0], str(line[1]).split()[0].strip(","), line[DEVICE], line[2], line[3]
+
+
+def _place(line: Sequence[Entry]) -> tuple[object, ...]:
+    place = {name: index for index, name in enumerate(manifests())}
+    n_draws = re.match(r"\d+(?= x )", str(line[-2]))  # of a prediction
+    is_training = str(line[1]).startswith("training")
+    return place.get(str(line[0]), len(place)), not is_training, line[2], line[3], int(n_draws[0] if n_draws else 0)
+
+
+def _missed(lines: Sequence[Sequence[Entry]]) -> list[str]:
+    """Say which targets are missed."""
     missed = [
         f"{line[0]}, {line[1]} ({found} of {aim})"
         for line in lines
-        if isinstance(found := line[ratio], Number) and isinstance(aim := line[target], Number)
+        if isinstance(found := line[RATIO], Number) and isinstance(aim := line[TARGET], Number)
         if found.value < aim.value
     ]
-    return [*notes, *([f"Below the target: {'; '.join(missed)}."] if missed else [])]
+    return [f"Below the target: {'; '.join(missed)}."] if missed else []
 
 
 def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[list[Entry]]:
-    where = [record.device, record.precision]
+    asked = record.request
+    where = [asked.device, asked.precision]
     if record.outcome != "done":
         gap = Missing(Gap(record.outcome, record.reason))
-        what = "training step" if record.what == "train" else "prediction"
-        return [[record.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
-    mark = "" if record.timings.valid else " !"
-    target = targets.get((record.approach, record.what)) if tuple(where) == CONDITIONS else None
-    return [_line(record, row, mark, target) for row in record.rows]
+        what = "training step" if asked.what == "train" else "prediction"
+        return [[asked.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
+    mark = " !" if record.reason else ""
+    target = targets.get((asked.approach, asked.what)) if tuple(where) == CONDITIONS else None
+    return [_line(asked, row, mark, target) for row in record.rows]
 
 
-def _line(record: Speeds, row: SpeedRow, mark: str, target: float | None) -> list[Entry]:
-    is_training = record.what == "train"
-    ours, document, product = (
-        [side.work / seconds for seconds in side.seconds] for side in (row.ours, row.document, row.product)
-    )
+def _line(asked: Request, row: SpeedRow, mark: str, target: float | None) -> list[Entry]:
+    is_training = asked.what == "train"
+    sides = (row.compared.ours, row.compared.document, row.compared.product)
+    ours, document, product = ([side.work / seconds for seconds in side.seconds] for side in sides)
     ratios = [mine / theirs for mine, theirs in zip(ours, document, strict=True)]
     most = statistics.median(product) / row.flops_per_unit  # steps, or draws x images, a second
     overhead: Number | Missing = Missing(NO_OVERHEAD)
@@ -204,23 +195,24 @@ def _line(record: Speeds, row: SpeedRow, mark: str, target: float | None) -> lis
         overhead = Number((row.overhead_s or 0.0) * statistics.median(ours), SHARE)
     shown = [[MILLISECONDS / rate for rate in rates] if is_training else rates for rates in (ours, document)]
     return [
-        record.approach,
+        asked.approach,
         row.title + mark,
-        record.device,
-        record.precision,
+        asked.device,
+        asked.precision,
         "ms" if is_training else "1/s",
-        *_median_and_range(shown[0]),
-        *_median_and_range(shown[1]),
-        *_median_and_range(ratios),
-        "" if target is None else Number(target, TARGET),
+        *median_and_range(shown[0]),
+        *median_and_range(shown[1]),
+        *median_and_range(ratios),
+        "" if target is None else Number(target, TWO),
         str(len(ratios)),
         Number(statistics.median(ours) / most, SHARE),
         Number(most / statistics.median(document), THREE),
         overhead,
-        row.measured.ours,
-        row.measured.document,
+        row.ours,
+        row.document,
     ]
 
 
-def _median_and_range(values: Sequence[float]) -> tuple[Number, str]:
+def median_and_range(values: Sequence[float]) -> tuple[Number, str]:
+    """Return the entries of two columns: the median, and the range."""
     return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"

@@ -21,12 +21,10 @@ from torch import Tensor
 
 from bench.core.errors import check_known
 from bench.interface import Noise, Split
-from bench.plan import registry
 from bench.plan.registry import manifest, manifests
 from benchmarks.throughput.blocks import cycle
 
 FOLDER = Path(__file__).parents[1] / "yardsticks"
-DOCUMENTS = Path(__file__).parents[1] / "documents"
 BATCH = 128  # rows of a training step of every document
 
 
@@ -105,9 +103,3 @@ def load(name: str) -> Factory:
     choose([name])
     factory: Factory = importlib.import_module(f"benchmarks.yardsticks.{name}").yardstick
     return factory
-
-
-def source_files(name: str) -> list[Path]:
-    """Return the code that a speed is of: the files of an approach, of its yardstick and of the document's code."""
-    found = [path for folder in (FOLDER, DOCUMENTS) if (path := folder / f"{name}.py").is_file()]
-    return [*registry.source_files(name), *found]

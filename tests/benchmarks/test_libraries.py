@@ -1,14 +1,12 @@
 """The speeds beside other people's libraries: what is measured when, intervals by hand, and the table."""
 
 import importlib.metadata
-import json
 import math
+from dataclasses import replace
 
-import msgspec
 import pytest
 import torch
 
-from bench.core.errors import BenchError, ConfigError
 from bench.core.records import Provenance
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, measured, turns
@@ -20,7 +18,6 @@ from benchmarks.libraries.table import (
     library_speed_table,
     median_interval,
     ratio,
-    read_speeds,
 )
 
 TINY = Amounts(rounds=3, block_s=1e-6, predict_rounds=2, draws=2, images=20)
@@ -101,7 +98,7 @@ def speeds(**changes):
         compared=compared,
         provenance=Provenance(cpu="made-up CPU", threads=2),
     )
-    return msgspec.structs.replace(made, **changes)
+    return replace(made, **changes)
 
 
 def test_the_table_has_ratios_and_says_which_targets_are_reached():
@@ -132,14 +129,3 @@ def test_the_table_says_what_spoils_it_and_what_is_missing():
     for row in library_speed_table(speeds(compared=[])).texts():
         assert len(row) == len(COLUMNS)
         assert row[1].startswith("not measured")
-
-
-def test_a_file_comes_back_and_a_damaged_one_is_named(tmp_path):
-    path = tmp_path / "measured.json"
-    with pytest.raises(BenchError, match=r"measured\.json"):
-        read_speeds(path)
-    path.write_bytes(msgspec.json.encode(speeds()))
-    assert read_speeds(path) == speeds()
-    path.write_text(json.dumps({"draws": "many"}))
-    with pytest.raises(ConfigError, match="libraries measures it"):
-        read_speeds(path)

@@ -178,9 +178,9 @@ def test_shared_noise_is_a_row_of_its_own_where_there_is_any():
 
 def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
     test = rows_of(3000, 2)
-    assert len(prediction.images_for(FixedPosterior("weights"), test, 100, 10, None)) == 3000
-    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, None)) == ROW_NOISE_ROWS
-    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 10, 5)) == 5
+    assert len(prediction.images_for(FixedPosterior("weights"), test, 100, None)) == 3000
+    assert len(prediction.images_for(FixedPosterior("row"), test, 100, None)) == ROW_NOISE_ROWS
+    assert len(prediction.images_for(FixedPosterior("row"), test, 100, 5)) == 5
 
 
 class NotingYardstick(TimedYardstick):

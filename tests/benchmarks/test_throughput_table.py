@@ -1,52 +1,35 @@
-"""Records and the table of throughput: worked ratios and shares, targets, files."""
+"""The table of throughput: worked ratios and shares, targets, parts that are measured anew."""
 
 from __future__ import annotations
 
-import json
-
-import msgspec
 import pytest
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import ConfigError, StoreError
-from bench.core.project import TOP
+from bench.core.errors import ConfigError
+from bench.core.records import Provenance
 from bench.show.cells import Missing, Number
 from bench.show.tables.render import markdown
+from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks
-from benchmarks.throughput.table import SPEEDS_SCHEMA, Speeds, load_targets, speeds_folder, throughput_table
+from benchmarks.throughput.blocks import Comparison, Side
+from benchmarks.throughput.table import Request, SpeedRow, Speeds, keep_speeds, load_targets, throughput_table
 from tests.tables import by_column
 
 
-def speeds(row=None, **changes):
-    """Speeds with three rounds of made-up seconds; `row` changes what was measured."""
-    measured = {
-        "title": "training step",
-        "ours": {"work": 10, "seconds": [2.0, 1.0, 4.0]},  # 5, 10, 2.5 steps a second: median 5
-        "document": {"work": 2, "seconds": [2.0, 4.0, 2.0]},  # 1, 0.5, 1
-        "product": {"work": 1e9, "seconds": [0.01, 0.02, 0.01]},  # median 100 GFLOP a second
-        "flops_per_unit": 8e9,
-        "product_size": 794,
-        "measured": {"ours": "10 steps", "document": "2 steps"},
-        "overhead_s": 0.02,
+def speeds(row=None, outcome="done", reason="", **changes):
+    """Speeds with three rounds of made-up seconds; `row` changes what was measured, `changes` what was asked for."""
+    sides = {
+        "ours": Side(10, [2.0, 1.0, 4.0]),  # 5, 10, 2.5 steps a second: median 5
+        "document": Side(2, [2.0, 4.0, 2.0]),  # 1, 0.5, 1
+        "product": Side(1e9, [0.01, 0.02, 0.01]),  # median 100 GFLOP a second
+        **(row or {}),
     }
-    made = {
-        "schema": SPEEDS_SCHEMA,
-        "approach": "mlp",
-        "what": "train",
-        "device": "cpu",
-        "precision": "float32",
-        "draws": 1,
-        "outcome": "done",
-        "reason": "",
-        "rounds": 3,
-        "rows": [{**measured, **(row or {})}],
-        "timings": {"valid": True, "reason": ""},
-        "versions": {"recipe": {"published": 1}},
-        "provenance": {"cpu": "made-up CPU", "threads": 2, "commit": "0123456789abcdef", "dirty": False},
-        **changes,
-    }
-    return msgspec.convert(made, Speeds)
+    title = "prediction, noise row" if changes.get("what") == "predict" else "training step"
+    measured = SpeedRow(title, Comparison(**sides), 8e9, "10 steps", "2 steps", overhead_s=0.02)
+    made = Provenance(cpu="made-up CPU", threads=2, commit="0123456789abcdef")
+    request = Request(**{"approach": "mlp", "draws": 1, **changes})
+    return Speeds(request, made, outcome, reason, (measured,) if outcome == "done" else ())
 
 
 def test_medians_ranges_ratios_and_shares_of_a_row():
@@ -60,19 +43,19 @@ def test_medians_ranges_ratios_and_shares_of_a_row():
     # 8 GFLOP a step at 100 GFLOP a second are 12.5 steps a second, the document's are 1
     assert row["ratio, products alone"].value == pytest.approx(12.5)
     assert row["overhead"].value == pytest.approx(0.02 * 5)  # 20 ms of 200 ms
-    assert "794 x 794" in table.caption
+    assert "2048 x 2048" in table.caption
     assert "made-up CPU" in table.notes[-1]
 
 
 def test_the_ratio_is_the_median_of_ratios():
     # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
-    record = speeds(row={"document": {"work": 2, "seconds": [1.0, 4.0, 4.0]}})
+    record = speeds(row={"document": Side(2, [1.0, 4.0, 4.0])})
     (row,) = by_column(throughput_table([record]))
     assert row["ratio"].value == 5.0
 
 
 def test_predictions_are_rates_and_have_no_overhead():
-    record = speeds(row={"overhead_s": None}, what="predict", draws=100)
+    record = speeds(what="predict", draws=100)
     (row,) = by_column(throughput_table([record]))
     assert row["ours"].value == 5.0
     assert isinstance(row["overhead"], Missing)
@@ -80,8 +63,8 @@ def test_predictions_are_rates_and_have_no_overhead():
 
 def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_does_not_count():
     records = [
-        speeds(approach="mxnet_bbb", outcome="skipped", reason="mxnet_bbb needs mxnet", rows=[]),
-        speeds(timings={"valid": False, "reason": "other load on the machine"}),
+        speeds(approach="mxnet_bbb", outcome="skipped", reason="mxnet_bbb needs mxnet"),
+        speeds(reason="other load on the machine"),
         speeds(approach="dropout_fcn"),
     ]
     table = throughput_table(records)
@@ -92,11 +75,6 @@ def test_rows_stand_in_the_order_of_the_approaches_and_say_what_is_missing_or_do
     assert isinstance(rows[1]["ours"], Number)
     assert {"skipped: mxnet_bbb needs mxnet", "!: other load on the machine"} <= set(table.notes)
     assert markdown(table)
-
-
-def test_sources_of_a_speed_are_ours_and_the_documents():
-    found = [path.relative_to(TOP).as_posix() for path in yardsticks.source_files("mlp")]
-    assert {"implementations/mlp.py", "benchmarks/yardsticks/mlp.py", "benchmarks/documents/mlp.py"} <= set(found)
 
 
 def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
@@ -124,22 +102,24 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
             load_targets(path)
 
 
-def test_files_are_sealed_and_replaced(tmp_path):
-    folder = speeds_folder(tmp_path)
-    path = folder.write(speeds())
-    folder.write(speeds(rounds=4))
-    records, problems = speeds_folder(tmp_path).read_all()
-    assert [record.rounds for record in records] == [4]
-    assert problems == []
-    path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
-    with pytest.raises(StoreError, match="changed after"):
-        folder.read(path)
-    other = path.with_name("other.json")
-    other.write_text(json.dumps({"schema": 1}))
-    with pytest.raises(StoreError, match="its hash does not fit"):
-        folder.read(other)
-    other.write_text("{")
-    assert len(speeds_folder(tmp_path).read_all()[1]) == 2
+def test_a_part_that_is_measured_anew_replaces_its_own_rows(tmp_path):
+    first = [speeds(), speeds(approach="dropout_fcn", reason="other load"), speeds(what="predict")]
+    keep_speeds(first, kept("throughput", tmp_path), tmp_path)
+    again = [speeds(outcome="skipped", reason="no room"), speeds(device="cuda")]
+    table = keep_speeds(again, kept("throughput", tmp_path), tmp_path)
+    rows = by_column(table)
+    assert [(row["approach"], row["what"], row["device"]) for row in rows] == [
+        ("dropout_fcn", "training step !", "cpu"),
+        ("mlp", "training step", "cpu"),
+        ("mlp", "training step", "cuda"),
+        ("mlp", "prediction, noise row", "cpu"),
+    ]
+    assert isinstance(rows[1]["ours"], Missing)
+    assert "(2048 x 2048) or (8192 x 8192)" in table.caption
+    assert "!: other load" in table.remarks
+    found = kept("throughput", tmp_path)
+    assert found.table() == table
+    assert set(found.versions) == {"dropout_fcn", "mlp"}
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):

@@ -165,8 +165,8 @@ def test_the_459_letters_of_the_document():
 
 
 def letters_files():
-    folder = datasets_folder() / "letters"
-    return [read_idx(folder / f"letters-{what}-ubyte.gz") for what in ("images-idx3", "labels-idx1")]
+    folder, files = datasets_folder() / "letters", manifest("letters").files.values()
+    return [read_idx(folder / file.gz, file.shape, file.sha256) for file in files]
 
 
 def test_letters_follow_the_conventions_of_mnist():

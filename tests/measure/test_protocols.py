@@ -308,7 +308,7 @@ def test_a_posterior_that_answers_something_else_is_named(rows, answer, words):
             return answer(len(x))
 
     with pytest.raises(ContractViolation, match=words):
-        predict_split(Wrong(), rows, range(3), 10)
+        predict_split(Wrong(), rows, range(3))
 
 
 def test_a_fit_that_returns_nothing_is_told():
@@ -319,14 +319,14 @@ def test_a_fit_that_returns_nothing_is_told():
 def test_blocks_bound_the_memory_and_do_not_change_the_numbers(rows, monkeypatch):
     import bench.measure.measuring
 
-    whole = predict_split(Oracle(), rows, range(3), 10)
+    whole = predict_split(Oracle(), rows, range(3))
     monkeypatch.setattr(bench.measure.measuring, "WEIGHT_NOISE_ROWS", 7)
-    blocks = predict_split(Oracle(), rows, range(3), 10)
+    blocks = predict_split(Oracle(), rows, range(3))
     assert (whole.summary.mean_probs == blocks.summary.mean_probs).all()
     assert (whole.hits == blocks.hits).all()
     # 1,000 draws of 10 classes: at most 20 million log-probabilities at a time
     monkeypatch.setattr(bench.measure.measuring, "WEIGHT_NOISE_ROWS", 10_000)
-    assert block_rows(Oracle(), 1_000, 10) == 2_000
+    assert block_rows(Oracle(), 1_000) == 2_000
 
 
 def test_shuffled_batches_hold_every_row_once(rows):

@@ -43,7 +43,7 @@ def measured(seed=0, scale=3.0, n_draws=5):
 
 def predicted(log_probs, summary):
     hits = draw_hits(log_probs, torch.zeros(40, dtype=torch.long))
-    return Predicted(summary, hits, 1.0, summary.n_draws, log_probs.half().numpy())
+    return Predicted(summary, hits, 1.0, log_probs.half().numpy())
 
 
 CHECKED = (

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from msgspec.structs import replace
 
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import names, seconds
-from bench.core import environment
-from bench.core.canonical import plain
 from bench.core.errors import unknown_name
-from bench.core.project import RESULTS
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Table
+from bench.show.cells import Missing, make_table
 from bench.show.tables.render import render
-from benchmarks.keeping import keep, raw_files
+from benchmarks.keeping import keep, kept, others
 from tests.stress import determinism
-from tests.stress.figures import FAULTS_SCHEMA, FaultFile, fault_folder, fault_table
 from tests.stress.fuzz.arguments import argument_targets
 from tests.stress.fuzz.datafiles import data_targets
 from tests.stress.fuzz.engine import fuzz
@@ -38,14 +28,14 @@ from tests.stress.fuzz.texts import text_targets
 from tests.stress.kills import kill_runs
 from tests.stress.planted import OUTCOMES, plant
 from tests.stress.processes import check_system
-from tests.stress.repeatable import determinism_table, repeatability_folder
 from tests.stress.soak import soak
 from tests.stress.together import run_together
 
 MOST = 10_000_000
 KILLED = ("mlp", "toy_bbb")
 SOAKED = ("uniform", "toy_mlp", "toy_bbb", "mlp")  # cheap, and among them all kinds of measuring
-OTHERS = ("all", "ci", "tables")  # words that name no single campaign
+OTHERS = ("all", "ci")  # words that name no single campaign
+CAPTION = "Kills, planted failures, runs that share a folder, and hostile input: results of the last campaigns."
 CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
     "fuzz": {"inputs": 2_500},
     "planted": {"planted": ("exception", "segfault", "memory", "not-a-number")},
@@ -53,8 +43,6 @@ CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
     "kills": {"kills": 5, "approaches": ("toy_bbb",)},
     "determinism": {"approaches": ("uniform", "toy_mlp")},
 }
-
-Figures = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,7 +55,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "campaign",
         metavar="CAMPAIGN",
-        help=f"{', '.join(CAMPAIGNS)}, all, ci (all but soak, short), or tables: only make the tables of RESULTS",
+        help=f"{', '.join(CAMPAIGNS)}, all, or ci (all but soak, short)",
     )
     parser.add_argument("--kills", type=_count, default=50, metavar="N", help="of kills (default: 50)")
     parser.add_argument("--inputs", type=_count, default=100_000, metavar="N", help="of fuzz (default: 100000)")
@@ -81,8 +69,7 @@ def _parser() -> Parser:
     parser.add_argument("--profile", default="smoke", help="of soak (default: smoke)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of all that is random (default: 0)")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first; of determinism")
-    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep the figures in this results folder")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep the tables in this results folder")
     parser.set_defaults(planted=tuple(OUTCOMES))
     return parser
 
@@ -102,10 +89,6 @@ def _whole(text: str, what: str, least: int) -> int:
 
 
 def _main(given: argparse.Namespace) -> int:
-    if given.campaign == "tables":
-        for made in (_keep_faults(given.write or RESULTS), _keep_repeatability(given.write or RESULTS)):
-            print(render(made))
-        return 0
     check_system()
     profile(given.profile)
     for name in given.approaches or ():
@@ -122,39 +105,36 @@ def _main(given: argparse.Namespace) -> int:
     return FAILED if faults else 0
 
 
-def _told(name: str, figures: Figures, lines: list[str], given: argparse.Namespace) -> list[str]:
-    """Keep and print the figures of a campaign and return its faults."""
-    faults = list(figures["faults"])
+def _told(name: str, lines: list[str], faults: list[str], given: argparse.Namespace) -> list[str]:
+    """Keep and print what a campaign came to, and return its faults."""
     lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
+    print("\n".join(f"{name}: {line}" for line in lines))
     if given.write is not None:
-        made = replace(environment.describe(torch.get_num_threads()), made=environment.now())
-        found = FaultFile(
-            schema=FAULTS_SCHEMA, name=name, seed=given.seed, lines=lines, figures=figures, provenance=made
-        )
-        fault_folder(given.write).write(found)
-        _keep_faults(given.write)
-    print(json.dumps({name: figures}, indent=1) if given.json else "\n".join(f"{name}: {line}" for line in lines))
+        new = [(name, line) for line in lines]
+        rest = others(kept("fault_tests", given.write), new).table().rows
+        rows = sorted([*rest, *new], key=lambda row: str(row[0]))
+        keep(make_table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows), given.write)
     return faults
 
 
 def _kills(given: argparse.Namespace) -> list[str]:
     found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
-    return _told("kills", dataclasses.asdict(found), found.lines(), given)
+    return _told("kills", found.lines(), found.faults, given)
 
 
 def _planted(given: argparse.Namespace) -> list[str]:
     found = plant(given.planted, disks=given.planted == tuple(OUTCOMES))
-    return _told("planted", dataclasses.asdict(found), found.lines(), given)
+    return _told("planted", found.lines(), found.faults, given)
 
 
 def _together(given: argparse.Namespace) -> list[str]:
     found = run_together()
-    return _told("together", dataclasses.asdict(found), found.lines(), given)
+    return _told("together", found.lines(), found.faults, given)
 
 
 def _soak(given: argparse.Namespace) -> list[str]:
     found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
-    return _told("soak", dataclasses.asdict(found), found.lines(), given)
+    return _told("soak", found.lines(), found.faults, given)
 
 
 def _fuzz(given: argparse.Namespace) -> list[str]:
@@ -171,40 +151,25 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         for each in fuzz(targets, given.inputs, given.seed):
             tried.append(each)
             say(f"{each.target}: {each.inputs:,} inputs in {each.seconds:.0f} s, {len(each.findings)} findings")
-    figures: dict[str, Any] = {
-        "inputs": sum(each.inputs for each in tried),
-        "seconds": sum(each.seconds for each in tried),
-        "slowest_s": max(each.slowest_s for each in tried),
-        "peak_mib": sum(each.peak_mib for each in tried),
-        "targets": [{**dataclasses.asdict(each), "findings": len(each.findings)} for each in tried],
-        "faults": [f"{each.target}: {found}" for each in tried for found in each.findings],
-    }
+    faults = [f"{each.target}: {found}" for each in tried for found in each.findings]
     whole = (
-        f"{figures['inputs']:,} inputs in {figures['seconds']:.0f} s: {len(figures['faults'])} tracebacks or hangs; "
-        f"slowest {figures['slowest_s'] * 1000:.0f} ms of the processor, memory +{figures['peak_mib']:.0f} MiB"
+        f"{sum(each.inputs for each in tried):,} inputs in {sum(each.seconds for each in tried):.0f} s: "
+        f"{len(faults)} tracebacks or hangs; slowest {max(each.slowest_s for each in tried) * 1000:.0f} ms of the "
+        f"processor, memory +{sum(each.peak_mib for each in tried):.0f} MiB"
     )
-    return _told("fuzz", figures, [*(each.line() for each in tried), whole], given)
+    return _told("fuzz", [*(each.line() for each in tried), whole], faults, given)
 
 
 def _determinism(given: argparse.Namespace) -> list[str]:
-    found = []
+    new = []
     for name in given.approaches or manifests():
         say(f"{name} ...")
-        found.append(determinism.measure(name, given.data_dir))
+        new += determinism.measure(name, given.data_dir)
     if given.write is not None:
-        for record in found:
-            repeatability_folder(given.write).write(record)
-        _keep_repeatability(given.write)
-    print(json.dumps(plain(found), indent=1) if given.json else render(determinism_table(found)))
-    return [f"{record.approach}: {record.reason}" for record in found if record.outcome == "failed"]
-
-
-def _keep_faults(results: Path) -> Table:
-    return keep(fault_table(raw_files(fault_folder(results))), results)
-
-
-def _keep_repeatability(results: Path) -> Table:
-    return keep(determinism_table(raw_files(repeatability_folder(results))), results)
+        keep(determinism.table(new, kept("determinism", given.write)), given.write)
+    print(render(determinism.table(new)))
+    gaps = {str(row[0]): row[2].gap for row in new if isinstance(row[2], Missing)}
+    return [f"{name}: {gap.reason}" for name, gap in gaps.items() if gap.code == determinism.FAILED]
 
 
 def say(line: str) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,16 +21,20 @@ from torch import Tensor
 
 from bench.core import environment
 from bench.core.errors import BenchError, Unsupported
-from bench.core.records import Outcome
+from bench.core.text import Digits
 from bench.data.splits import load_split, toy_split
 from bench.interface import Categorical, Posterior, Split, Task
 from bench.judge.contract import CheckContext
+from bench.judge.results import origin_of
+from bench.judge.samples import Gap
 from bench.measure.measuring import draws_of
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import manifest, source_files
+from bench.plan.registry import manifest, manifests
 from bench.run.supervisor import process_context
-from tests.stress.repeatable import REPEATABILITY_SCHEMA, Condition, Repeatability
+from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.measured import MeasuredTable
+from benchmarks.keeping import NOTHING, others
 
 SEED = 0
 DRAWS = 4
@@ -39,7 +42,18 @@ BLOCKS = (1, 64, 10_000)
 USUAL = 64
 COMPARED = 256  # rows; one at a time, 10,000 would take minutes
 MANY_THREADS = 2
-CONDITIONS = ("again", "process", "block-1", "block-10000", "threads-2", "cuda")
+CONDITIONS = ("the same process", "a new process", "blocks of 1 row", "blocks of 10,000", "2 threads", "GPU")
+TWO = Digits(significant=2)
+CAPTION = (
+    "The same seed is fitted again under each condition and compared with a fit on one thread, which predicts 256 rows "
+    "in blocks of 64. Exact: all bits are equal. A number: the largest difference of stored weights, or of predicted "
+    "probabilities over 4 draws (toys: of the predicted mean). Published recipe, profile smoke (one epoch of two "
+    "steps). In a whole training, differences grow."
+)
+NOTHING_TO_COMPARE = Missing(
+    Gap("-", "nothing to compare: no weights, one fit's own weights, or predictions from equal weights")
+)
+EXACT, FAILED = "exact", "failed"
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -52,80 +66,69 @@ class Answers:
     predictions: dict[int, NDArray[Any]]  # by block size: log-probabilities or means [S, COMPARED, K]
 
 
-def measure(name: str, data_dir: Path | None = None) -> Repeatability:
-    """Return what is repeatable of an approach; what cannot run, or crashes, is in it with the reason."""
+def measure(name: str, data_dir: Path | None = None) -> list[list[Entry]]:
+    """Return the rows of an approach's weights and predictions; they say why it cannot run, or failed."""
     entry = manifest(name)
-    made = msgspec.structs.replace(
-        environment.describe(1),
-        started=environment.now(),
-        vector_instructions=torch.backends.cpu.get_cpu_capability(),
-        source_sha256=environment.source_hash(source_files(name)),
-    )
-    conditions: dict[str, Any] = {}
-    outcome: Outcome = "done"
-    reason = entry.missing_framework() or ""
     try:
-        if reason:
+        if reason := entry.missing_framework():
             raise Unsupported(reason)
-        conditions = _conditions(entry, _apart(name, 1, "cpu", 2, BLOCKS, data_dir), data_dir)
+        found = _conditions(entry, _apart(name, 1, "cpu", 2, BLOCKS, data_dir), data_dir)
     except Unsupported as error:
-        outcome, reason = "skipped", str(error)
+        found = [(Missing(Gap("skipped", str(error))),) * 2] * len(CONDITIONS)
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
-        outcome, reason = "failed", f"{type(error).__name__}: {error}".splitlines()[0]
-    return Repeatability(
-        schema=REPEATABILITY_SCHEMA,
-        approach=name,
-        outcome=outcome,
-        reason=reason,
-        conditions=msgspec.convert(conditions, dict[str, Condition]),
-        provenance=made,
-    )
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        found = [(Missing(Gap(FAILED, reason)),) * 2] * len(CONDITIONS)
+    weights, predictions = zip(*found, strict=True)
+    return [[name, "weights", *weights], [name, "predictions", *predictions]]
 
 
-def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) -> dict[str, Any]:
+def table(new: Sequence[Sequence[Entry]], before: MeasuredTable = NOTHING) -> Table:
+    """Return the table of new rows and of those kept before, in the order of the approaches."""
+    place = {name: index for index, name in enumerate(manifests())}
+    rest = others(before, new)
+    rows = sorted([*rest.table().rows, *new], key=lambda row: (place.get(str(row[0]), len(place)), str(row[0])))
+    made = dict.fromkeys([*rest.origin, *origin_of([environment.describe(1)])])
+    return make_table("determinism", "What is repeatable", CAPTION, ("approach", "of", *CONDITIONS), rows, origin=made)
+
+
+def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) -> list[tuple[Entry, Entry]]:
+    """Return the entries of weights and predictions for each of `CONDITIONS`."""
     (fit, again), predicted = usual.fits, usual.predictions[USUAL]
-    found: dict[str, Any] = {"again": {"weights": compare(fit, again), "predictions": None}}
-    for size in BLOCKS:
-        if size != USUAL:
-            shown = _shown(predicted, usual.predictions[size], entry)
-            found[f"block-{size}"] = {"weights": None, "predictions": shown}
-    elsewhere = {
-        "process": (1, "cpu", ""),
-        "threads-2": (MANY_THREADS, "cpu", ""),
-        "cuda": (1, "cuda", entry.cpu_float32_only or ("" if torch.cuda.is_available() else "no CUDA device here")),
-    }
-    for condition, (threads, device, reason) in elsewhere.items():
-        if reason:
-            found[condition] = {"missing": reason}
-            continue
+
+    def elsewhere(threads: int, device: str, reason: str = "") -> tuple[Entry, Entry]:
         try:
-            other = _apart(entry.name, threads, device, 1, (USUAL,), data_dir)
+            other = None if reason else _apart(entry.name, threads, device, 1, (USUAL,), data_dir)
         except Exception as error:  # noqa: BLE001 - the other conditions still tell something
-            found[condition] = {"missing": f"{type(error).__name__}: {error}".splitlines()[0]}
-            continue
-        found[condition] = {
-            "weights": compare(fit, other.fits[0]),
-            "predictions": _shown(predicted, other.predictions[USUAL], entry),
-        }
-    return {condition: found[condition] for condition in CONDITIONS}
+            other, reason = None, f"{type(error).__name__}: {error}".splitlines()[0]
+        if other is None:
+            return Missing(Gap("n/a", reason)), Missing(Gap("n/a", reason))
+        return compare(fit, other.fits[0]), _shown(predicted, other.predictions[USUAL], entry)
+
+    no_cuda = "" if torch.cuda.is_available() else "no CUDA device here"
+    return [
+        (compare(fit, again), NOTHING_TO_COMPARE),
+        elsewhere(1, "cpu"),
+        *((NOTHING_TO_COMPARE, _shown(predicted, usual.predictions[size], entry)) for size in (1, 10_000)),
+        elsewhere(MANY_THREADS, "cpu"),
+        elsewhere(1, "cuda", entry.cpu_float32_only or no_cuda),
+    ]
 
 
-def compare(left: Mapping[str, NDArray[Any]], right: Mapping[str, NDArray[Any]]) -> dict[str, Any] | None:
-    """Return whether arrays of the same names are equal bit for bit, and the largest difference; None without any.
+def compare(left: Mapping[str, NDArray[Any]], right: Mapping[str, NDArray[Any]]) -> Entry:
+    """Return whether arrays of the same names are equal bit for bit, or the largest difference.
 
     Raises:
         BenchError: the names or shapes differ.
     """
     if not left and not right:
-        return None
+        return NOTHING_TO_COMPARE
     same = left.keys() == right.keys() and all(left[name].shape == right[name].shape for name in left)
     if not same:
         raise BenchError("two fits of one approach have arrays of other names or shapes")
     pairs = [(left[name], right[name]) for name in left]
-    return {
-        "exact": all(a.tobytes() == b.tobytes() for a, b in pairs),
-        "largest": max(_largest(a, b) for a, b in pairs),
-    }
+    if all(a.tobytes() == b.tobytes() for a, b in pairs):
+        return EXACT
+    return Number(max(_largest(a, b) for a, b in pairs), TWO)
 
 
 def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
@@ -134,12 +137,13 @@ def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
     return float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max())
 
 
-def _shown(left: NDArray[Any], right: NDArray[Any], entry: ApproachManifest) -> dict[str, Any]:
+def _shown(left: NDArray[Any], right: NDArray[Any], entry: ApproachManifest) -> Entry:
     """Compare predictions: equal bit for bit as they are, the difference that of probabilities where they are those."""
-    exact = left.tobytes() == right.tobytes()
+    if left.tobytes() == right.tobytes():
+        return EXACT
     if entry.task == "mnist":
         left, right = np.exp(left.astype(np.float64)), np.exp(right.astype(np.float64))
-    return {"exact": exact, "largest": _largest(left, right)}
+    return Number(_largest(left, right), TWO)
 
 
 def _apart(name: str, threads: int, device: str, n_fits: int, blocks: Sequence[int], data_dir: Path | None) -> Answers:

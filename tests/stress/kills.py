@@ -22,17 +22,8 @@ from tests.stress import comparing
 from tests.stress.processes import PATIENCE_S, Run
 
 OPTIONS = (
-    "--recipe",
-    "published",
-    "--seeds",
-    "3",
-    "--apart",
-    "--profile",
-    "faults",
-    "--threads",
-    "1",
-    "--checkpoint-every",
-    "0",
+    *("--recipe", "published", "--seeds", "3", "--apart", "--profile", "faults"),
+    *("--threads", "1", "--checkpoint-every", "0"),
 )
 VICTIMS = ("child", "child", "child", "child", "run", "child", "child", "all")  # in turn
 MOMENTS = ("any", "any", "any", "write")  # any moment of a fit; or as soon as a file is being written
@@ -91,11 +82,6 @@ def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str]) -> K
     return found
 
 
-def command(approaches: Sequence[str], root: Path) -> list[str]:
-    """Return the arguments of the run that is killed, as a user would give them."""
-    return ["-m", "bench", "run", *approaches, *OPTIONS, "--json", "--results", str(root)]
-
-
 def _calm_run(approaches: Sequence[str], root: Path) -> float:
     """Run undisturbed, in this process, and return the mean seconds of a fit and its measuring."""
     arguments = parse(["run", *approaches, *OPTIONS, "--results", str(root)])
@@ -120,10 +106,10 @@ class _Round:
         """Run until every cell is done, killing while kills are left."""
         code = -1
         while code:
-            with Run(command(self._approaches, self.root)) as run:
+            with Run(["-m", "bench", "run", *self._approaches, *OPTIONS, "--json", "--results", str(self.root)]) as run:
                 self._killed, place = 0, 0
                 while place is not None and self._found.kills < n_kills:
-                    place = run.wait_for(_starts, place)
+                    place = run.wait_for(lambda event: event["kind"] == "start", place)
                     if place is not None:
                         place = self._kill(run)
                 code = run.wait()
@@ -190,10 +176,6 @@ class _Round:
             self._found.faults.append(f"fit {fit[:8]} was resumed, and its times do not say so")
         for fit in marked - self._interrupted:
             self._found.faults.append(f"fit {fit[:8]} was not resumed, but its times say so")
-
-
-def _starts(event: Mapping[str, Any]) -> bool:
-    return bool(event["kind"] == "start")
 
 
 def _failed_fits(events: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -14,22 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.store import Store
-from bench.plan.cells import Cell, Selection, cells
-from bench.run.events import Event
+from bench.plan.cells import Selection, cells
 from bench.run.options import Options
+from bench.run.progress import Progress
 from bench.run.runner import run
 from tests.stress.processes import children, resident_mib
-
-
-class _Silent:
-    def begin(self, groups: list[list[Cell]], done: int) -> None:
-        pass
-
-    def event(self, group: Sequence[Cell], event: Event) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
 
 
 def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
@@ -41,7 +30,7 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
         root = folder / str(number)
         calls = 0
         while True:
-            results = run(selected, Store(root), Options(str(root), threads=1), _Silent())
+            results = run(selected, Store(root), Options(str(root), threads=1), Progress({}, quiet=True))
             calls += 1
             bad = [result for result in results if result.outcome != "done"]
             if all(result.outcome == "skipped" for result in bad):

@@ -36,9 +36,7 @@ class Soak:
     kills: int = 0
     of_children: int = 0
     run_mib: list[float] = field(default_factory=list)  # resident memory of the run after each round
-    servers_mib: list[float] = field(default_factory=list)  # of the processes that start its child processes
     growth_mib: float = 0.0  # most that one process's run grew from its warm rounds to its last
-    unfinished: int = 0  # files that kills left half written
     faults: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -58,7 +56,6 @@ def soak(seconds: float, approaches: Sequence[str], profile: str, seed: int, say
         watched = _Watched(Path(name), found, rng, say)
         while time.monotonic() - begin < seconds:
             watched.live(begin + seconds)
-        found.unfinished = len(comparing.unfinished(Path(name)))
     if found.rounds == 0:
         found.faults.append("not one round was completed; give more seconds or fewer approaches")
     if found.growth_mib > GROWTH_MIB:
@@ -112,7 +109,6 @@ class _Watched:
         found.rounds += 1
         found.cells += event["cells"]
         found.run_mib.append(round(event["run_mib"], 1))
-        found.servers_mib.append(round(event["servers_mib"], 1))
         memory.append(event["run_mib"] + event["servers_mib"])
         found.faults += comparing.faults(root)
         now = comparing.contents(root)

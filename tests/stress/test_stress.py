@@ -1,5 +1,6 @@
 """That the campaigns see what they look for. The campaigns run by themselves: `python -m tests.stress ci`."""
 
+import argparse
 import io
 import json
 import zipfile
@@ -13,9 +14,9 @@ from bench.cli import FAILED, USAGE
 from bench.core.errors import ConfigError, StoreError
 from bench.core.row_scores import check_scores
 from bench.core.store import LARGEST_SCORES, Store
+from benchmarks.keeping import kept
 from tests.stress import __main__ as command
 from tests.stress import comparing
-from tests.stress.figures import fault_folder
 from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value
 from tests.stress.fuzz.engine import Target, Tried, fuzz
 from tests.stress.fuzz.guarded import Guarded
@@ -149,9 +150,10 @@ def test_a_finding_is_printed_kept_and_fails_the_command(tmp_path, monkeypatch, 
         monkeypatch.setattr(command, name, lambda folder: [])
     assert command.main(["fuzz", "--inputs", "2", "--seed", "0", "--write", str(tmp_path)]) == FAILED
     assert "fuzz: FAULT made up: KeyError: 'x'" in capsys.readouterr().out
-    (kept,), problems = fault_folder(tmp_path).read_all()
-    assert (kept.name, problems, len(kept.figures["faults"])) == ("fuzz", [], 1)
-    assert kept.lines[-1].startswith("FAULT made up: KeyError: 'x'")
+    assert command._told("kills", ["none survived"], [], argparse.Namespace(write=tmp_path)) == []
+    (*_, fault, kills) = kept("fault_tests", tmp_path).rows
+    assert fault[1].startswith("FAULT made up: KeyError: 'x'")
+    assert kills == ["kills", "none survived"]
 
 
 @pytest.mark.parametrize(

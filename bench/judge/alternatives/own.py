@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.metric_table import METRICS
+from bench.core.metric_table import METRICS, N_CLASSES
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
@@ -25,7 +25,6 @@ from bench.plan.recipes import resolve
 
 PRINTED = ("rounded", "truncated", "exact")
 _FRACTIONS = ("accuracy", "rate", "fraction")  # in the names of a document's own metrics
-N_CLASSES = 10
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from bench.data.splits import toy_split
 from bench.interface import Approach, Categorical, Context, Gaussian, Posterior, Split, Task
 from bench.measure.measuring import check_fit
 from bench.plan.recipes import build, profile, resolve
@@ -57,8 +58,7 @@ class ApproachUnderTest:
         self.recipe = resolve(self.manifest, recipe)
         source = torch.Generator().manual_seed(0)
         if self.manifest.task == "toy":
-            x = torch.tensor([-2, -1.8, -1, 1, 1.8, 2]).reshape(-1, 1)
-            self.train = Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
+            self.train = toy_split()
             self.task = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
             self.x = torch.linspace(-3, 3, PREDICTED).reshape(-1, 1)
         else:

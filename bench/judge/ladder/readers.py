@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from bench.core.errors import DataMissing, Unsupported, unknown_name
 from bench.core.reasons import Reason, told
 from bench.interface import Posterior, Split
-from bench.measure.measuring import N_CLASSES, draws_of, predict_split
+from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.draws import DrawSummary
@@ -112,7 +112,7 @@ def _read_data_set(
     if others:
         drawn = _drawn(posterior, dataset)
         draws = draws_of(drawn, protocol.budget.draws)
-        summary = predict_split(drawn, split, draws, N_CLASSES).summary
+        summary = predict_split(drawn, split, draws).summary
         labels = split.y.numpy()
         found.update({text: READERS[key.name](summary, labels, key.parameter) for text, key in others.items()})
     return found
@@ -135,7 +135,7 @@ def _alone(posterior: Posterior, protocol: Common) -> Callable[[str, str], float
         drawn = posterior.mean_network() if network == MEAN_NETWORK else _drawn(posterior, dataset)
         draws = range(1) if network == MEAN_NETWORK else draws_of(drawn, SINGLE_DRAWS)
         split = _split(protocol, dataset)
-        return [predict_split(drawn, split, range(draw, draw + 1), N_CLASSES).summary for draw in draws]
+        return [predict_split(drawn, split, range(draw, draw + 1)).summary for draw in draws]
 
     def value(dataset: str, name: str) -> float:
         network = MEAN_NETWORK if name.startswith(MEAN_NETWORK) else DRAW
@@ -157,7 +157,7 @@ def _read_weights(posterior: Posterior, keys: Mapping[str, Key]) -> dict[str, fl
 def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:
     keep = prune(posterior.weights(), fraction, used_only=True)
     network = posterior.masked(keep).mean_network()
-    return int(predict_split(network, split, range(1), N_CLASSES).hits[0]) / len(split)
+    return int(predict_split(network, split, range(1)).hits[0]) / len(split)
 
 
 def geometric(summary: DrawSummary) -> FloatArray:

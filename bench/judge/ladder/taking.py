@@ -14,8 +14,10 @@ import torch
 
 from bench.core import environment
 from bench.core.canonical import digest
+from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
 from bench.core.fits import fit_info
+from bench.core.metric_table import N_CLASSES
 from bench.core.products import matrix_products
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
@@ -25,7 +27,6 @@ from bench.interface import Posterior, Task
 from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
-from bench.measure.measuring import N_CLASSES
 from bench.measure.protocols import Common
 from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
@@ -80,13 +81,12 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     device = torch.device(record.device)
     posterior: Posterior = approach.rebuild(arrays, task, seed)
-    torch.set_flush_denormal(True)  # as the child process that measured the record
-    try:
-        with matrix_products(record.precision, device):
-            protocol = Common(entry, seed, budget, data_dir, device)
-            metrics, missing = read_keys(posterior, protocol, keys)
-    finally:
-        torch.set_flush_denormal(False)
+    with (
+        without_denormals(),
+        matrix_products(record.precision, device),
+    ):  # as when the record was measured
+        protocol = Common(entry, seed, budget, data_dir, device)
+        metrics, missing = read_keys(posterior, protocol, keys)
     made = environment.describe(torch.get_num_threads())
     return Reading(
         schema=SCHEMA,

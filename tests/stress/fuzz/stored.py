@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -164,9 +164,14 @@ def _checkpoints() -> st.SearchStrategy[Written]:
 
 
 def _checkpoint(info: Json) -> bytes:
+    return tensor_bytes(TENSORS, info)
+
+
+def tensor_bytes(tensors: Mapping[str, torch.Tensor], info: Json) -> bytes:
+    """Return the bytes of tensors and their description with a hash that fits, as a forger would write them."""
     try:
         text = canonical(info)
-        content: bytes = safetensors_bytes(TENSORS, metadata={"info": text, "sha256": tensor_hash(TENSORS, text)})
+        content: bytes = safetensors_bytes(tensors, metadata={"info": text, "sha256": tensor_hash(tensors, text)})
     except (RecursionError, UnicodeEncodeError):  # more than a forger could write
         return b""
     return content
