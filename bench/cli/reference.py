@@ -105,10 +105,8 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
 
 
 def _text(lines: list[StageLine]) -> str:
-    rows = [
-        {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": str(line["to do"])}
-        | {"expected": duration(line["expected_s"]) if line["to do"] else ""}
-        for line in lines
-    ]
-    table = make_table("reference", "", "", list(rows[0]), [list(row.values()) for row in rows])
-    return shown(table)
+    rows = []
+    for line in lines:
+        expected = duration(line["expected_s"]) if line["to do"] else ""
+        rows.append([line["stage"], line["what"], line["seeds"], str(line["to do"]), expected])
+    return shown(make_table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows))

@@ -151,6 +151,10 @@ class Table:
         """Return all notes: the table's own, then the origin of its records."""
         return (*self.own_notes, *self.origin)
 
+    def of(self, results: Results, has_spread: bool = True) -> Table:
+        """Return the table with the conditions and origin of results; `has_spread`: it shows means over seeds."""
+        return replace(self, conditions=results.describe(has_spread), origin=tuple(results.origin()))
+
     def without(self, columns: Collection[str]) -> Table:
         """Return the table without some columns."""
         kept = [place for place, column in enumerate(self.columns) if column not in columns]
@@ -196,19 +200,3 @@ def make_table(
     return Table(
         name, title, explanation, tuple(columns), made, tuple(remarks), conditions, tuple(origin), tuple(lines)
     )
-
-
-def results_table(
-    results: Results,
-    name: str,
-    title: str,
-    explanation: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Entry]],
-    remarks: Iterable[str] = (),
-    *,
-    has_spread: bool = True,
-) -> Table:
-    """Return a table made from results, with their conditions and origin; `has_spread`: it shows means over seeds."""
-    conditions = results.describe(has_spread)
-    return make_table(name, title, explanation, columns, rows, remarks, conditions=conditions, origin=results.origin())

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device, counts, names, positive
+from bench.cli.options import check_device, names, positive
 from bench.core.canonical import plain
 from bench.core.store import Store
 from bench.show.cells import Table
 from bench.show.tables.render import render
+from benchmarks.command import counts
 from benchmarks.keeping import keep, raw_files
 from benchmarks.throughput import measure
 from benchmarks.throughput.table import speeds_folder, throughput_table

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import Pixels, show_image
+from bench.show.figures.figure import Absent, Figure, Pixels, show_image
 from bench.show.figures.style import INK, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material, images
 

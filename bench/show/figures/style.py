@@ -62,11 +62,6 @@ def look(approach: str, others: tuple[str, ...] = ()) -> Look:
     return Look(COLOURS[number], MARKERS[number], LINES[number])
 
 
-def recipe_line(recipe: str) -> str:
-    """Return the line style of a recipe where colours tell the approaches apart."""
-    return {"published": "-", "corrected": "--"}.get(recipe, ":")
-
-
 @contextlib.contextmanager
 def style() -> Iterator[None]:
     """Draw in the suite's style inside this context, without a window."""

@@ -118,13 +118,7 @@ def _verdicts(content: ReportContent, name: str) -> Table:
 def _curves(content: ReportContent, name: str) -> Table:
     """Return the verdicts on the curves of one document, without the column that names it."""
     table = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
-    return replace(
-        table,
-        title=f"The training curves of {name}",
-        columns=table.columns[1:],
-        rows=tuple(row[1:] for row in table.rows),
-        origin=(),
-    )
+    return replace(table.without(["document"]), title=f"The training curves of {name}", origin=())
 
 
 def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from bench.show.cells import make_table
 from bench.show.predict.normalise import Normalised
 from bench.show.predict.predictor import PictureAnswer
@@ -38,8 +36,8 @@ def ink(image: Normalised) -> str:
     return "dark on light" if image.dark_on_light else "light on dark"
 
 
-def text(image: Normalised, answers: Sequence[PictureAnswer], console: Console | None = None) -> str:
-    """Return a picture's answers in lines for people, for the screen unless another console is given."""
+def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
+    """Return a picture's answers in lines for people, for the screen."""
     rows = [
         (
             answer.label,
@@ -59,16 +57,15 @@ def text(image: Normalised, answers: Sequence[PictureAnswer], console: Console |
         make_table("answers", "Answers", "", COLUMNS, rows),
         *refused,
         *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),
-        console=console,
     )
 
 
-def rules(answers: Sequence[PictureAnswer], console: Console | None = None) -> str:
+def rules(answers: Sequence[PictureAnswer]) -> str:
     """Return the rule in words, with the threshold of each approach if they differ."""
     line = f"rule {answers[0].rule}: {answers[0].rule_words}"
     if answers[0].rule not in QUANTILE_RULES:
         line += ", nats: " + ", ".join(f"{answer.label} {answer.threshold:.3f}" for answer in answers)
-    return shown(line, console=console)
+    return shown(line)
 
 
 def likely(probabilities: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
 from bench.show.cells import EMPTY
-from bench.show.tables.libraries import as_if_n, weights
+from bench.show.tables.audits import as_if_n, weights
 
 INDENT = " " * 4
 

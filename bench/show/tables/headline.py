@@ -12,7 +12,7 @@ from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
-from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, results_table
+from bench.show.cells import Entry, Linked, Measured, Number, Table, make_table, of_claim
 from bench.show.material import Material
 from bench.show.outcomes import counts, meanings
 from bench.show.reasoning import digits_of, ours_text, p_text
@@ -60,7 +60,7 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
     notes = _notes([verdict for _, verdict in found], judgement)
-    return results_table(results, "headline", title, caption, columns, lines, notes, has_spread=False)
+    return make_table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
 def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
@@ -111,6 +111,7 @@ def final_numbers_table(material: Material) -> Table:
     for verdict in final_verdicts(material):
         claim, here = verdict.claim, (of_claim(verdict.claim.id),)
         digits = FRACTION if claim.unit == "fraction" else SIX
+        in_margins = verdict.difference / claim.margin if verdict.difference is not None and claim.margin else None
         place = ", ".join(part for part in (claim.metric.replace("_", " "), claim.dataset, claim.split) if part)
         lines.append(
             [
@@ -118,7 +119,7 @@ def final_numbers_table(material: Material) -> Table:
                 Linked(place, here),
                 Linked(claim.printed, here),
                 Measured(verdict.sample, digits),
-                _in_margins(verdict),
+                None if in_margins is None else Number(in_margins, MARGINS, verdict.sample.sources),
                 Linked(verdict.outcome, here),
                 claim.approach,
                 f"{claim.margin:g}" if claim.margin else None,
@@ -134,10 +135,4 @@ def final_numbers_table(material: Material) -> Table:
         f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
-    return results_table(material.results, "headlines", title, caption, columns, lines, has_spread=False)
-
-
-def _in_margins(verdict: Verdict) -> Number | None:
-    if verdict.difference is None or verdict.claim.margin == 0:
-        return None
-    return Number(verdict.difference / verdict.claim.margin, MARGINS, verdict.sample.sources)
+    return make_table("headlines", title, caption, columns, lines).of(material.results, has_spread=False)

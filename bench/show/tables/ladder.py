@@ -43,6 +43,8 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
     if numbers.results.has_corrected(ladder.approach):
         rows += [_level(ladder, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
     columns = ["rung", "kind", "data set", "n", *(TITLES[name] for name in names)]
+    partial = [effect for _, effects in found for effect in effects.values() if effect.paired]
+    lost = dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect))
     caption = (
         f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines (rungs): one change, after "
         "minus before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is "
@@ -57,19 +59,13 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         columns,
         rows,
         [
-            *(f"*: {reason}" for reason in _failures(found)),
+            *(f"*: {reason}" for reason in lost),
             *(f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found),
         ],
         conditions=conditions_text(numbers.results),
         origin=numbers.results.origin(),
         lines=as_lines(ladder, found),
     )
-
-
-def _failures(found: Found) -> list[str]:
-    """Return why seeds are missing from numbers that are shown."""
-    partial = [effect for _, effects in found for effect in effects.values() if effect.paired]
-    return list(dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect)))
 
 
 def _title(rung: Rung) -> str:

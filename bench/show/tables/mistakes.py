@@ -63,7 +63,7 @@ def mistakes_table(material: Material) -> Table:
             one.approach,
             one.rung.name,
             str(one.accuracy.n) if one.accuracy else None,
-            *(_entry(one.effects[what], scale, digits) for what, scale, digits in COLUMNS.values()),
+            *(change_text(one.effects[what], scale, digits) for what, scale, digits in COLUMNS.values()),
             None if one.p is None else p_text(one.p),
         ]
         for one in found
@@ -86,13 +86,10 @@ def mistakes_table(material: Material) -> Table:
     )
 
 
-def _entry(effect: Effect, scale: float, digits: Digits) -> Entry:
-    return Missing(effect.gaps[0]) if effect.paired is None else change_text(effect, scale, digits)
-
-
-def change_text(effect: Effect, scale: float, digits: Digits) -> str:
+def change_text(effect: Effect, scale: float, digits: Digits) -> str | Missing:
     """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
-    assert effect.paired is not None
+    if effect.paired is None:
+        return Missing(effect.gaps[0])
     text = digits.text(scale * effect.paired.mean)
     if effect.paired.interval is not None:
         text += " [{}, {}]".format(*(digits.text(scale * end) for end in effect.paired.interval))

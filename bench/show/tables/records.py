@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.show.cells import Entry, Linked, Table, make_table, results_table, sources_of
+from bench.show.cells import Entry, Linked, Table, make_table, sources_of
 from bench.show.material import Material
 
 
@@ -67,4 +67,4 @@ def unfinished_table(material: Material) -> Table:
     n_done = len(results.records) - len(rows)
     caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."
     columns = ["approach", "recipe", "protocol", "seed", "outcome", "why"]
-    return results_table(results, "unfinished", "What failed or was left out", caption, columns, rows)
+    return make_table("unfinished", "What failed or was left out", caption, columns, rows).of(results)

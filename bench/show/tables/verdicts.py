@@ -9,10 +9,9 @@ from bench.judge.results import Results
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
-from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
-from bench.show.outcomes import counts
+from bench.show.cells import Entry, Linked, Measured, Number, Table, make_table, of_claim, of_document
+from bench.show.outcomes import counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, p_text
-from bench.show.why import why
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
@@ -40,7 +39,7 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
         "of the curve."
     )
-    return results_table(results, "verdicts", "Which reported numbers reproduce", caption, columns, lines)
+    return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
 
 
 def _line(verdict: Verdict) -> list[Entry]:
@@ -77,7 +76,7 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
         if one.curve.name == SEEN_BEFORE
     ]
     title = "Do the training curves come out?"
-    return results_table(results, "verdict_curves", title, caption, columns, lines, notes, has_spread=False)
+    return make_table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
 def _curve_line(one: CurveVerdict) -> list[Entry]:
@@ -107,7 +106,7 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
         lines.append([*(Linked(text, here) for text in (source, *texts)), *together])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
-    return results_table(results, "verdict_summary", "Verdicts by document", caption, columns, lines, has_spread=False)
+    return make_table("verdict_summary", "Verdicts by document", caption, columns, lines).of(results, has_spread=False)
 
 
 def kinds_text(judgement: Judgement) -> str:
