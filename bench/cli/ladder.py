@@ -93,13 +93,8 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
             made = ladder_table(one, found, numbers, one.ood)
             write_tables([made], options.folder(arguments, "tables"), below=arguments.results)
         if arguments.json:
-            lines.append(
-                {
-                    "approach": one.approach,
-                    "rungs": as_lines(one, found),
-                    "answer": conclusions(answer) if answer else [],
-                }
-            )
+            said = conclusions(answer) if answer else []
+            lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
             continue
         named = (arguments.data_set,) if arguments.data_set else one.ood[:1]
         data_sets = one.ood if arguments.data_set == ALL else named

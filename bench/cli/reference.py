@@ -77,17 +77,9 @@ def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageL
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {counted(len(chosen), 'cell')} are there"
     lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
     for recipe in left:
-        numbers = sorted({cell.seed for cell in recipe.cells})
-        skip = recipe.cells[0].skip
-        lines.append(
-            {
-                "stage": name,
-                "what": recipe.title + (f": {in_words(skip)}" if skip else ""),
-                "seeds": " ".join(map(str, numbers)),
-                "to do": len(recipe.cells),
-                "expected_s": recipe.seconds,
-            }
-        )
+        skip, numbers = recipe.cells[0].skip, " ".join(map(str, sorted({cell.seed for cell in recipe.cells})))
+        what, to_do = recipe.title + (f": {in_words(skip)}" if skip else ""), len(recipe.cells)
+        lines.append({"stage": name, "what": what, "seeds": numbers, "to do": to_do, "expected_s": recipe.seconds})
     return lines
 
 

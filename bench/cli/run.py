@@ -84,15 +84,10 @@ def _run(arguments: argparse.Namespace) -> int:
         if is_of_documents(arguments):
             write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
         console = console_of(sys.stdout)
-        for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
+        width = max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
+        for line in ["", *ending(results, time.monotonic() - started, arguments, width)]:
             console.print(line)
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
-
-
-def reason_width() -> int | None:
-    """Return the columns that a reason may take; None if the output is not a terminal."""
-    console = console_of(sys.stdout)
-    return max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
 
 
 def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:

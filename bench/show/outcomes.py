@@ -27,6 +27,8 @@ from bench.judge.stats.scales import scale_of
 from bench.judge.stats.verdicts import CurveVerdict
 
 LANDS = "even one more run of ours would land within the margin"
+SCATTER = "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters"
+PRINTED = "computed, not trained; the printed digits"
 
 
 class VerdictLook(NamedTuple):
@@ -41,27 +43,11 @@ class VerdictLook(NamedTuple):
 
 
 LOOKS = {
-    EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", "computed, not trained; the printed digits come out"),
-    AGREES: VerdictLook(
-        "good",
-        "#0072B2",
-        "#56A8E0",
-        "o",
-        "full",
-        "even one more run of ours would land within the margin, the difference that would matter",
-    ),
-    COARSE: VerdictLook(
-        "coarse",
-        "#4098CC",
-        "#3A86B8",
-        "D",
-        "none",
-        "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters",
-    ),
+    EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", f"{PRINTED} come out"),
+    AGREES: VerdictLook("good", "#0072B2", "#56A8E0", "o", "full", f"{LANDS}, the difference that would matter"),
+    COARSE: VerdictLook("coarse", "#4098CC", "#3A86B8", "D", "none", SCATTER),
     DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
-    NOT_EXACT: VerdictLook(
-        "bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come out"
-    ),
+    NOT_EXACT: VerdictLook("bad", "#7A2E00", "#FFB184", "P", "full", f"{PRINTED} do not come out"),
     TOO_FEW: VerdictLook(
         "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"
     ),

@@ -61,7 +61,11 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
         _step("measured", _measured_text(verdict)),
     ]
     if is_exact(claim):
-        lines += [_printed(verdict)] if verdict.sample.n else []
+        if verdict.sample.n:
+            worst = max(distance_from_print(claim, value) for value in verdict.sample.values)
+            far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
+            asked = "a computed number: does every value print as reported?"
+            lines.append(_step("rule", f"{asked} {_yes(worst == 0)}{far}"))
         return "\n".join([*lines, _step("so", in_words(verdict.outcome, why(verdict)))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
     if verdict.evidence is not None:
@@ -92,12 +96,6 @@ def _measured_text(verdict: Verdict) -> str:
     spread = "" if sample.sd is None else f", standard deviation {sample.sd:.4g}"
     values = ", ".join(f"{value:.7g}" for value in sample.values)
     return f"mean {sample.mean:.7g}{spread}, {counted(sample.n, 'seed')}: {values}"
-
-
-def _printed(verdict: Verdict) -> str:
-    worst = max(distance_from_print(verdict.claim, value) for value in verdict.sample.values)
-    far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
-    return _step("rule", f"a computed number: does every value print as reported? {_yes(worst == 0)}{far}")
 
 
 def _scale(verdict: Verdict, evidence: Evidence) -> list[str]:

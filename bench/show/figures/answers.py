@@ -36,11 +36,9 @@ class DrawnImage(NamedTuple):
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
     records = [material.scored(name) for name in PAIR]
-    absent = [name for name, record in zip(PAIR, records, strict=True) if record is None]
+    absent = " and ".join(name for name, record in zip(PAIR, records, strict=True) if record is None)
     if absent:
-        yield Absent(
-            NAME, TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common with raw draws")
-        )
+        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{absent} published x common with raw draws"))
         return
     kept = [record for record in records if record is not None]
     shared = {int(record.seed) for record in kept}

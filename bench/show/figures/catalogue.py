@@ -13,8 +13,8 @@ from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-NAMES = ("confidence", "changes", "methods", "shift", "accuracy", "digits", "votes", "toys", "answers", "rabanser")
-NAMES += ("training", "forest", "uncertainty", "detection", "pruning", "learning", "cost")
+NAMES = ["confidence", "changes", "methods", "shift", "accuracy", "digits", "votes", "toys", "answers", "rabanser"]
+NAMES += ["training", "forest", "uncertainty", "detection", "pruning", "learning", "cost"]
 MODULES = tuple(import_module(f"bench.show.figures.{name}") for name in NAMES)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""
 
@@ -27,11 +27,7 @@ def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     """
     found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
     said = material.beside.said()
-    drawable = [
-        replace(item, caption=f"{item.caption} {said}" if said else item.caption)
-        for item in found
-        if isinstance(item, Figure)
-    ]
+    drawable = [replace(item, caption=f"{item.caption} {said}".rstrip()) for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
 
 

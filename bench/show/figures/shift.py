@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import fmean
-from typing import NamedTuple
 
 from bench.core.metric_table import SHARE_SURE, SURE
 from bench.core.records import Record
@@ -16,22 +15,13 @@ from bench.show.figures.style import COLOURS, FAINT, Drawing
 from bench.show.material import Material
 from bench.show.tables.methods import PLAIN, Row, rows
 
-
-class Kind(NamedTuple):
-    """A figure: how its digits were changed."""
-
-    name: str  # of the figure
-    changed: str  # the digits
-    how: str
-    across: str  # name of the axis
-    ticks: int  # between labels of the axis
-
-
 NINE = "by 180 degrees, a 6 looks like a 9"
 KINDS = {
-    ROTATED: Kind("shift", "Turned", f"turned to the left about its centre ({NINE})", "angle [degrees]", 45),
-    TRANSLATED: Kind("shift-moved", "Moved", "moved to the right, down, to the left or up", "distance [pixels]", 2),
+    ROTATED: ("shift", "Turned", f"turned to the left about its centre ({NINE})"),
+    TRANSLATED: ("shift-moved", "Moved", "moved to the right, down, to the left or up"),
 }
+"""Name of the figure, and how its digits were changed, in a word and in words."""
+ACROSS = {ROTATED: ("angle [degrees]", 45), TRANSLATED: ("distance [pixels]", 2)}  # the axis; between its labels
 CURVES = {"accuracy": ("right", "-"), SHARE_SURE: (f"{100 * SURE:g} % sure", "--")}
 
 
@@ -42,16 +32,16 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         return
     plain = next((row for row in found if row.name.startswith(PLAIN)), None)
     counts = sorted({len(row.shifted) for row in found})
-    for shift, kind in KINDS.items():
+    for shift, (name, changed, how) in KINDS.items():
         caption = (
             f"Share of images that are answered rightly (solid), and of which the method is at least {100 * SURE:g} % "
-            f"sure (dashed): every tenth test image, {kind.how}; mean of the seeds. A method that knows its limits is "
+            f"sure (dashed): every tenth test image, {how}; mean of the seeds. A method that knows its limits is "
             "never more often sure than right. Grey: the plain network, "
             f"{plain.name if plain else 'which has no such records'}. "
             f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.shifted])}"
         )
-        title = f"{kind.changed} digits: how right is each method, and how sure?"
-        yield Figure(kind.name, title, caption, FIELD, partial(_draw, shift, found, plain))
+        title = f"{changed} digits: how right is each method, and how sure?"
+        yield Figure(name, title, caption, FIELD, partial(_draw, shift, found, plain))
 
 
 def curve(records: Sequence[Record], shift: str, name: str) -> list[float]:
@@ -62,8 +52,8 @@ def curve(records: Sequence[Record], shift: str, name: str) -> list[float]:
 
 def _draw(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawing:
     """Return the drawing: a panel for each method."""
-    steps, kind = STEPS[shift], KINDS[shift]
-    drawing, panels = small_multiples(len(methods), 1.5, kind.across, "share of images")
+    steps, (across, ticks) = STEPS[shift], ACROSS[shift]
+    drawing, panels = small_multiples(len(methods), 1.5, across, "share of images")
     for axes, row in zip(panels, methods, strict=True):
         for colour, (name, (label, line)) in zip(COLOURS, CURVES.items(), strict=False):
             if plain is not None and plain is not row:
@@ -72,6 +62,6 @@ def _draw(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawing:
         axes.set_title(row.name)
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, steps[-1])
-        axes.set_xticks(range(0, steps[-1] + 1, kind.ticks))
+        axes.set_xticks(range(0, steps[-1] + 1, ticks))
     panels[0].legend(loc="upper right")
     return drawing

@@ -117,7 +117,7 @@ def _environment() -> Environment:
         loader=PackageLoader("bench.show.page"),
         autoescape=True,  # records, claims and manifests are data: none of their text is markup
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -132,10 +132,6 @@ def _environment() -> Environment:
         "code_of": code_of,
     }
     return environment
-
-
-def _shown(value: object) -> object:
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _text(name: str) -> str:

@@ -22,7 +22,7 @@ from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.headline import load_short_names
-from bench.show.tables.mistakes import Mistake, mistakes
+from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.papers import can_it_be_reproduced, in_one_line, listed, noise_left
 
 LEVEL = f"{100 * SURE:g} %"
@@ -183,7 +183,8 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     )
     if not broken:
         return f"{said} None is right less often than its own probabilities promise, beyond chance."
-    shown = [f"{_named(one)} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
+    names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
+    shown = [f"{names[one]} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
@@ -194,10 +195,6 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
 
 def _rounded_down(percent: float) -> str:
     return f"{math.floor(10 * percent) / 10:.1f} %"  # "at least" must hold
-
-
-def _named(place: RecipePlace) -> str:
-    return f"{place.approach} {'as ' if place.recipe == 'published' else ''}{place.recipe}"
 
 
 def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:

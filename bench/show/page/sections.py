@@ -83,7 +83,8 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         facts.insert(1, ("at", address, address))
     known = content.material.manifests
     mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
-    curves = _curves(content, name)
+    curves = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
+    curves = replace(curves.without(["document"]), title=f"The training curves of {name}", origin=())
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
     drawn = [figure.name for figure in content.figures if figure.group == name]
@@ -113,12 +114,6 @@ def _verdicts(content: ReportContent, name: str) -> Table:
         "records. A curve is one line of the next table.",
         origin=(),
     )
-
-
-def _curves(content: ReportContent, name: str) -> Table:
-    """Return the verdicts on the curves of one document, without the column that names it."""
-    table = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
-    return replace(table.without(["document"]), title=f"The training curves of {name}", origin=())
 
 
 def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:

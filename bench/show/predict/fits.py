@@ -147,13 +147,8 @@ def _not_there(
     others = [fit for fit in there if name in ("", fit.approach)]
     named = [f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})" for fit in others[:4]]
     has = f"; there is {', '.join(dict.fromkeys(named))}"
-    options = "".join(
-        [
-            f" --recipe {recipe}",
-            "" if budget == "full" else f" --profile {budget}",
-            "" if seed is None else f" --seeds {seed},",
-        ]
-    )
+    options = f" --recipe {recipe}" + ("" if budget == "full" else f" --profile {budget}")
+    options += "" if seed is None else f" --seeds {seed},"
     # If the record is there without its fit, `run` has nothing to do in this folder. It trains in another one.
     asked = (recipe, budget, seed or 0)
     is_done = any(

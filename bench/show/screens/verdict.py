@@ -10,7 +10,7 @@ from bench.core.text import counted
 from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Evidence, Verdict
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.outcomes import counts, how_far, why
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
@@ -159,12 +159,13 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     ]
     if evidence is not None and sample.mean is not None and sample.sd is not None:
         ends = verdict.interval or (0.0, 0.0)
+        below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
+        above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
         parts += [
             ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
             (
                 "one of ours?",
-                f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; "
-                f"above {_runs_below(evidence)}",
+                f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; above {above}",
             ),
             (
                 "how sharply?",
@@ -175,12 +176,6 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
         ]
     lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
     return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
-
-
-def _runs_below(evidence: Evidence) -> str:
-    """Return how many of our runs lie below the reported number; one that prints like it counts half."""
-    below, n = evidence.percentile * evidence.n / 100, evidence.n
-    return f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
 
 
 def own_json(judged: JudgedNumber) -> dict[str, object]:

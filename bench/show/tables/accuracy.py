@@ -36,11 +36,6 @@ def _time(claim: Claim) -> float:
     return float("inf") if claim.stage == "final" else int(claim.stage.partition(":")[2])
 
 
-def reported(claim: Claim) -> Number:
-    """Make the cell of a reported number: at most four decimals, never more than were printed."""
-    return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
-
-
 def beside_report(
     claim: Claim | None, records: Sequence[Record], digits: Digits = FRACTION, change: Digits = FRACTION_DIFFERENCE
 ) -> list[Entry]:
@@ -48,7 +43,8 @@ def beside_report(
     if claim is None:
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, records)
-    return [reported(claim), Measured(shown, digits), difference(compared, claim.value, change)]
+    reported = Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
+    return [reported, Measured(shown, digits), difference(compared, claim.value, change)]
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:

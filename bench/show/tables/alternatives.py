@@ -239,7 +239,6 @@ def _reports(trial: Trial) -> str:
 
 
 def _trial_line(trial: Trial) -> dict[str, str]:
-    """Return everything about a trial, for machines."""
     said = (trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile)
     line = dict(zip(("approach", "what made the reports", "kind", "protocol", "profile"), said, strict=True))
     counts = {outcome: str(trial.count(outcome)) for outcome in COUNTED}

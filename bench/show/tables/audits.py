@@ -16,18 +16,8 @@ NOT_AUDITED = "not applicable"
 DOCUMENT_CAPTION = (
     "Rules for known mistakes, applied to the document; failures first. The ladders say what each mistake is worth."
 )
-COLUMNS = (
-    "example",
-    "version",
-    "KL an epoch",
-    "gradients are slopes",
-    "prior",
-    "as if N",
-    "follows",
-    "its line",
-    "change",
-    "KL after it",
-)
+COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows", "its line"]
+COLUMNS += ["change", "KL after it"]
 CAPTION = (
     f"The objective that each library's README or tutorial trains, on the network 784-400-400-10 for N = {N_TRAIN:,} "
     "images unless the row names other sizes, at the batch size in brackets. Nothing is trained. KL an epoch: how "
@@ -66,19 +56,17 @@ def libraries_table(found: Mapping[str, LibraryReading]) -> Table:
             continue
         one = found[example.name]
         version = f"{example.package} {one.versions[example.package]}"
-        rows.append([_name(example), version, *_measured(one.published), *text, weights(one.changed)])
+        published = one.published
+        slopes = {"passes": "yes", "fails": "no"}.get(published.slopes, published.slopes)
+        prior = None if published.prior_std is None else f"{published.prior_std:.3g}"
+        measured = [weights(published), slopes, prior, as_if_n(published)]
+        rows.append([_name(example), version, *measured, *text, weights(one.changed)])
     remarks = sorted({f"torch {one.versions['torch']}" for one in found.values()})
     return make_table("libraries", "Other people's libraries", CAPTION, COLUMNS, rows, remarks)
 
 
 def _name(example: Example) -> str:
     return f"{example.name} ({example.batch_size})"
-
-
-def _measured(one: ObjectiveReading) -> list[str | None]:
-    slopes = {"passes": "yes", "fails": "no"}.get(one.slopes, one.slopes)
-    prior = None if one.prior_std is None else f"{one.prior_std:.3g}"
-    return [weights(one), slopes, prior, as_if_n(one)]
 
 
 def weights(one: ObjectiveReading) -> str:
@@ -94,7 +82,6 @@ def weights(one: ObjectiveReading) -> str:
 
 
 def _number(value: float) -> str:
-    """Return three digits."""
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 

@@ -81,15 +81,8 @@ def blundell_table(results: Results) -> Table:
     )
     columns = ["number", "reported", "reading", "ours", "verdict"]
     notes = [can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
-    return make_table(
-        PAPER,
-        "Do the numbers of Blundell et al. 2015 come out?",
-        caption,
-        columns,
-        rows,
-        notes,
-        lines=[_line(one) for one in found],
-    ).of(results, has_spread=False)
+    title, lines = "Do the numbers of Blundell et al. 2015 come out?", [_line(one) for one in found]
+    return make_table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
 
 
 def _not_run(found: Sequence[PaperVerdict]) -> Iterator[str]:
@@ -309,5 +302,4 @@ def _mean(errors: Sequence[float]) -> str:
 
 
 def _interval(paired: Paired) -> str:
-    """Return the 95 % interval in points."""
     return "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in paired.interval or (0.0, 0.0)))

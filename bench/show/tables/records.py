@@ -53,14 +53,7 @@ def unfinished_table(material: Material) -> Table:
     """Records without numbers, and why."""
     results = material.results
     rows: list[list[Entry]] = [
-        [
-            record.approach,
-            record.recipe,
-            record.protocol,
-            str(record.seed),
-            Linked(record.outcome, (record.key,)),
-            in_words(record.reason),
-        ]
+        [*record.place[:3], str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]
         for record in results.records
         if record.outcome != "done"
     ]

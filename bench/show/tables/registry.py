@@ -30,9 +30,8 @@ from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
 from bench.show.tables.headline import final_numbers_table, headline_table
-from bench.show.tables.ladder import ladder_table
+from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
-from bench.show.tables.mistakes import mistakes_table
 from bench.show.tables.papers import blundell_table, papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table

@@ -44,20 +44,16 @@ def _row(results: Results, approach: str, recipe: str) -> list[Entry]:
     common, published = (results.cell(approach, recipe, protocol) for protocol in ("common", "published"))
     finished = any(record.outcome == "done" for record in common)
     records = common if finished or not published else published  # both share the fit; common also times prediction
+    alone = [record for record in records if record.timings.batched is None]  # seeds that trained by themselves
     return [
         approach,
         recipe,
         *(Measured(_number(records, "model", name, NOT_COUNTED), WHOLE) for name in ("n_parameters", "n_weights")),
         *(_time(records, name) for name in TIMINGS),
-        Measured(_timing(_alone(records), "peak_memory_mib"), WHOLE),
+        Measured(_timing(alone or records, "peak_memory_mib"), WHOLE),
         _distinct(record.device for record in records),
         _distinct(record.provenance.threads for record in records),
     ]
-
-
-def _alone(records: Sequence[Record]) -> list[Record]:
-    """Return the records of seeds that trained by themselves, or all where none did."""
-    return [record for record in records if record.timings.batched is None] or list(records)
 
 
 def _distinct(values: Iterable[object]) -> str | None:
