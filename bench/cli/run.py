@@ -219,7 +219,8 @@ def _status(arguments: argparse.Namespace) -> int:
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
-            details[cell.title()] = _bounded(record.detail)
+            lines = visible(record.detail).rstrip().splitlines()
+            details[cell.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
         state: str = "missing" if record is None else record.outcome
         is_old = record is not None and is_stale(record)
         is_whole = is_whole and state == "done" and not is_old
@@ -251,11 +252,6 @@ def _status(arguments: argparse.Namespace) -> int:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
     return 0 if is_whole else INCOMPLETE
-
-
-def _bounded(detail: str) -> str:
-    lines = visible(detail).rstrip().splitlines()
-    return "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
 
 
 def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:

@@ -20,9 +20,9 @@ from bench.show.material import Material
 from bench.show.reasoning import as_json
 from bench.show.screens.verdict import all_text, ends_text, folded, own_json, own_text, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
-from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
+from bench.show.tables.verdicts import load_short_names
 from bench.show.terminal import screen
 
 OWN = ("approach", "metric", "reported")

@@ -100,13 +100,6 @@ def sources_of(entry: Entry) -> tuple[str, ...]:
     return () if entry is None or isinstance(entry, str) else entry.sources
 
 
-def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
-    """Return measured mean minus reported value, or the reason why nothing was measured."""
-    if measured.mean is None:
-        return Missing(measured.gap or NOTHING, measured.sources)
-    return Number(measured.mean - reported, digits, measured.sources)
-
-
 @dataclass(frozen=True)
 class Table:
     """A table. Each form decides which parts of the caption and of the notes it shows, and where."""

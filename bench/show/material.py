@@ -120,16 +120,6 @@ class Material:
         """The records of the approaches of the paper, under the same conditions."""
         return self.of_other_group("paper").results
 
-    @property
-    def manifests(self) -> Mapping[str, ApproachManifest]:
-        """The approaches by name, in the order of the tables."""
-        return self.results.manifests
-
-    @property
-    def approaches(self) -> tuple[str, ...]:
-        """All approaches, whose looks must differ."""
-        return tuple(self.results.approaches)
-
     @cached_property
     def claims(self) -> list[Claim]:
         """The numbers that the documents report."""
@@ -188,7 +178,7 @@ class Material:
 
     def classifiers(self, recipe: str = "published") -> list[str]:
         """Return the approaches to MNIST, of documents and the user's, with finished common records of a recipe."""
-        documented = {name for name, entry in self.manifests.items() if entry.document}
+        documented = {name for name, entry in self.results.manifests.items() if entry.document}
         shown = [name for name in self.results.classifiers() if name.startswith(MINE) or name in documented]
         return [name for name in shown if self.finished(name, recipe)]
 

@@ -67,11 +67,6 @@ def css() -> str:
     return f":root {{\n{variables}}}\n"
 
 
-def meanings(outcomes: set[str]) -> list[str]:
-    """Return what each of these outcomes means."""
-    return [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
-
-
 def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
     """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
     found = Counter(verdict.outcome for verdict in verdicts)

@@ -97,7 +97,7 @@ def test_figures_show_the_users_approach_under_its_name(folders):
     own, baseline = folders
     material = Material(own, *FULL, baseline)
     assert "mine: my_net" in material.classifiers()
-    assert {"mine: my_net", "mlp"} <= set(material.approaches)
+    assert {"mine: my_net", "mlp"} <= set(material.results.approaches)
     assert material.beside.said() == "Yours: mlp published x common."
     assert material.scored("mine: my_net") is None
     found, absent = catalogue.survey(material)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from bench.core.records import Record
@@ -51,12 +51,12 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"each. {material.conditions(records)}"
     )
     known = {name: claim for name, claim in found.items() if name in lines and claim is not None}
-    wide, narrow = (partial(_draw, lines, known, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, lines, known, material.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
 def _draw(
-    lines: Mapping[str, Mapping[str, list[float]]], reported: Mapping[str, Claim], names: tuple[str, ...], width: float
+    lines: Mapping[str, Mapping[str, list[float]]], reported: Mapping[str, Claim], names: Sequence[str], width: float
 ) -> Drawing:
     """Return the drawing: a row for each approach."""
     is_narrow = width < WIDTH

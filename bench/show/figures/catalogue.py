@@ -13,7 +13,7 @@ from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-NAMES = ["confidence", "changes", "methods", "shift", "accuracy", "digits", "votes", "toys", "answers", "rabanser"]
+NAMES = ["confidence", "changes", "methods", "accuracy", "digits", "votes", "feldman", "rabanser"]
 NAMES += ["training", "forest", "uncertainty", "detection", "pruning", "learning", "cost"]
 MODULES = tuple(import_module(f"bench.show.figures.{name}") for name in NAMES)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""

@@ -50,7 +50,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "alone, because the machine had other work or several seeds trained together. "
         f"{material.conditions(records)}"
     )
-    wide, narrow = (partial(_draw, points, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, points, material.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
@@ -59,11 +59,11 @@ def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> 
     times = [record.timings for record in valid or cell]
     training = [time.fit_s for time in times if time.fit_s]
     answering = [1000 * one.predict_s / one.predict_images for one in times if one.predict_s and one.predict_images]
-    middles = [statistics.median(found) if found else None for found in (training, answering)]
-    return Point(approach, recipe, error, *middles, bool(valid))
+    seconds, milliseconds = (statistics.median(found) if found else None for found in (training, answering))
+    return Point(approach, recipe, error, seconds, milliseconds, bool(valid))
 
 
-def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Drawing:
+def _draw(points: Sequence[Point], names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: the panels beside each other, or on a narrow page one above the other."""
     is_narrow = width < WIDTH
     drawing = canvas(width, 6.2 if is_narrow else 3.4)
@@ -78,7 +78,7 @@ def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Draw
     return drawing
 
 
-def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: tuple[str, ...]) -> None:
+def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: Sequence[str]) -> None:
     for approach in dict.fromkeys(point.approach for point in points):
         mine = look(approach, names)
         found = [point for point in points if point.approach == approach and getattr(point, field) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -56,12 +56,12 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.approaches))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.results.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.approaches))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.results.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -89,7 +89,7 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[Floa
     return false[kept], true[kept]
 
 
-def _draw_roc(scores: DetectionScores, areas: Areas, names: tuple[str, ...]) -> Drawing:
+def _draw_roc(scores: DetectionScores, areas: Areas, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each data set."""
     sets, across = _sets(scores), "digits flagged [fraction, logarithmic]"
     drawing, panels = small_multiples(len(sets), 2.0, across, "images that are no digits flagged [fraction]", columns=2)
@@ -102,7 +102,7 @@ def _sets(scores: DetectionScores) -> list[str]:
     return [which for which in SHOWN if any(which in found for found in scores.values())]
 
 
-def _roc_panel(axes: Axes, which: str, scores: DetectionScores, areas: Areas, names: tuple[str, ...]) -> None:
+def _roc_panel(axes: Axes, which: str, scores: DetectionScores, areas: Areas, names: Sequence[str]) -> None:
     chance = np.geomspace(LOWEST_RATE, 1, 50)
     axes.plot(chance, chance, color=FAINT, linewidth=0.8)
     approaches = [name for name in scores if which in scores[name]]
@@ -114,16 +114,16 @@ def _roc_panel(axes: Axes, which: str, scores: DetectionScores, areas: Areas, na
     for place, name in enumerate(ranked):
         mine, area, y = look(name, names), areas[name, which], 0.94 - 0.11 * place
         text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
-        inside = {"color": mine.colour, "transform": axes.transAxes}
-        axes.plot((1.03, 1.12), (y, y), linestyle=mine.line, clip_on=False, **inside)
-        axes.text(1.15, y, text, va="center", fontsize=SMALL, **inside)
+        colour, inside = mine.colour, axes.transAxes
+        axes.plot((1.03, 1.12), (y, y), color=colour, linestyle=mine.line, transform=inside, clip_on=False)
+        axes.text(1.15, y, text, va="center", fontsize=SMALL, color=colour, transform=inside)
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)
     axes.set_ylim(0, 1.01)
     axes.set_title(SHOWN[which])
 
 
-def _draw_entropy(scores: DetectionScores, names: tuple[str, ...]) -> Drawing:
+def _draw_entropy(scores: DetectionScores, names: Sequence[str]) -> Drawing:
     """Return the drawing: a row for each approach, a column for each data set."""
     sets = _sets(scores)
     drawing = canvas(WIDTH, 0.7 + 0.95 * len(scores))

@@ -16,8 +16,7 @@ from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, Axes, Drawi
 from bench.show.figures.training import quantity
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS
-from bench.show.tables.headline import load_short_names
-from bench.show.tables.verdicts import kinds_text
+from bench.show.tables.verdicts import kinds_text, load_short_names
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES, NARROW_INCHES = 0.165, 0.27  # of a claim; where a label takes two lines
@@ -184,6 +183,6 @@ def _marks(axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float
             reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
             axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
             label = None if outcome in axes.get_legend_handles_labels()[1] else outcome
-            size = {"markersize": 5 if alone else 2.6, "markeredgewidth": 0.8}
-            axes.plot(x, y, marker, color=colour, fillstyle=fill, label=label, zorder=3, **size)
+            (marks,) = axes.plot(x, y, marker, color=colour, fillstyle=fill, label=label, zorder=3)
+            marks.set(markersize=5 if alone else 2.6, markeredgewidth=0.8)
     return reach

@@ -37,10 +37,10 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
         f".098, the accuracy without any weight: the share of zeros among the images. {material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.approaches))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.results.approaches))
 
 
-def _draw(lines: Cells, claims: Sequence[Claim], names: tuple[str, ...]) -> Drawing:
+def _draw(lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach, the others faint behind it."""
     approaches = list(dict.fromkeys(approach for approach, _ in lines))
     across, up = "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
@@ -50,7 +50,7 @@ def _draw(lines: Cells, claims: Sequence[Claim], names: tuple[str, ...]) -> Draw
     return drawing
 
 
-def _panel(axes: Axes, approach: str, lines: Cells, claims: Sequence[Claim], names: tuple[str, ...]) -> None:
+def _panel(axes: Axes, approach: str, lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> None:
     for (other, recipe), records in lines.items():
         if other != approach and recipe == "published":
             axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)

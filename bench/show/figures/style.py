@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Look(NamedTuple):
     line: LineStyle
 
 
-def look(approach: str, others: tuple[str, ...] = ()) -> Look:
+def look(approach: str, others: Sequence[str] = ()) -> Look:
     """Return an approach's look. Those of `others` without a fixed look take the remaining looks by alphabet."""
     number = _FIXED.get(approach)
     if number is None:

@@ -89,7 +89,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             short = "cuts every epoch short" if material.profile == "smoke" else "has none of the printed numbers"
             yield Absent(name, title, document, f"profile {material.profile} {short}; profile full has them all")
         else:
-            draw = partial(_draw, look(approach, material.approaches), found)
+            draw = partial(_draw, look(approach, material.results.approaches), found)
             yield Figure(name, title, _caption(material, found, records), document, draw)
 
 

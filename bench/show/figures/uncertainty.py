@@ -42,11 +42,11 @@ def _reliability(material: Material) -> Figure | Absent:
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
         f"{material.conditions(records)}"
     )
-    draw = partial(_draw_reliability, cells, material.approaches)
+    draw = partial(_draw_reliability, cells, material.results.approaches)
     return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, draw)
 
 
-def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
+def _draw_reliability(cells: Cells, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach."""
     approaches = list(dict.fromkeys(approach for approach, _ in cells))
     across, up = "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
@@ -74,8 +74,10 @@ def _reliability_points(axes: Axes, mine: Look, published: bool, records: Sequen
     kept = count >= FEWEST
     x, y, (low, high) = confidence[kept], accuracy[kept], _wilson(accuracy[kept], count[kept])
     line, fill, above = ("-", "full", 3) if published else ("--", "none", 2)
-    looks = {"fmt": mine.marker, "color": mine.colour, "linestyle": line, "fillstyle": fill, "zorder": above}
-    axes.errorbar(x, y, np.maximum(0, [y - low, high - y]), linewidth=1.0, elinewidth=0.7, **looks)
+    errors, colour = np.maximum(0, [y - low, high - y]), mine.colour
+    axes.errorbar(
+        x, y, errors, fmt=mine.marker, color=colour, ls=line, lw=1.0, elinewidth=0.7, fillstyle=fill, zorder=above
+    )
 
 
 def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -113,11 +115,11 @@ def _risk(material: Material) -> Figure | Absent:
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
         f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    wide, narrow = (partial(_draw_risk, cells, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw_risk, cells, material.results.approaches, width) for width in (WIDTH, NARROW))
     return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _draw_risk(cells: Cells, names: tuple[str, ...], width: float) -> Drawing:
+def _draw_risk(cells: Cells, names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
     drawing = canvas(width, 0.5 + 2.5 * len(recipes))
@@ -129,7 +131,7 @@ def _draw_risk(cells: Cells, names: tuple[str, ...], width: float) -> Drawing:
     return drawing
 
 
-def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: tuple[str, ...]) -> None:
+def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: Sequence[str]) -> None:
     ends: list[tuple[str, float]] = []
     for (approach, own), records in cells.items():
         if own != recipe:

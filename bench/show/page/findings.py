@@ -21,9 +21,9 @@ from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
-from bench.show.tables.headline import load_short_names
 from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.papers import can_it_be_reproduced, in_one_line, listed, noise_left
+from bench.show.tables.verdicts import load_short_names
 
 LEVEL = f"{100 * SURE:g} %"
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."

@@ -15,7 +15,7 @@ from bench.show.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
 from bench.show.tables.choice import COLUMNS, HIGHER, SECONDS, Candidate
-from bench.show.tables.headline import REACH
+from bench.show.tables.verdicts import REACH
 
 HOTTEST = 4
 BEGINS = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")  # with a number

@@ -56,13 +56,13 @@ def from_picture(picture: Picture) -> Normalised:
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
             "give a larger picture of it"
         )
-    remarks = () if ink.is_clear else ("no clear ink: nothing stands out of the noise or pattern of the picture",)
+    remarks = [] if ink.is_clear else ["no clear ink: nothing stands out of the noise or pattern of the picture"]
     if ink.n_shapes > 1:
-        remarks += (f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture",)
+        remarks.append(f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture")
     image = Image.fromarray((picture.colours.clip(0, 1) * 255).round().astype(np.uint8))
     image.thumbnail((SHOWN, SHOWN))
     pixels, small = centred(fit_box(ink.amount)), np.asarray(image, np.float32) / 255
-    return Normalised(picture.path, picture.size, pixels, ink.dark_on_light, ink.is_clear, remarks, small)
+    return Normalised(picture.path, picture.size, pixels, ink.dark_on_light, ink.is_clear, tuple(remarks), small)
 
 
 def fit_box(amount: Floats) -> Floats:

@@ -15,7 +15,7 @@ from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.outcomes import counts, how_far, why
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
 from bench.show.tables.alternatives import against_json, against_lines
-from bench.show.tables.headline import reported_text
+from bench.show.tables.verdicts import reported_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
 CURVE = 43
@@ -23,8 +23,7 @@ STEP = 15  # columns before what a step of an explanation says
 MEANING = (
     "p: how often one more run of ours lies at least as far from our mean as the report. Agrees: even one more run "
     "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "
-    "show. "
-    "`verdict CLAIM` says why; `verdict --all` lists all claims by name."
+    "show. `verdict CLAIM` says why; `verdict --all` lists all claims by name."
 )
 LABEL = 14  # columns before what is said of a user's own number
 WIDE = 120  # columns from which on a verdict is given in words

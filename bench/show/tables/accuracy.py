@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.cells import Entry, Measured, Missing, Number, Table, difference, make_table, of_claim
+from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, make_table, of_claim
 from bench.show.material import Material
 from bench.show.terminal import notes_of, shown
 
@@ -44,7 +44,9 @@ def beside_report(
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, records)
     reported = Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
-    return [reported, Measured(shown, digits), difference(compared, claim.value, change)]
+    if compared.mean is None:
+        return [reported, Measured(shown, digits), Missing(compared.gap or NOTHING, compared.sources)]
+    return [reported, Measured(shown, digits), Number(compared.mean - claim.value, change, compared.sources)]
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:

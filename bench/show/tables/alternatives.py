@@ -26,7 +26,7 @@ from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, Verdi
 from bench.judge.stats.verdicts import Judgement, is_end
 from bench.show.cells import Entry, Linked, Measured, Missing, Number, Table, make_table, of_claim
 from bench.show.reasoning import explain
-from bench.show.tables.headline import LONGEST_PRINT, load_quoted
+from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
 CAPTION = (

@@ -1,15 +1,19 @@
-"""Audits as tables: the known mistakes of each document, and what a library's own example makes of the KL."""
+"""Audits as tables and as lines of the terminal: known mistakes, and what a library's own example makes of the KL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Table, make_table
+from bench.show.cells import EMPTY, Entry, Missing, Table, make_table
+
+if TYPE_CHECKING:
+    from bench.judge.audit.check import CheckLine  # imports PyTorch, which tables do not need
 
 DOCUMENT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
@@ -28,6 +32,7 @@ CAPTION = (
 )
 TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
 ALIKE = 0.05  # of a weight: the tolerance of the rule kl-scale
+INDENT = " " * 4
 
 
 def audit_tables(findings: Iterable[Finding]) -> list[Table]:
@@ -92,3 +97,45 @@ def as_if_n(one: ObjectiveReading) -> str | None:
         return None
     least, most = (_number(N_TRAIN / value) for value in (max(values), min(values)))
     return least if max(values) - min(values) <= ALIKE * max(values) else f"{least} to {most}"
+
+
+def finding_lines(found: Finding) -> list[str]:
+    """Return a finding: severity, outcome, rule and subject, then what was seen, what to do and what it is worth."""
+    heading = f"{RULES[found.rule].severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
+    return [heading, *_details(found.detail, found.remedy, found.effect)]
+
+
+def check_lines(check: CheckLine) -> list[str]:
+    """Return a check of an approach: outcome, part, name and recipe, then what was seen and what to do."""
+    heading = f"{check.outcome:<14}  {check.part:<8}  {check.name:<27}  {check.recipe}"
+    return [heading, *_details(check.detail, check.remedy, "")]
+
+
+def _details(detail: str, remedy: str, effect: str) -> list[str]:
+    named = (("", detail), ("to do: ", remedy), ("effect: ", effect))
+    return [f"{INDENT}{name}{' '.join(text.split())}" for name, text in named if text]
+
+
+def library_lines(example: Example, found: LibraryReading) -> list[str]:
+    """Return an example: its name and version, what it follows, what was measured, and what the change gives."""
+    heading = f"{example.name}: {example.package} {found.versions[example.package]}, {example.licence}"
+    details = [
+        f"follows: {example.source}",
+        f"line: {example.line} (batch size {example.batch_size})",
+        *_measured(found.published),
+        f"change: {example.change}",
+        f"after it the KL counts in an epoch: {weights(found.changed)}",
+    ]
+    return [heading, *(INDENT + detail for detail in details)]
+
+
+def _measured(one: ObjectiveReading) -> Iterator[str]:
+    yield f"gradients: {one.slopes_detail}"
+    if not one.kl_weights:
+        yield f"KL: {one.kl_detail}"
+        return
+    for name, value in one.kl_weights.items():
+        yield f"KL of {name}: counts {value:.4g} times in an epoch"
+    yield f"as if N were {as_if_n(one) or EMPTY}"
+    if one.prior_std is not None:
+        yield f"prior: standard deviation {one.prior_std:.4g}"

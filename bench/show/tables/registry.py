@@ -29,7 +29,6 @@ from bench.show.tables.audits import audit_tables, libraries_table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
-from bench.show.tables.headline import final_numbers_table, headline_table
 from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.papers import blundell_table, papers_table
@@ -38,7 +37,13 @@ from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
-from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
+from bench.show.tables.verdicts import (
+    curve_verdicts_table,
+    final_numbers_table,
+    headline_table,
+    summary_table,
+    verdicts_table,
+)
 
 SPARE = {
     "confidence": ("uniform noise", "not-MNIST", "Gaussian noise"),
@@ -117,7 +122,7 @@ def _audits(material: Material) -> Iterable[Table]:
 
 
 def _precision(material: Material) -> Table:
-    return precision_table(material.records, material.profile, material.device, material.manifests)
+    return precision_table(material.records, material.profile, material.device, material.results.manifests)
 
 
 def _trial(material: Material) -> Table:
