@@ -114,5 +114,5 @@ def test_records_of_another_group_are_seen_by_its_own_material_alone(folders, mo
     assert {one.approach for one in Material(own, *FULL, baseline).results.records} == {"mine: my_net", "uniform"}
     paper = Material(own, *FULL, group="paper")
     assert {one.approach for one in paper.results.records} == {"mlp"}
-    assert "mlp" in paper.manifests
-    assert "uniform" not in paper.manifests
+    assert "mlp" in paper.results.manifests
+    assert "uniform" not in paper.results.manifests
