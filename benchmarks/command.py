@@ -63,6 +63,14 @@ def run(
     return guarded(act)
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Return the counts of a list separated by commas."""
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of counts; give one such as 100 or 10,100") from None
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add `--device`."""
     parser.add_argument(

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 
 import torch
 
-from bench.cli.options import counts
 from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
 from bench.show.cells import Number, Table, make_table
-from benchmarks.command import add_device, notes, run
+from benchmarks.command import add_device, counts, notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.measure import make_subject
 from benchmarks.throughput.table import Request, median_and_range

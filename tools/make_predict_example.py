@@ -20,7 +20,6 @@ from rich.console import Console
 
 from bench.core.files import write_atomically
 from bench.show.predict import PictureAnswer, Predictor, show
-from bench.show.predict.drawing import draw, save
 from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.turned import with_remarks
 from tests import drawings
@@ -67,7 +66,7 @@ def main(results: str) -> None:
     page = DOCS / "predict.md"
     text = BLOCK.sub(lambda found: found[1] + printed(shown) + found[2], page.read_text(encoding="utf-8"))
     write_atomically(page, text.encode())
-    save(draw(images, answers), DOCS / "predict.png")
+    show.save(show.draw(images, answers), DOCS / "predict.png")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
-from bench.show.screens.audit import check_lines, finding_lines, library_lines
+from bench.show.tables.audits import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
 
 PARTS = ("documents", "approaches", "records", "data")
@@ -159,12 +159,9 @@ def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
 
 def _summary(found: Sequence[Finding]) -> str:
     lines = []
-    for title, chosen in (
-        ("documents", [f for f in found if f.subject in DOCUMENTS]),
-        ("ours", [f for f in found if f.subject not in DOCUMENTS]),
-    ):
-        counts = Counter(finding.outcome for finding in chosen)
-        if chosen:
+    for title, is_document in (("documents", True), ("ours", False)):
+        counts = Counter(finding.outcome for finding in found if (finding.subject in DOCUMENTS) == is_document)
+        if counts:
             lines.append(f"{title}: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES))
     return "\n" + "\n".join(lines)
 

@@ -15,25 +15,22 @@ from bench.data.listed import verify_listed
 from bench.show.terminal import shown
 
 FAILED = "FAIL"
-_NAMED = {
-    "verify": "data sets (default: all, and every other shipped file that has a list of hashes)",
-    "fetch": "data sets (default: all that are absent)",
-}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    for name, text in (("list", "what there is"), ("verify", "check every byte"), ("fetch", "get what is missing")):
-        sub = actions.add_parser(name, help=text)
+    listed = actions.add_parser("list", help="what there is")
+    verified = actions.add_parser("verify", help="check every byte")
+    fetched = actions.add_parser("fetch", help="get what is missing")
+    for sub, action in ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch)):
         sub.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
-        sub.set_defaults(action=_DATA[name])
-        if name == "list":
-            sub.add_argument("--json", action="store_true", help="for machines")
-        else:
-            sub.add_argument("names", nargs="*", help=_NAMED[name])
-        if name == "fetch":
-            sub.add_argument("--from", dest="source", type=Path, help="a local copy instead of the network")
+        sub.set_defaults(action=action)
+    listed.add_argument("--json", action="store_true", help="for machines")
+    others = "data sets (default: all, and every other shipped file that has a list of hashes)"
+    verified.add_argument("names", nargs="*", help=others)
+    fetched.add_argument("names", nargs="*", help="data sets (default: all that are absent)")
+    fetched.add_argument("--from", dest="source", type=Path, help="a local copy instead of the network")
 
 
 def _data_list(arguments: argparse.Namespace) -> int:
@@ -71,6 +68,3 @@ def _data_fetch(arguments: argparse.Namespace) -> int:
         for path in fetch(name, arguments.data_dir, arguments.source):
             say(f"{name}: {path}")
     return 0
-
-
-_DATA = {"list": _data_list, "verify": _data_verify, "fetch": _data_fetch}

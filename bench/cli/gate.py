@@ -58,7 +58,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    _check(arguments)
+    if arguments.workers and arguments.fresh:
+        raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
+    if arguments.fresh is not None and not arguments.fresh.is_dir():
+        raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
     gate = load_gate(arguments.gate)
     _check_files(arguments)
     report = _report(arguments, gate)
@@ -71,13 +74,6 @@ def _gate(arguments: argparse.Namespace) -> int:
     if FAIL in report.states:
         return FAILED
     return 0 if report.passed else INCOMPLETE
-
-
-def _check(arguments: argparse.Namespace) -> None:
-    if arguments.workers and arguments.fresh:
-        raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
-    if arguments.fresh is not None and not arguments.fresh.is_dir():
-        raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

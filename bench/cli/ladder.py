@@ -7,18 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.cli import INCOMPLETE
-from bench.cli.options import (
-    add_place,
-    add_wide,
-    check_device,
-    check_place,
-    folder,
-    refuse_other_tasks,
-    refuse_to_write,
-    seeds,
-    tell_place,
-)
+from bench.cli import INCOMPLETE, options
 from bench.cli.table import material_of, warn
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
@@ -42,10 +31,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
-    add_place(parser)
-    add_wide(parser)
+    options.add_place(parser)
+    options.add_wide(parser)
     add_training_on_request(parser)
-    parser.add_argument("--seeds", type=seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)")
+    parser.add_argument(
+        "--seeds", type=options.seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)"
+    )
     parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (default: the approach's first)")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--write", action="store_true", help="write ladder_APPROACH to RESULTS/tables, all data sets")
@@ -53,17 +44,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    check_place(arguments)
-    refuse_other_tasks(arguments)
+    options.check_place(arguments)
+    options.refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
-        refuse_to_write(arguments, "--results DIR")
+        options.refuse_to_write(arguments, "--results DIR")
     if arguments.all == bool(arguments.approaches):
         raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
     ladders = chosen(arguments.approaches)
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
-    tell_place(arguments)
+    options.tell_place(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
     warn(material)
@@ -75,7 +66,7 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then read from the fits what no record holds."""
     from bench.judge.ladder.taking import read_missing  # imports PyTorch, which showing a ladder does not need
 
-    check_device(arguments.device)
+    options.check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     needed = cells_of(ladders, Selection(seeds=arguments.seeds, **conditions), material_of(arguments).paper)
     code = train_on_request(needed, arguments)
@@ -100,15 +91,10 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
         answer = find(one.question, numbers, material.claims) if one.question else None
         if arguments.write:
             made = ladder_table(one, found, numbers, one.ood)
-            write_tables([made], folder(arguments, "tables"), below=arguments.results)
+            write_tables([made], options.folder(arguments, "tables"), below=arguments.results)
         if arguments.json:
-            lines.append(
-                {
-                    "approach": one.approach,
-                    "rungs": as_lines(one, found),
-                    "answer": conclusions(answer) if answer else [],
-                }
-            )
+            said = conclusions(answer) if answer else []
+            lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})
             continue
         named = (arguments.data_set,) if arguments.data_set else one.ood[:1]
         data_sets = one.ood if arguments.data_set == ALL else named

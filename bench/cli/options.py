@@ -60,14 +60,6 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """Return the counts of a list separated by commas."""
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of counts; give one such as 100 or 10,100") from None
-
-
 def count(text: str) -> int:
     """Return a count of at least 1."""
     try:
@@ -258,7 +250,8 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         refused = refused_for_its_name(name)
         if refused is not None:  # the user may mean either of the two
             raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
-    if not _is_elsewhere(arguments):
+    _check_device_name(arguments.device)
+    if not is_pool(getattr(arguments, "executor", "process")):  # the machines of a pool have devices of their own
         check_device(arguments.device)
     selection = Selection(
         approaches=tuple(arguments.approaches),
@@ -272,12 +265,6 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         apart=arguments.apart,
     )
     return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
-
-
-def _is_elsewhere(arguments: argparse.Namespace) -> bool:
-    """Return whether the cells run on machines with devices of their own; raises ConfigError on an unknown device."""
-    _check_device_name(arguments.device)
-    return is_pool(getattr(arguments, "executor", "process"))
 
 
 def _check_device_name(name: str) -> None:

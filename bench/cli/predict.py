@@ -15,7 +15,6 @@ from bench.core.project import usual_results
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.show.predict import fits, show
-from bench.show.predict.drawing import check_figure, draw, save
 from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.predictor import Predictor
 from bench.show.predict.turned import with_remarks
@@ -62,7 +61,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     if arguments.all and arguments.approach:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
-        check_figure(arguments.figure, len(arguments.images))
+        show.check_figure(arguments.figure, len(arguments.images))
     tell_place(arguments)
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)
@@ -78,7 +77,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         if images:
             print(show.rules(answers[0]))
     if arguments.figure is not None and images:
-        save(draw(images, answers), arguments.figure)
+        show.save(show.draw(images, answers), arguments.figure)
     for _, reason in unusable:
         print(f"error: {one_line(reason)}", file=sys.stderr)
     return USAGE if unusable else 0

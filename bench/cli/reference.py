@@ -75,25 +75,14 @@ StageLine = TypedDict("StageLine", {"stage": str, "what": str, "seeds": str, "to
 def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {counted(len(chosen), 'cell')} are there"
-    lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": _sum(left)}]
+    known = [recipe.seconds for recipe in left if recipe.seconds is not None]
+    expected = sum(known) if len(known) == len(left) else None
+    lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": expected}]
     for recipe in left:
-        numbers = sorted({cell.seed for cell in recipe.cells})
-        skip = recipe.cells[0].skip
-        lines.append(
-            {
-                "stage": name,
-                "what": recipe.title + (f": {in_words(skip)}" if skip else ""),
-                "seeds": " ".join(map(str, numbers)),
-                "to do": len(recipe.cells),
-                "expected_s": recipe.seconds,
-            }
-        )
+        skip, numbers = recipe.cells[0].skip, " ".join(map(str, sorted({cell.seed for cell in recipe.cells})))
+        what, to_do = recipe.title + (f": {in_words(skip)}" if skip else ""), len(recipe.cells)
+        lines.append({"stage": name, "what": what, "seeds": numbers, "to do": to_do, "expected_s": recipe.seconds})
     return lines
-
-
-def _sum(left: list[RecipeToDo]) -> float | None:
-    known = [recipe.seconds for recipe in left]
-    return None if None in known else sum(seconds for seconds in known if seconds is not None)
 
 
 def _how_long(left: list[RecipeToDo], at_once: int) -> str:
@@ -105,10 +94,8 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
 
 
 def _text(lines: list[StageLine]) -> str:
-    rows = [
-        {"stage": line["stage"], "what": line["what"], "seeds": line["seeds"], "cells to do": str(line["to do"])}
-        | {"expected": duration(line["expected_s"]) if line["to do"] else ""}
-        for line in lines
-    ]
-    table = make_table("reference", "", "", list(rows[0]), [list(row.values()) for row in rows])
-    return shown(table)
+    rows = []
+    for line in lines:
+        expected = duration(line["expected_s"]) if line["to do"] else ""
+        rows.append([line["stage"], line["what"], line["seeds"], str(line["to do"]), expected])
+    return shown(make_table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 import psutil
+from rich.text import Text
 
 from bench.cli import INCOMPLETE
-from bench.cli.ending import ending, is_wiring_check, reason_width
-from bench.cli.options import add_selection, add_wide, count, is_of_documents, select, threads
+from bench.cli.options import add_selection, add_wide, count, is_of_documents, place_options, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
@@ -27,15 +28,21 @@ from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.existing import existing, is_final, unfinished
-from bench.run.progress import console_of
+from bench.run.progress import console_of, is_screen, outcome_text
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table, make_table
 from bench.show.terminal import shown
+
+if TYPE_CHECKING:
+    from bench.run.runner import Result
 
 MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
+PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # columns of `plan`
+MOST_REASONS = 2
+LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -77,28 +84,81 @@ def _run(arguments: argparse.Namespace) -> int:
         if is_of_documents(arguments):
             write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
         console = console_of(sys.stdout)
-        for line in ["", *ending(results, time.monotonic() - started, arguments, reason_width())]:
+        width = max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
+        for line in ["", *ending(results, time.monotonic() - started, arguments, width)]:
             console.print(line)
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
+
+
+def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:
+    """Return the last lines of a run.
+
+    Args:
+        results: how its cells ended.
+        seconds: how long the run took.
+        arguments: what was asked for.
+        width: columns that a reason is cut to; None: not cut.
+    """
+    bad = [result for result in results if result.outcome != "done"]
+    new = sum(not result.was_there for result in results)
+    count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
+    lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
+    place = place_options(arguments)
+    if not bad and is_wiring_check(arguments):
+        return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
+    if not bad:
+        words = ("verdict",) if is_of_documents(arguments) else ("table", "methods")
+        return [*lines, Text(f"next: {_command(*words, *place)}")]
+    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
+    again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
+    if again:
+        lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
+    return lines
+
+
+def is_wiring_check(arguments: argparse.Namespace) -> bool:
+    """Return whether a run only shows that everything works: after a few steps, no number means anything."""
+    return profile(arguments.profile).steps_per_epoch is not None
+
+
+def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
+    """Return a line for each outcome and reason, the most frequent first."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in bad:
+        groups.setdefault((result.outcome, result.reason), []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = []
+    for (outcome, reason), found in ordered[:MOST_REASONS]:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    if len(ordered) > MOST_REASONS:
+        rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
+        lines.append(Text(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons"))
+    return lines
+
+
+def _chosen(arguments: argparse.Namespace) -> list[str]:
+    group = ["--group", arguments.group] if arguments.group else []
+    words = ["--all"] if arguments.all else group or list(arguments.approaches)
+    for option in ("recipe", "protocol"):
+        for value in getattr(arguments, option):
+            words += [f"--{option}", value]
+    if arguments.seeds != (0,):
+        is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
+        words += ["--seeds", str(len(arguments.seeds)) if is_count else ",".join(map(str, arguments.seeds))]
+    return words + (["--apart"] if arguments.apart else [])
+
+
+def _command(*words: str) -> str:
+    return f"python -m bench {shlex.join(words)}"
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
     """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
     return {cell.identity: (cell, group) for group in arrange(unfinished(chosen, store), store) for cell in group}
-
-
-PlanLine = TypedDict(
-    "PlanLine",
-    {
-        "cell": str,
-        "state": str,
-        "training": float | None,
-        "measuring": float | None,
-        "seeds together": int,
-        "basis": str,
-    },
-)
-"""A line of `plan`; seconds are None if there is no estimate yet."""
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -108,51 +168,36 @@ def _plan(arguments: argparse.Namespace) -> int:
     speed = speed_here(chosen[0].device, a_fits_threads)
     costs = estimates(chosen, store.all_records()[0], speed)
     to_do = _as_fitted(chosen, store)
-    rows: list[PlanLine] = []
+    rows: list[dict[str, str | int | float | None]] = []  # seconds are None if there is no estimate yet
+    texts: list[list[str]] = []
     seen = set()
+    unknown = 0
     jobs: dict[str, float] = {}  # expected seconds of what one process does, by the key of its first cell
     for named in chosen:
         cell, group = to_do.get(named.identity, (named, []))
         cost = costs[cell.key]
-        done = not group
+        nothing = not group or bool(cell.skip)
         trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
-        fit_s = None if done else 0.0 if trained else cost.fit_s
-        if not done:
-            seen.add(cell.fit_key)
-        rows.append(
-            {
-                "cell": cell.title(),
-                "state": "done" if done else "cannot run here" if cell.skip else "to do",
-                "training": 0.0 if done or cell.skip else fit_s,
-                "measuring": 0.0 if done or cell.skip else cost.measure_s,
-                "seeds together": len(fit_keys(group)),
-                "basis": in_words(cell.skip) or cost.basis,
-            }
-        )
+        training = 0.0 if nothing or trained else cost.fit_s
+        measuring = 0.0 if nothing else cost.measure_s
+        unknown += training is None or measuring is None
         if group:
-            job = group[0].key
-            jobs[job] = jobs.get(job, 0.0) + (rows[-1]["training"] or 0.0) + (rows[-1]["measuring"] or 0.0)
+            seen.add(cell.fit_key)
+            jobs[group[0].key] = jobs.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
+        state = "done" if not group else "cannot run here" if cell.skip else "to do"
+        together, basis = len(fit_keys(group)), in_words(cell.skip) or cost.basis
+        rows.append(dict(zip(PLANNED, (cell.title(), state, training, measuring, together, basis), strict=True)))
+        texts.append([cell.title(), state, duration(training), duration(measuring), str(together), basis])
     known = time_for(list(jobs.values()), arguments.workers or 1)
-    unknown = sum(row["training"] is None or row["measuring"] is None for row in rows)
     if arguments.json:
         found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
         print(json.dumps(found, indent=1))
         return 0
     more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
-    print(shown(_plan_table(rows, arguments.wide), "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
+    table = make_table("plan", "", "", PLANNED, texts)
+    table = table if arguments.wide else table.without(("basis", "seeds together"))
+    print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
-
-
-def _plan_table(rows: Sequence[PlanLine], wide: bool) -> Table:
-    """Return the table of `plan`; only a wide one says what an estimate is based on, and how many seeds share a fit."""
-    columns = [name for name in PlanLine.__annotations__ if wide or name not in ("basis", "seeds together")]
-    return make_table("plan", "", "", columns, [[_planned(row, name) for name in columns] for row in rows])
-
-
-def _planned(row: PlanLine, name: str) -> str:
-    if name in ("training", "measuring"):
-        return duration(row["training"] if name == "training" else row["measuring"])
-    return str(dict(row)[name])
 
 
 def _busy(speed: Speed) -> list[str]:
@@ -174,7 +219,8 @@ def _status(arguments: argparse.Namespace) -> int:
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
-            details[cell.title()] = _bounded(record.detail)
+            lines = visible(record.detail).rstrip().splitlines()
+            details[cell.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
         state: str = "missing" if record is None else record.outcome
         is_old = record is not None and is_stale(record)
         is_whole = is_whole and state == "done" and not is_old
@@ -182,7 +228,8 @@ def _status(arguments: argparse.Namespace) -> int:
             state += ", made at other versions"
         by = ""
         if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
-            state, by = "running", _who(locks.holder(store.root, cell.lock_key))
+            holder = locks.holder(store.root, cell.lock_key)
+            state, by = "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
         elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
             state = "interrupted, will resume"
         fit_s = record.timings.fit_s if record else None
@@ -207,11 +254,6 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if is_whole else INCOMPLETE
 
 
-def _bounded(detail: str) -> str:
-    lines = visible(detail).rstrip().splitlines()
-    return "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
-
-
 def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
     """Yield the traceback of each failed cell and what its fit printed; without `wide`, the end of a few."""
     for title, detail in list(details.items())[: len(details) if wide else CELLS_PRINTED]:
@@ -228,8 +270,3 @@ def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
     columns = [name for name in rows[0] if wide or any(row[name] for row in rows)]
     shown_rows = rows if wide else [{**row, "made": row["made"][:MINUTES].replace("T", " ")} for row in rows]
     return make_table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])
-
-
-def _who(holder: locks.Holder | None) -> str:
-    """Return which process works on a cell, as far as known."""
-    return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""

@@ -8,38 +8,26 @@ import sys
 from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import (
-    add_baseline,
-    add_place,
-    add_task,
-    add_wide,
-    check_records,
-    folder,
-    is_of_documents,
-    place_options,
-    refuse_to_write,
-    take_task,
-)
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.page.findings import sentences
+from bench.show.tables.accuracy import summary
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.methods import ON_CLOTHES
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
-from bench.show.tables.summary import summary
 from bench.show.terminal import Listing, shown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="the table to print (default: the summary)")
-    add_task(parser)
-    add_place(parser)
-    add_baseline(parser)
+    options.add_task(parser)
+    options.add_place(parser)
+    options.add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
-    add_wide(parser)
+    options.add_wide(parser)
     parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
@@ -57,10 +45,10 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
         raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
     if arguments.write:
-        refuse_to_write(arguments, "--results DIR")
-    take_task(arguments)
-    check_records(arguments)
-    if not is_of_documents(arguments):
+        options.refuse_to_write(arguments, "--results DIR")
+    options.take_task(arguments)
+    options.check_records(arguments)
+    if not options.is_of_documents(arguments):
         if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
             raise ConfigError(
                 "other tasks than mnist have only one table, and here it is only printed: table methods --task "
@@ -75,7 +63,7 @@ def _table(arguments: argparse.Namespace) -> int:
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
-        write_tables(made.values(), folder(arguments, "tables"), below=arguments.results)
+        write_tables(made.values(), options.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
         if differs and arguments.check:
@@ -102,6 +90,7 @@ def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool = Tru
     """Write all tables of a results folder and print their summary, with the command that shows its notes."""
     material = material_of(arguments)
     warn(material)
-    write_tables(all_tables(material).values(), folder(arguments, "tables"), below=arguments.results)
+    write_tables(all_tables(material).values(), options.folder(arguments, "tables"), below=arguments.results)
     if is_printed:
-        print(summary(material, shlex.join(["python", "-m", "bench", "table", "accuracy", *place_options(arguments)])))
+        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.place_options(arguments)])
+        print(summary(material, more))

@@ -7,7 +7,6 @@ import dataclasses
 import difflib
 import json
 import textwrap
-from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_place, check_records, say
@@ -16,18 +15,14 @@ from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
-from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER
-from bench.judge.stats.rule import Verdict
-from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
 from bench.show.reasoning import as_json
-from bench.show.screens.own_number import own_json, own_text
-from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
+from bench.show.screens.verdict import all_text, ends_text, folded, own_json, own_text, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
-from bench.show.tables.headline import load_short_names
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
+from bench.show.tables.verdicts import load_short_names
 from bench.show.terminal import screen
 
 OWN = ("approach", "metric", "reported")
@@ -44,12 +39,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
     )
     parser.add_argument("--json", action="store_true", help="for machines: every claim")
-    _add_own(parser)
-    parser.set_defaults(action=_verdict)
-
-
-def _add_own(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
     own = parser.add_argument_group("your own number", "all three of --approach, --metric and --reported")
     own.add_argument("--approach", metavar="NAME", help="the network that it is about")
     own.add_argument("--metric", metavar="NAME", help="accuracy, ...; or a whole key: mnist/test10k/accuracy")
@@ -61,6 +50,7 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--margin", type=float, metavar="M", help="difference that would matter (default: as declared)")
     parser.add_argument("--trial", action="store_true", help="how often the rule errs, on reports whose truth is known")
+    parser.set_defaults(action=_verdict)
 
 
 def _is_own(arguments: argparse.Namespace) -> bool:
@@ -74,28 +64,34 @@ def _verdict(arguments: argparse.Namespace) -> int:
     material = material_of(arguments)
     if PAPER in (arguments.claim, arguments.document):
         return _paper(arguments, material)
-    judgement = _chosen(material.judgement, arguments.document)
+    judgement = material.judgement
+    if arguments.document is not None:
+        sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
+        check_known("document", sources, arguments.document)
+        judgement = judgement.of_documents([arguments.document])
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
-        names = [verdict.claim.id for verdict in verdicts]
-        known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)}
-        known |= dict(zip(names, verdicts, strict=True))
+        ids = {verdict.claim.id: verdict for verdict in verdicts}
+        known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
         if arguments.claim not in known:
-            near = ", ".join(difflib.get_close_matches(arguments.claim, names, n=3, cutoff=0))
+            near = ", ".join(difflib.get_close_matches(arguments.claim, ids, n=3, cutoff=0))
             raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
         verdicts = [known[arguments.claim]]
     warn(material)
     if arguments.json:
-        print(json.dumps(_for_machines(judgement, material.results, verdicts), indent=1))
+        found = [as_json(judgement, verdict) for verdict in verdicts]
+        if len(verdicts) == 1:
+            found[0]["alternatives"] = against_json(against(verdicts[0].claim, material.results))
+        print(json.dumps(found, indent=1))
     elif arguments.claim is not None:
         say(folded(explained(judgement, material.results, verdicts[0]), screen().width))
     else:
-        text = all_text if arguments.all else ends_text
-        width = screen().width
-        say(text(judgement, load_short_names(), width))
+        text, names, width = all_text if arguments.all else ends_text, load_short_names(), screen().width
+        say(text(judgement, names, width))
         say(textwrap.fill(material.results.describe(spread=False), width))
         say(summary_text(judgement, width))
-        say("\n".join(_against_what(judgement, material.results, width)))
+        others = end_results_against(material.results, [verdict.claim for verdict in verdicts])
+        say("\n".join(textwrap.fill(line, width) for line in in_brief(others, names)))
     return INCOMPLETE if material.problems else 0
 
 
@@ -110,35 +106,8 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
     if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
         raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
     warn(material)
-    table = one_table(material, PAPER)
-    if arguments.json:
-        print(json.dumps(table.lines, indent=1))
-    else:
-        print(render(table, "text"))
+    print(_table_text(arguments, material, PAPER))
     return INCOMPLETE if material.problems else 0
-
-
-def _against_what(judgement: Judgement, results: Results, width: int) -> list[str]:
-    """Return in a few lines which end results can hardly come from a corrected recipe."""
-    found = end_results_against(results, [verdict.claim for verdict in judgement.verdicts])
-    return [textwrap.fill(line, width) for line in in_brief(found, load_short_names())]
-
-
-def _for_machines(judgement: Judgement, results: Results, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
-    """Return verdicts; of a single one also the alternatives."""
-    found = as_json(judgement, verdicts)
-    if len(verdicts) == 1:
-        found[0]["alternatives"] = against_json(against(verdicts[0].claim, results))
-    return found
-
-
-def _chosen(judgement: Judgement, document: str | None) -> Judgement:
-    """Return the verdicts of one document, or all."""
-    sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
-    if document is None:
-        return judgement
-    check_known("document", sources, document)
-    return judgement.of_documents([document])
 
 
 def _answer(arguments: argparse.Namespace) -> int:
@@ -148,15 +117,15 @@ def _answer(arguments: argparse.Namespace) -> int:
     if arguments.trial and _is_own(arguments):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)
-    text = _trial(arguments, material) if arguments.trial else _own(arguments, material)
+    text = _table_text(arguments, material, "trial") if arguments.trial else _own(arguments, material)
     warn(material)
     print(text)
     return INCOMPLETE if material.problems else 0
 
 
-def _trial(arguments: argparse.Namespace, material: Material) -> str:
-    table = one_table(material, "trial")
-    return json.dumps(table.lines, indent=1) if arguments.json else render(table, "text")
+def _table_text(arguments: argparse.Namespace, material: Material, name: str) -> str:
+    table = one_table(material, name)
+    return json.dumps(table.lines, indent=1) if arguments.json else render(table)
 
 
 def _own(arguments: argparse.Namespace, material: Material) -> str:

@@ -65,13 +65,14 @@ class Beside:
         return replace(table, rows=tuple(tuple(map(self._marked, row)) for row in table.rows))
 
     def _marked(self, entry: Entry) -> Entry:
-        is_own = isinstance(entry, Measured) and not self.new_keys.issuperset(entry.sources) and self._has_own(entry)
-        return replace(entry, mark=MARK) if is_own and isinstance(entry, Measured) and entry.mark is None else entry
+        if not isinstance(entry, Measured) or entry.mark or self._unnamed_keys.isdisjoint(entry.sources):
+            return entry
+        return replace(entry, mark=MARK)
 
     @cached_property
-    def new_keys(self) -> frozenset[str]:
-        """Return the keys of the records whose shown approach says that they are the user's."""
-        return frozenset(record.key for record in self.own if record.approach in self.new)
+    def _unnamed_keys(self) -> frozenset[str]:
+        """Return the keys of the user's records whose shown approach does not say that they are the user's."""
+        return frozenset(record.key for record in self.own if record.approach not in self.new)
 
     def said(self) -> str:
         """Return a sentence that names the user's cells that a baseline has too, for captions; '' if there are none."""

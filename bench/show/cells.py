@@ -100,13 +100,6 @@ def sources_of(entry: Entry) -> tuple[str, ...]:
     return () if entry is None or isinstance(entry, str) else entry.sources
 
 
-def difference(measured: Sample, reported: float, digits: Digits) -> Number | Missing:
-    """Return measured mean minus reported value, or the reason why nothing was measured."""
-    if measured.mean is None:
-        return Missing(measured.gap or NOTHING, measured.sources)
-    return Number(measured.mean - reported, digits, measured.sources)
-
-
 @dataclass(frozen=True)
 class Table:
     """A table. Each form decides which parts of the caption and of the notes it shows, and where."""
@@ -150,6 +143,10 @@ class Table:
     def notes(self) -> tuple[str, ...]:
         """Return all notes: the table's own, then the origin of its records."""
         return (*self.own_notes, *self.origin)
+
+    def of(self, results: Results, has_spread: bool = True) -> Table:
+        """Return the table with the conditions and origin of results; `has_spread`: it shows means over seeds."""
+        return replace(self, conditions=results.describe(has_spread), origin=tuple(results.origin()))
 
     def without(self, columns: Collection[str]) -> Table:
         """Return the table without some columns."""
@@ -196,19 +193,3 @@ def make_table(
     return Table(
         name, title, explanation, tuple(columns), made, tuple(remarks), conditions, tuple(origin), tuple(lines)
     )
-
-
-def results_table(
-    results: Results,
-    name: str,
-    title: str,
-    explanation: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Entry]],
-    remarks: Iterable[str] = (),
-    *,
-    has_spread: bool = True,
-) -> Table:
-    """Return a table made from results, with their conditions and origin; `has_spread`: it shows means over seeds."""
-    conditions = results.describe(has_spread)
-    return make_table(name, title, explanation, columns, rows, remarks, conditions=conditions, origin=results.origin())

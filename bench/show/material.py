@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import structs
@@ -27,6 +28,9 @@ from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
 from bench.show.cells import Table
 from bench.show.measured import measured_folder
+
+Cells: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
+"""Records by approach and recipe."""
 
 
 class Material:
@@ -80,10 +84,7 @@ class Material:
     @cached_property
     def beside(self) -> Beside:
         """The records of all conditions, of the folder and of the baseline."""
-        if self._baseline is None:
-            return Beside(self._stored[0])
-        conditions = (self.profile, self.device, self.precision)
-        return beside(self._stored[0], self._lent[0], conditions)
+        return beside(self._stored[0], self._lent[0], (self.profile, self.device, self.precision))
 
     def of_other_group(self, group: ApproachGroup) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
@@ -118,16 +119,6 @@ class Material:
     def paper(self) -> Results:
         """The records of the approaches of the paper, under the same conditions."""
         return self.of_other_group("paper").results
-
-    @property
-    def manifests(self) -> Mapping[str, ApproachManifest]:
-        """The approaches by name, in the order of the tables."""
-        return self.results.manifests
-
-    @property
-    def approaches(self) -> tuple[str, ...]:
-        """All approaches, whose looks must differ."""
-        return tuple(self.results.approaches)
 
     @cached_property
     def claims(self) -> list[Claim]:
@@ -187,11 +178,11 @@ class Material:
 
     def classifiers(self, recipe: str = "published") -> list[str]:
         """Return the approaches to MNIST, of documents and the user's, with finished common records of a recipe."""
-        documented = {name for name, entry in self.manifests.items() if entry.document}
+        documented = {name for name, entry in self.results.manifests.items() if entry.document}
         shown = [name for name in self.results.classifiers() if name.startswith(MINE) or name in documented]
         return [name for name in shown if self.finished(name, recipe)]
 
-    def with_array(self, array: str) -> dict[tuple[str, str], list[Record]]:
+    def with_array(self, array: str) -> Cells:
         """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
         return {
             (approach, recipe): found

@@ -1,4 +1,4 @@
-"""The outcomes of verdicts in words and colours: the one place from which terminal, tables, figures and page take them.
+"""The outcomes of verdicts, and why: in words and colours, which terminal, tables, figures and page take from here.
 
 What agrees is blue, what differs orange-red (Okabe & Ito 2008, "Color Universal Design"), what is not known grey.
 """
@@ -19,9 +19,16 @@ from bench.judge.stats.rule import (
     NOT_RUN,
     OUTCOMES,
     TOO_FEW,
+    Evidence,
     Verdict,
+    distance_from_print,
 )
+from bench.judge.stats.scales import scale_of
 from bench.judge.stats.verdicts import CurveVerdict
+
+LANDS = "even one more run of ours would land within the margin"
+SCATTER = "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters"
+PRINTED = "computed, not trained; the printed digits"
 
 
 class VerdictLook(NamedTuple):
@@ -36,27 +43,11 @@ class VerdictLook(NamedTuple):
 
 
 LOOKS = {
-    EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", "computed, not trained; the printed digits come out"),
-    AGREES: VerdictLook(
-        "good",
-        "#0072B2",
-        "#56A8E0",
-        "o",
-        "full",
-        "even one more run of ours would land within the margin, the difference that would matter",
-    ),
-    COARSE: VerdictLook(
-        "coarse",
-        "#4098CC",
-        "#3A86B8",
-        "D",
-        "none",
-        "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters",
-    ),
+    EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", f"{PRINTED} come out"),
+    AGREES: VerdictLook("good", "#0072B2", "#56A8E0", "o", "full", f"{LANDS}, the difference that would matter"),
+    COARSE: VerdictLook("coarse", "#4098CC", "#3A86B8", "D", "none", SCATTER),
     DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
-    NOT_EXACT: VerdictLook(
-        "bad", "#7A2E00", "#FFB184", "P", "full", "computed, not trained; the printed digits do not come out"
-    ),
+    NOT_EXACT: VerdictLook("bad", "#7A2E00", "#FFB184", "P", "full", f"{PRINTED} do not come out"),
     TOO_FEW: VerdictLook(
         "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"
     ),
@@ -76,11 +67,6 @@ def css() -> str:
     return f":root {{\n{variables}}}\n"
 
 
-def meanings(outcomes: set[str]) -> list[str]:
-    """Return what each of these outcomes means."""
-    return [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
-
-
 def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
     """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
     found = Counter(verdict.outcome for verdict in verdicts)
@@ -90,3 +76,63 @@ def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
 def _counted(count: int, outcome: str) -> str:
     said = outcome.replace(",", "")
     return f"{count} {said if count == 1 else said.replace('agrees', 'agree').replace('differs', 'differ')}"
+
+
+def why(one: Verdict | CurveVerdict) -> str:
+    """Return the reason for an outcome."""
+    return _why_claim(one) if isinstance(one, Verdict) else _why_curve(one)
+
+
+def how_far(one: Verdict | CurveVerdict) -> str:
+    """Return how far a report that differs is away."""
+    if isinstance(one, Verdict):
+        return f"differs by {one.in_words(one.evidence.distance)}" if one.evidence else DIFFERS
+    evidence = one.curve.evidence
+    return f"differs by {evidence.distance / evidence.margin:.3g} margins" if evidence and evidence.margin else DIFFERS
+
+
+def _why_claim(verdict: Verdict) -> str:
+    sample, evidence = verdict.sample, verdict.evidence
+    if verdict.is_point:
+        return "a point of a curve, which is one claim"
+    if verdict.outcome == NOT_RUN:
+        return sample.gap.reason if sample.gap else "nothing was measured"
+    if verdict.outcome in (EXACT, NOT_EXACT):
+        worst = max(distance_from_print(verdict.claim, value) for value in sample.values)
+        return f"{worst:.2g} outside the printed digits" if worst else "inside the printed digits"
+    if verdict.outcome == TOO_FEW or evidence is None:
+        return _what_is_missing(verdict)
+    if verdict.outcome == DIFFERS:
+        return how_far(verdict) + _less(evidence)
+    if verdict.outcome == AGREES:
+        return LANDS if evidence.report is None else "the means of both groups of runs differ by less than the margin"
+    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} might not have shown"
+
+
+def _less(evidence: Evidence) -> str:
+    return ", less than the margin" if evidence.distance <= evidence.margin else ""
+
+
+def _what_is_missing(verdict: Verdict) -> str:
+    sample = verdict.sample
+    few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
+    if sample.gap is not None:
+        return f"{few}; {sample.gap.reason}"
+    if sample.n >= ENOUGH:
+        return f"{few}; the scale {scale_of(verdict.claim).name} cannot hold one of them"
+    return few
+
+
+def _why_curve(one: CurveVerdict) -> str:
+    evidence = one.curve.evidence
+    if one.outcome == TOO_FEW or evidence is None:
+        fewest = min(row.sample.n for row in one.curve.rows)
+        gap = next((row.sample.gap.reason for row in one.curve.rows if row.sample.gap), "")
+        gap = gap or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
+        return f"{fewest} seeds in every epoch" + (f"; {gap}" if gap else "")
+    if one.outcome == DIFFERS:
+        return how_far(one) + _less(evidence)
+    if one.outcome == AGREES:
+        return LANDS
+    share = f"{evidence.resolution(one.level) / evidence.margin:.2g} margins" if evidence.margin else "any size"
+    return f"shifts below {share} might not have shown"

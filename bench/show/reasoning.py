@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import ALPHA, DIFFERS, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
-from bench.show.why import why
+from bench.show.outcomes import why
 
 FOUR = Digits(significant=4)
 SMALLEST_SHOWN = 0.001  # of p
@@ -63,7 +61,11 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
         _step("measured", _measured_text(verdict)),
     ]
     if is_exact(claim):
-        lines += [_printed(verdict)] if verdict.sample.n else []
+        if verdict.sample.n:
+            worst = max(distance_from_print(claim, value) for value in verdict.sample.values)
+            far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
+            asked = "a computed number: does every value print as reported?"
+            lines.append(_step("rule", f"{asked} {_yes(worst == 0)}{far}"))
         return "\n".join([*lines, _step("so", in_words(verdict.outcome, why(verdict)))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
     if verdict.evidence is not None:
@@ -96,12 +98,6 @@ def _measured_text(verdict: Verdict) -> str:
     return f"mean {sample.mean:.7g}{spread}, {counted(sample.n, 'seed')}: {values}"
 
 
-def _printed(verdict: Verdict) -> str:
-    worst = max(distance_from_print(verdict.claim, value) for value in verdict.sample.values)
-    far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
-    return _step("rule", f"a computed number: does every value print as reported? {_yes(worst == 0)}{far}")
-
-
 def _scale(verdict: Verdict, evidence: Evidence) -> list[str]:
     if verdict.scale == IDENTITY:
         return []
@@ -116,13 +112,11 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
         text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
     else:
         text = f"Welch's test against the mean of {evidence.report.n:g} runs"
+    below = f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that prints the same counts half"
     lines = [
         _step("distance", f"D = {d:.4g} from our mean to the nearest number that prints so"),
         _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
-        _step(
-            "percentile",
-            f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that prints the same counts half",
-        ),
+        _step("percentile", below),
     ]
     best = verdict.best_of_three_p
     if best is not None:
@@ -180,23 +174,15 @@ def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
         lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(evidence.p)}"))
         if one.p_adjusted is not None:
             lines += _rule(evidence, one.p_adjusted, one.level)
-        lines.append(
-            _step(
-                "before",
-                f"the earlier statistic, smallest p of the epochs times their number: {p_text(curve.smallest_p)}",
-            )
-        )
+        earlier = f"the earlier statistic, smallest p of the epochs times their number: {p_text(curve.smallest_p)}"
+        lines.append(_step("before", earlier))
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
     return [*lines, _step("so", in_words(one.outcome, why(one)))]
 
 
-def as_json(judgement: Judgement, verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
-    """Return verdicts for machines."""
-    return [_as_json(judgement, verdict) for verdict in verdicts]
-
-
-def _as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
+def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
+    """Return a verdict for machines."""
     claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
     curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
     fields = ("source", "approach", "stage", "locator", "unit", "printed", "precision_kind")

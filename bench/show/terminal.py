@@ -75,14 +75,12 @@ def shown(*parts: Part, console: Console | None = None) -> str:
 def _renderable(part: Part, console: Console) -> RenderableType:
     if isinstance(part, Table):
         return grid(part, console)
-    return _listing(part) if isinstance(part, Listing) else _folded(visible(part))
-
-
-def _folded(line: str) -> RenderableType:
-    """Return text that keeps its indentation where it is folded."""
+    if isinstance(part, Listing):
+        return _listing(part)
+    line = visible(part)
     if "\n" in line or not line.startswith(" "):
         return Text(line)
-    return Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))
+    return Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))  # stays indented where it is folded
 
 
 def grid(table: Table, console: Console) -> RenderableType:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device, counts, names, positive
+from bench.cli.options import check_device, names, positive
 from bench.core.store import Store
 from bench.show.tables.render import render
+from benchmarks.command import counts
 from benchmarks.throughput import measure
 
 

@@ -15,7 +15,7 @@ from bench.judge.claims import print_interval
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.plan.registry import manifests
-from bench.show.screens.own_number import own_text
+from bench.show.screens.verdict import own_text
 from tests.judge.claims import CLAIMS, Z
 from tests.synthetic import record
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats.prediction import best_of_p, error_p, prediction_error, resolution
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
-from bench.show.why import why
+from bench.show.outcomes import why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 
 

@@ -10,7 +10,7 @@ from bench.judge.claims import print_interval
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifests
-from bench.show.tables.trial import trial_table
+from bench.show.tables.alternatives import trial_table
 from tests.judge.claims import BY_ID, Z
 from tests.synthetic import record
 

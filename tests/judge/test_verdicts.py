@@ -17,10 +17,10 @@ from bench.judge.samples import Gap, Sample
 from bench.judge.stats.curves import SEEN_BEFORE, curves, evidence_of_curve
 from bench.judge.stats.rule import AGREES, DIFFERS, EXACT, NOT_RUN, TOO_FEW, Evidence, is_exact
 from bench.judge.stats.verdicts import judge
+from bench.show.outcomes import why
 from bench.show.reasoning import explain
 from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
 from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
-from bench.show.why import why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 from tests.synthetic import record
 

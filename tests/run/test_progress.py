@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.ending import ending
 from bench.cli.main import main
+from bench.cli.run import ending
 from bench.core.records import Versions
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate

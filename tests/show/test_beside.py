@@ -97,7 +97,7 @@ def test_figures_show_the_users_approach_under_its_name(folders):
     own, baseline = folders
     material = Material(own, *FULL, baseline)
     assert "mine: my_net" in material.classifiers()
-    assert {"mine: my_net", "mlp"} <= set(material.approaches)
+    assert {"mine: my_net", "mlp"} <= set(material.results.approaches)
     assert material.beside.said() == "Yours: mlp published x common."
     assert material.scored("mine: my_net") is None
     found, absent = catalogue.survey(material)
@@ -114,5 +114,5 @@ def test_records_of_another_group_are_seen_by_its_own_material_alone(folders, mo
     assert {one.approach for one in Material(own, *FULL, baseline).results.records} == {"mine: my_net", "uniform"}
     paper = Material(own, *FULL, group="paper")
     assert {one.approach for one in paper.results.records} == {"mlp"}
-    assert "mlp" in paper.manifests
-    assert "uniform" not in paper.manifests
+    assert "mlp" in paper.results.manifests
+    assert "uniform" not in paper.results.manifests

@@ -16,10 +16,10 @@ from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, sentences
-from bench.show.tables import mistakes as mistakes_table
+from bench.show.tables import ladder as mistakes_table
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
-from bench.show.tables.mistakes import change_text
+from bench.show.tables.ladder import change_text
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
 from tests.tables import line, material

@@ -4,7 +4,7 @@ from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import is_end, judge
-from bench.show.tables.headline import headline_table, load_quoted, load_short_names
+from bench.show.tables.verdicts import headline_table, load_quoted, load_short_names
 from tests.judge.claims import BY_ID
 from tests.synthetic import record
 

@@ -14,8 +14,8 @@ from bench.cli.main import main
 from bench.core import noise
 from bench.core.project import RESULTS
 from bench.show.predict import Predictor, fits
-from bench.show.predict.drawing import draw
 from bench.show.predict.normalise import normalise
+from bench.show.predict.show import draw
 from tests.show.posteriors import TORN, linear_bbb, mlp, put
 
 

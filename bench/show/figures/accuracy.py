@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
@@ -24,17 +23,9 @@ CELLS = {
 }
 
 
-class AccuracyMark(NamedTuple):
-    """A mean over seeds and their range, percent."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    lines: dict[str, dict[str, AccuracyMark]] = {}
+    lines: dict[str, dict[str, list[float]]] = {}  # percent, of each seed
     records: list[Record] = []
     found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
     for approach, claim in found.items():
@@ -47,7 +38,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             cell = material.finished(approach, recipe, protocol)
             values = [100 * value for value in metrics_of(cell, places[protocol]).values]
             if values:
-                lines.setdefault(approach, {})[name] = AccuracyMark(sum(values) / len(values), min(values), max(values))
+                lines.setdefault(approach, {})[name] = values
                 records += cell
     if not lines:
         yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
@@ -60,28 +51,24 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"each. {material.conditions(records)}"
     )
     known = {name: claim for name, claim in found.items() if name in lines and claim is not None}
-    wide, narrow = (partial(_draw, lines, known, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, lines, known, material.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
 def _draw(
-    lines: Mapping[str, Mapping[str, AccuracyMark]], reported: Mapping[str, Claim], names: tuple[str, ...], width: float
+    lines: Mapping[str, Mapping[str, list[float]]], reported: Mapping[str, Claim], names: Sequence[str], width: float
 ) -> Drawing:
     """Return the drawing: a row for each approach."""
     is_narrow = width < WIDTH
     drawing = canvas(width, 0.9 + 0.48 * len(lines))
     axes = drawing.subplots()
     for row, (approach, values) in enumerate(lines.items()):
-        _row(axes, row, approach, values, reported, names)
+        _row(axes, row, values, reported.get(approach), look(approach, names).colour)
     for name, (_, _, marker) in CELLS.items():
         axes.plot([], [], marker, color=INK, label=name)
     axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(-0.55 if is_narrow else 0, 1),
-        ncols=2 if is_narrow else 4,
-        borderaxespad=0.1,
-    )
+    anchor, across = ((-0.55, 1), 2) if is_narrow else ((0, 1), 4)
+    axes.legend(loc="lower left", bbox_to_anchor=anchor, ncols=across, borderaxespad=0.1)
     labels = [name.replace("_", "\n", 1) if is_narrow else name for name in lines]
     axes.set_yticks(range(len(lines)), labels)
     for text, approach in zip(axes.get_yticklabels(), lines, strict=True):
@@ -92,24 +79,14 @@ def _draw(
     return drawing
 
 
-def _row(
-    axes: Axes,
-    row: int,
-    approach: str,
-    values: Mapping[str, AccuracyMark],
-    reported: Mapping[str, Claim],
-    names: tuple[str, ...],
-) -> None:
-    colour = look(approach, names).colour
-    if approach in reported:
-        interval = print_interval(reported[approach])
+def _row(axes: Axes, row: int, values: Mapping[str, list[float]], claim: Claim | None, colour: str) -> None:
+    if claim is not None:
+        interval = print_interval(claim)
         low, high = 100 * interval.low, 100 * interval.high
         axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
-    means = [value.mean for value in values.values()]
-    axes.plot([min(means), max(means)], [row, row], color=FAINT, linewidth=0.8, zorder=2)
-    offsets = (-0.17, 0.0, 0.17)
-    for (name, (_, _, marker)), offset in zip(CELLS.items(), offsets, strict=True):
+    means = {name: sum(found) / len(found) for name, found in values.items()}
+    axes.plot([min(means.values()), max(means.values())], [row, row], color=FAINT, linewidth=0.8, zorder=2)
+    for (name, (_, _, marker)), offset in zip(CELLS.items(), (-0.17, 0.0, 0.17), strict=True):
         if name in values:
-            value = values[name]
-            axes.plot(value.mean, row + offset, marker, color=colour, markersize=5, zorder=4)
-            axes.hlines(row + offset, value.low, value.high, color=colour, linewidth=1.2, zorder=3)
+            axes.plot(means[name], row + offset, marker, color=colour, markersize=5, zorder=4)
+            axes.hlines(row + offset, min(values[name]), max(values[name]), color=colour, linewidth=1.2, zorder=3)

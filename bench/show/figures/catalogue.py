@@ -4,36 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from bench.core.files import write_atomically
-from bench.show.figures import (
-    accuracy,
-    answers,
-    changes,
-    confidence,
-    cost,
-    detection,
-    digits,
-    forest,
-    learning,
-    methods,
-    pruning,
-    rabanser,
-    shift,
-    toys,
-    training,
-    uncertainty,
-    votes,
-)
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, toys, answers)
-MODULES += (rabanser, training, forest, uncertainty, detection, pruning, learning, cost)
+NAMES = ["confidence", "changes", "methods", "accuracy", "digits", "votes", "feldman", "rabanser"]
+NAMES += ["training", "forest", "uncertainty", "detection", "pruning", "learning", "cost"]
+MODULES = tuple(import_module(f"bench.show.figures.{name}") for name in NAMES)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""
 
 
@@ -45,11 +27,7 @@ def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
     """
     found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
     said = material.beside.said()
-    drawable = [
-        replace(item, caption=f"{item.caption} {said}" if said else item.caption)
-        for item in found
-        if isinstance(item, Figure)
-    ]
+    drawable = [replace(item, caption=f"{item.caption} {said}".rstrip()) for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
 
 

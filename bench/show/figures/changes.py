@@ -14,7 +14,7 @@ from bench.judge.stats.paired import Paired
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas
 from bench.show.material import Material
-from bench.show.tables.mistakes import mistakes
+from bench.show.tables.ladder import mistakes
 
 MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
 WHAT = (MNIST, "accuracy")

@@ -63,16 +63,8 @@ def _draw(found: Mapping[RecipePlace, Sureness], width: float) -> Drawing:
 
 
 def _row(axes: Axes, row: int, one: Sureness, recipe: str) -> None:
-    is_corrected = recipe == "corrected"
-    place = row - 0.12 if is_corrected else row + 0.22
+    place, size, alpha = (row - 0.12, 7, 1) if recipe == "corrected" else (row + 0.22, 4, 0.5)
     for name, (_, marker, colour) in MARKS.items():
         sample = one.digits if name == DIGITS else one.no_digits[name]
         if sample.mean is not None:
-            axes.plot(
-                sample.mean,
-                place,
-                marker,
-                color=colour,
-                markersize=7 if is_corrected else 4,
-                alpha=1 if is_corrected else 0.5,
-            )
+            axes.plot(sample.mean, place, marker, color=colour, markersize=size, alpha=alpha)

@@ -50,7 +50,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "alone, because the machine had other work or several seeds trained together. "
         f"{material.conditions(records)}"
     )
-    wide, narrow = (partial(_draw, points, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, points, material.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
@@ -58,20 +58,12 @@ def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> 
     valid = [record for record in cell if record.timings.valid]
     times = [record.timings for record in valid or cell]
     training = [time.fit_s for time in times if time.fit_s]
-    answering = [
-        1000 * time.predict_s / time.predict_images for time in times if time.predict_s and time.predict_images
-    ]
-    return Point(
-        approach,
-        recipe,
-        error,
-        statistics.median(training) if training else None,
-        statistics.median(answering) if answering else None,
-        bool(valid),
-    )
+    answering = [1000 * one.predict_s / one.predict_images for one in times if one.predict_s and one.predict_images]
+    seconds, milliseconds = (statistics.median(found) if found else None for found in (training, answering))
+    return Point(approach, recipe, error, seconds, milliseconds, bool(valid))
 
 
-def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Drawing:
+def _draw(points: Sequence[Point], names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: the panels beside each other, or on a narrow page one above the other."""
     is_narrow = width < WIDTH
     drawing = canvas(width, 6.2 if is_narrow else 3.4)
@@ -86,31 +78,23 @@ def _draw(points: Sequence[Point], names: tuple[str, ...], width: float) -> Draw
     return drawing
 
 
-def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: tuple[str, ...]) -> None:
+def _panel(axes: Axes, field: str, axis: str, points: Sequence[Point], names: Sequence[str]) -> None:
     for approach in dict.fromkeys(point.approach for point in points):
         mine = look(approach, names)
         found = [point for point in points if point.approach == approach and getattr(point, field) is not None]
         axes.plot([getattr(p, field) for p in found], [p.error for p in found], color=mine.colour, linewidth=0.7)
         for point in found:
-            x, fill = getattr(point, field), "full" if point.recipe == "published" else "none"
-            label = approach if fill == "full" else None
-            axes.plot(
-                x,
-                point.error,
-                mine.marker,
-                color=mine.colour,
-                fillstyle=fill,
-                markersize=5.5,
-                label=label,
-                zorder=3,
-            )
+            x, y, colour = getattr(point, field), point.error, mine.colour
+            fill, label, cross = ("full", approach, FAINT) if point.recipe == "published" else ("none", None, colour)
+            axes.plot(x, y, mine.marker, color=colour, fillstyle=fill, markersize=5.5, label=label, zorder=3)
             if not point.counts:
-                axes.plot(x, point.error, "x", color=FAINT if fill == "full" else mine.colour, markersize=3, zorder=4)
+                axes.plot(x, y, "x", color=cross, markersize=3, zorder=4)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 90], [f"{tick}" for tick in (1, 2, 3, 5, 10, 20, 50, 90)])
+    ticks = (1, 2, 3, 5, 10, 20, 50, 90)
+    axes.set_yticks(ticks, map(str, ticks))
     axes.minorticks_off()
     errors = [point.error for point in points]
     axes.set_ylim(max(0.3, 0.85 * min(errors)), 1.2 * max(errors))

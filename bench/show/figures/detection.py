@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy as np
 from bench.core.records import Record
 from bench.data.manifest import SHOWN
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples
 from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
 
@@ -24,6 +23,7 @@ EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
 DetectionScores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
+Areas = Mapping[tuple[str, str], float | None]  # (approach, data set) -> AUROC
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -56,12 +56,12 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.approaches))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.results.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.approaches))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.results.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -89,30 +89,20 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[Floa
     return false[kept], true[kept]
 
 
-def _draw_roc(
-    scores: DetectionScores, areas: Mapping[tuple[str, str], float | None], names: tuple[str, ...]
-) -> Drawing:
+def _draw_roc(scores: DetectionScores, areas: Areas, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each data set."""
-    sets = [which for which in SHOWN if any(which in found for found in scores.values())]
-    drawing, panels = small_multiples(
-        len(sets),
-        2.0,
-        "digits flagged [fraction, logarithmic]",
-        "images that are no digits flagged [fraction]",
-        columns=2,
-    )
+    sets, across = _sets(scores), "digits flagged [fraction, logarithmic]"
+    drawing, panels = small_multiples(len(sets), 2.0, across, "images that are no digits flagged [fraction]", columns=2)
     for axes, which in zip(panels, sets, strict=True):
         _roc_panel(axes, which, scores, areas, names)
     return drawing
 
 
-def _roc_panel(
-    axes: Axes,
-    which: str,
-    scores: DetectionScores,
-    areas: Mapping[tuple[str, str], float | None],
-    names: tuple[str, ...],
-) -> None:
+def _sets(scores: DetectionScores) -> list[str]:
+    return [which for which in SHOWN if any(which in found for found in scores.values())]
+
+
+def _roc_panel(axes: Axes, which: str, scores: DetectionScores, areas: Areas, names: Sequence[str]) -> None:
     chance = np.geomspace(LOWEST_RATE, 1, 50)
     axes.plot(chance, chance, color=FAINT, linewidth=0.8)
     approaches = [name for name in scores if which in scores[name]]
@@ -122,40 +112,35 @@ def _roc_panel(
         axes.plot(false, true, color=mine.colour, linestyle=mine.line, linewidth=1.3)
     ranked = sorted(approaches, key=lambda name: -(areas[name, which] or 0.0))
     for place, name in enumerate(ranked):
-        mine, area = look(name, names), areas[name, which]
+        mine, area, y = look(name, names), areas[name, which], 0.94 - 0.11 * place
         text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
-        height = 0.94 - 0.11 * place
-        x, y = (1.03, 1.12), (height, height)
-        axes.plot(x, y, color=mine.colour, linestyle=mine.line, transform=axes.transAxes, clip_on=False)
-        axes.text(1.15, height, text, va="center", fontsize=SMALL, color=mine.colour, transform=axes.transAxes)
+        colour, inside = mine.colour, axes.transAxes
+        axes.plot((1.03, 1.12), (y, y), color=colour, linestyle=mine.line, transform=inside, clip_on=False)
+        axes.text(1.15, y, text, va="center", fontsize=SMALL, color=colour, transform=inside)
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)
     axes.set_ylim(0, 1.01)
     axes.set_title(SHOWN[which])
 
 
-def _draw_entropy(scores: DetectionScores, names: tuple[str, ...]) -> Drawing:
+def _draw_entropy(scores: DetectionScores, names: Sequence[str]) -> Drawing:
     """Return the drawing: a row for each approach, a column for each data set."""
-    sets = [which for which in SHOWN if any(which in found for found in scores.values())]
+    sets = _sets(scores)
     drawing = canvas(WIDTH, 0.7 + 0.95 * len(scores))
     axes = drawing.subplots(len(scores), len(sets), sharex=True, sharey=True, squeeze=False)
     _share_scales(axes[0, 0])
     for row, (name, found) in enumerate(scores.items()):
-        for column, which in enumerate(sets):
-            _entropy_panel(axes[row, column], name, found, which, names)
-        axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=look(name, names).colour, fontsize=SMALL)
+        colour = look(name, names).colour
+        for panel, which in zip(axes[row], sets, strict=True):
+            panel.stairs(_shares(found["mnist"]), EDGES, fill=True, color=FAINT, baseline=1e-5)
+            if which in found:
+                panel.stairs(_shares(found[which]), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
+        axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=colour, fontsize=SMALL)
     for column, which in enumerate(sets):
         axes[0, column].set_title(SHOWN[which], loc="center")
     drawing.supxlabel("predictive entropy [nats]", fontsize=8)
     drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
     return drawing
-
-
-def _entropy_panel(axes: Axes, name: str, found: Mapping[str, FloatArray], which: str, names: tuple[str, ...]) -> None:
-    axes.stairs(_shares(found["mnist"]), EDGES, fill=True, color=FAINT, baseline=1e-5)
-    if which in found:
-        colour = look(name, names).colour
-        axes.stairs(_shares(found[which]), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
 
 
 def _share_scales(axes: Axes) -> None:

@@ -8,8 +8,7 @@ from functools import partial
 from bench.core.errors import BenchError
 from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
-from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import Pixels, mosaic
+from bench.show.figures.figure import Absent, Figure, Pixels, mosaic
 from bench.show.figures.style import INK, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
 
@@ -72,7 +71,6 @@ def _labelled() -> Drawing:
 
 
 def _draw_uncertain(rows: Sequence[int], votes: Sequence[Sequence[int]]) -> Drawing:
-    """Return the drawing."""
     split = load_split("train60k", 0)
     images, labels = split.x[list(rows)].reshape(-1, 28, 28).numpy(), split.y[list(rows)].tolist()
     paper, places = mosaic(images, COLUMNS, (33, 14))

@@ -16,8 +16,7 @@ from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, Axes, Drawi
 from bench.show.figures.training import quantity
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS
-from bench.show.tables.headline import load_short_names
-from bench.show.tables.verdicts import kinds_text
+from bench.show.tables.verdicts import kinds_text, load_short_names
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
 INCHES, NARROW_INCHES = 0.165, 0.27  # of a claim; where a label takes two lines
@@ -50,11 +49,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"
         seen = [verdict for verdict in verdicts if verdict.difference is not None]
         trained = [verdict for verdict in seen if measured_key(verdict.claim)[0] != CLOSED_FORM]
-        records = [
-            record
-            for approach in dict.fromkeys(verdict.claim.approach for verdict in trained)
-            for record in material.finished(approach, "published", "published")
-        ]
+        records = _records(material, trained)
         if not trained:
             yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
             continue
@@ -71,15 +66,18 @@ def _end_results(material: Material) -> Figure | Absent:
         Block(f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
         for verdict in seen
     ]
-    approaches = dict.fromkeys(verdict.claim.approach for verdict in seen)
-    records = [record for name in approaches for record in material.finished(name, "published", "published")]
     caption = (
         "Our mean minus the reported value, in units of the difference that would matter (grey band); bars: the 95 % "
         "interval for one more run of ours. If the bar lies inside the band, even one more run of ours agrees. If it "
         "leaves the band, single runs scatter by more than what matters, so that one reported run tells little. Linear "
-        f"within the band, logarithmic beyond. {material.conditions(records)}"
+        f"within the band, logarithmic beyond. {material.conditions(_records(material, seen))}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines), narrow=partial(_draw, lines, NARROW))
+
+
+def _records(material: Material, verdicts: Sequence[Verdict]) -> list[Record]:
+    approaches = dict.fromkeys(verdict.claim.approach for verdict in verdicts)
+    return [record for name in approaches for record in material.finished(name, "published", "published")]
 
 
 def _who(source: str) -> str:
@@ -162,11 +160,8 @@ def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
     axes.set_xticks(at, [f"{tick:g}" for tick in at])
     axes.minorticks_off()
     axes.set_ylim(y + 0.3, -0.3)
-    axes.set_yticks(
-        [place for place, _ in ticks],
-        [label if is_wide else label.replace(": ", "\n", 1) for _, label in ticks],
-        fontsize=SMALL,
-    )
+    labels = [label if is_wide else label.replace(": ", "\n", 1) for _, label in ticks]
+    axes.set_yticks([place for place, _ in ticks], labels, fontsize=SMALL)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("our mean minus the reported value [margins]" if is_wide else "ours minus reported [margins]")
@@ -187,18 +182,7 @@ def _marks(axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float
             low, high = (np.array(ends) for ends in ([line.low for _, line in mine], [line.high for _, line in mine]))
             reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
             axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
-            known = outcome in axes.get_legend_handles_labels()[1]
-            size = 5 if alone else 2.6
-            label = None if known else outcome
-            axes.plot(
-                x,
-                y,
-                marker,
-                color=colour,
-                fillstyle=fill,
-                markersize=size,
-                label=label,
-                zorder=3,
-                markeredgewidth=0.8,
-            )
+            label = None if outcome in axes.get_legend_handles_labels()[1] else outcome
+            (marks,) = axes.plot(x, y, marker, color=colour, fillstyle=fill, label=label, zorder=3)
+            marks.set(markersize=5 if alone else 2.6, markeredgewidth=0.8)
     return reach

@@ -81,7 +81,6 @@ def _errors(records: Sequence[Record]) -> FloatArray:
 
 
 def _draw(found: Sequence[Learnt]) -> Drawing:
-    """Return the drawing."""
     drawing = canvas(WIDTH, 3.4)
     axes = drawing.subplots()
     last = max(one.errors.shape[1] for one in found)
@@ -89,9 +88,8 @@ def _draw(found: Sequence[Learnt]) -> Drawing:
         epochs = np.arange(1, one.errors.shape[1] + 1)
         axes.plot(epochs, one.errors.mean(axis=0), color=colour, label=one.method, linewidth=0.9)
         if len(one.errors) > 1:
-            axes.fill_between(
-                epochs, one.errors.min(axis=0), one.errors.max(axis=0), color=colour, alpha=0.2, linewidth=0
-            )
+            low, high = one.errors.min(axis=0), one.errors.max(axis=0)
+            axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0)
         for claim in one.reported:
             marker = "o" if claim.source == PAPER else "x"
             axes.plot([last * 1.02], [100 * claim.paper.value], marker, color=colour, fillstyle="none", clip_on=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from bench.core.records import Record
 from bench.judge.claims import Claim, measured_key
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples
-from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look, recipe_line
-from bench.show.material import Material
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples
+from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look
+from bench.show.material import Cells, Material
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
@@ -24,9 +23,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all approaches."""
     lines = material.with_array("pruning")
     if not lines:
-        yield Absent(
-            NAME, TITLE, FIELD, material.not_run("an approach that can be pruned, measured by protocol common")
-        )
+        reason = material.not_run("an approach that can be pruned, measured by protocol common")
+        yield Absent(NAME, TITLE, FIELD, reason)
         return
     claims = [claim for claim in material.claims if claim.metric == "pruned_accuracy"]
     records = [record for found in lines.values() for record in found]
@@ -39,29 +37,20 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
         f".098, the accuracy without any weight: the share of zeros among the images. {material.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.approaches))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.results.approaches))
 
 
-def _draw(
-    lines: Mapping[tuple[str, str], Sequence[Record]], claims: Sequence[Claim], names: tuple[str, ...]
-) -> Drawing:
+def _draw(lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach, the others faint behind it."""
     approaches = list(dict.fromkeys(approach for approach, _ in lines))
-    drawing, panels = small_multiples(
-        len(approaches), 2.1, "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
-    )
+    across, up = "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
+    drawing, panels = small_multiples(len(approaches), 2.1, across, up)
     for axes, approach in zip(panels, approaches, strict=True):
         _panel(axes, approach, lines, claims, names)
     return drawing
 
 
-def _panel(
-    axes: Axes,
-    approach: str,
-    lines: Mapping[tuple[str, str], Sequence[Record]],
-    claims: Sequence[Claim],
-    names: tuple[str, ...],
-) -> None:
+def _panel(axes: Axes, approach: str, lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> None:
     for (other, recipe), records in lines.items():
         if other != approach and recipe == "published":
             axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)
@@ -71,8 +60,7 @@ def _panel(
         if not records:
             continue
         x, y, low, high = _curve(records, "mean")
-        fill = "full" if recipe == "published" else "none"
-        line = recipe_line(recipe)
+        fill, line = ("full", "-") if recipe == "published" else ("none", "--")
         axes.plot(x, y, "o", linestyle=line, color=mine.colour, fillstyle=fill, markersize=2.5, label=recipe, zorder=3)
         axes.fill_between(x, low, high, color=mine.colour, alpha=0.2, linewidth=0)
         if recipe == "published":

@@ -66,7 +66,6 @@ def _fitted(material: Material, record: Record) -> FloatArray | None:
 
 
 def _draw_density(means: FloatArray, sigmas: FloatArray) -> Drawing:
-    """Return the drawing."""
     colour = look(APPROACH).colour
     drawing = canvas(WIDTH * 0.75, 2.9)
     axes = drawing.subplots()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Look(NamedTuple):
     line: LineStyle
 
 
-def look(approach: str, others: tuple[str, ...] = ()) -> Look:
+def look(approach: str, others: Sequence[str] = ()) -> Look:
     """Return an approach's look. Those of `others` without a fixed look take the remaining looks by alphabet."""
     number = _FIXED.get(approach)
     if number is None:
@@ -60,11 +60,6 @@ def look(approach: str, others: tuple[str, ...] = ()) -> Look:
         number = 7 + (new.index(approach) if approach in new else 0)
     number %= len(COLOURS)
     return Look(COLOURS[number], MARKERS[number], LINES[number])
-
-
-def recipe_line(recipe: str) -> str:
-    """Return the line style of a recipe where colours tell the approaches apart."""
-    return {"published": "-", "corrected": "--"}.get(recipe, ":")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import REPORTED, SMALL, WIDTH, Axes, Drawing, canvas, look
+from bench.show.figures.style import REPORTED, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
 from bench.show.material import Material
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
@@ -26,12 +26,6 @@ class LogCurve:
     claims: Sequence[Claim]  # of the document's own run, then of other runs of the same code
     epochs: FloatArray  # [E]
     values: FloatArray  # [seeds, E], in the claims' unit
-
-    @property
-    def label(self) -> str:
-        """Return the name of the axis, with its unit."""
-        first = self.claims[0]
-        return f"{quantity(first)}\n[{first.unit}]"
 
     @property
     def sources(self) -> list[str]:
@@ -95,13 +89,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
             short = "cuts every epoch short" if material.profile == "smoke" else "has none of the printed numbers"
             yield Absent(name, title, document, f"profile {material.profile} {short}; profile full has them all")
         else:
-            yield Figure(
-                name,
-                title,
-                _caption(material, found, records),
-                document,
-                partial(_draw, approach, found, material.approaches),
-            )
+            draw = partial(_draw, look(approach, material.results.approaches), found)
+            yield Figure(name, title, _caption(material, found, records), document, draw)
 
 
 def _caption(material: Material, found: Sequence[LogCurve], records: Sequence[Record]) -> str:
@@ -114,38 +103,35 @@ def _caption(material: Material, found: Sequence[LogCurve], records: Sequence[Re
     )
 
 
-def _draw(approach: str, found: Sequence[LogCurve], names: tuple[str, ...]) -> Drawing:
+def _draw(mine: Look, found: Sequence[LogCurve]) -> Drawing:
     """Return the drawing: a column for each quantity."""
     columns = len(found)
     drawing = canvas(WIDTH if columns > 1 else WIDTH * 0.65, 3.8)
     axes = drawing.subplots(2, columns, squeeze=False, sharex="col", height_ratios=(2, 1))
     for column, curve in enumerate(found):
-        _values(axes[0, column], curve, legend=column == 0, approach=approach, names=names)
-        _differences(axes[1, column], curve, approach, names)
+        _values(axes[0, column], curve, mine.colour)
+        _differences(axes[1, column], curve, mine)
+    axes[0, 0].legend(loc="best")
     return drawing
 
 
-def _values(axes: Axes, curve: LogCurve, legend: bool, approach: str, names: tuple[str, ...]) -> None:
-    mine = look(approach, names)
+def _values(axes: Axes, curve: LogCurve, colour: str) -> None:
     for number, run in enumerate(curve.sources):
         epochs, values, _ = curve.reported(run)
         label = "published" if number == 0 else run.partition("-")[2].replace("-", " ")
         marker = "o" if number == 0 else "x"
         axes.plot(epochs, values, marker, color=REPORTED, label=label, zorder=3, markersize=3.5, fillstyle="none")
-    axes.plot(curve.epochs, curve.values.mean(axis=0), color=mine.colour, label="ours", zorder=2)
+    axes.plot(curve.epochs, curve.values.mean(axis=0), color=colour, label="ours", zorder=2)
     if len(curve.values) > 1:
         low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-        axes.fill_between(curve.epochs, low, high, color=mine.colour, alpha=0.25, linewidth=0)
+        axes.fill_between(curve.epochs, low, high, color=colour, alpha=0.25, linewidth=0)
     everything = np.concatenate([curve.values.reshape(-1), [claim.value for claim in curve.claims]])
     if everything.min() > 0 and everything.max() > RATIO * everything.min():
         axes.set_yscale("log")
-    axes.set_title(curve.label)
-    if legend:
-        axes.legend(loc="best")
+    axes.set_title(f"{quantity(curve.claims[0])}\n[{curve.claims[0].unit}]")
 
 
-def _differences(axes: Axes, curve: LogCurve, approach: str, names: tuple[str, ...]) -> None:
-    mine = look(approach, names)
+def _differences(axes: Axes, curve: LogCurve, mine: Look) -> None:
     epochs, values, margins = curve.reported(curve.sources[0])
     shared = [i for i, epoch in enumerate(epochs) if epoch in curve.epochs and margins[i] > 0]
     epochs = epochs[shared]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples, spread
-from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, canvas, look
-from bench.show.material import Material
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples, spread
+from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
+from bench.show.material import Cells, Material
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
@@ -21,8 +20,6 @@ RECIPES = ("published", "corrected")
 GLYPHS = {"published": "\N{BLACK CIRCLE}", "corrected": "\N{WHITE CIRCLE}"}  # filled and hollow marks
 FEWEST = 20  # images of a bin for which a share says something
 LOWEST_RISK = 1e-4
-
-Cells = Mapping[tuple[str, str], Sequence[Record]]
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -34,9 +31,8 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 def _reliability(material: Material) -> Figure | Absent:
     cells = material.with_array("reliability")
     if not cells:
-        return Absent(
-            RELIABILITY, RELIABILITY_TITLE, FIELD, material.not_run("an approach measured by protocol common")
-        )
+        reason = material.not_run("an approach measured by protocol common")
+        return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, reason)
     records = [record for found in cells.values() for record in found]
     images = max(sum(bins.count) for record in records if (bins := record.arrays.reliability))
     caption = (
@@ -46,24 +42,22 @@ def _reliability(material: Material) -> Figure | Absent:
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
         f"{material.conditions(records)}"
     )
-    return Figure(
-        RELIABILITY, RELIABILITY_TITLE, caption, FIELD, partial(_draw_reliability, cells, material.approaches)
-    )
+    draw = partial(_draw_reliability, cells, material.results.approaches)
+    return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, draw)
 
 
-def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
+def _draw_reliability(cells: Cells, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach."""
     approaches = list(dict.fromkeys(approach for approach, _ in cells))
-    drawing, panels = small_multiples(
-        len(approaches), 2.2, "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
-    )
+    across, up = "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
+    drawing, panels = small_multiples(len(approaches), 2.2, across, up)
     for axes, approach in zip(panels, approaches, strict=True):
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
         lines = []
         for recipe in RECIPES:
             records = cells.get((approach, recipe), ())
             if records:
-                _reliability_points(axes, approach, recipe, records, names)
+                _reliability_points(axes, look(approach, names), recipe == "published", records)
                 error = metrics_of(records, "mnist/ece").mean
                 lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
         axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
@@ -73,28 +67,16 @@ def _draw_reliability(cells: Cells, names: tuple[str, ...]) -> Drawing:
     return drawing
 
 
-def _reliability_points(
-    axes: Axes, approach: str, recipe: str, records: Sequence[Record], names: tuple[str, ...]
-) -> None:
-    mine = look(approach, names)
-    published = recipe == "published"
+def _reliability_points(axes: Axes, mine: Look, published: bool, records: Sequence[Record]) -> None:
     confidence, accuracy, count, edges = _pooled(records)
     if published:
         axes.bar(edges[:-1], count / count.sum(), np.diff(edges), align="edge", color=FAINT, alpha=0.45, zorder=0)
     kept = count >= FEWEST
-    low, high = _wilson(accuracy[kept], count[kept])
-    errors = np.maximum(0, [accuracy[kept] - low, high - accuracy[kept]])
+    x, y, (low, high) = confidence[kept], accuracy[kept], _wilson(accuracy[kept], count[kept])
+    line, fill, above = ("-", "full", 3) if published else ("--", "none", 2)
+    errors, colour = np.maximum(0, [y - low, high - y]), mine.colour
     axes.errorbar(
-        confidence[kept],
-        accuracy[kept],
-        errors,
-        fmt=mine.marker,
-        color=mine.colour,
-        linestyle="-" if published else "--",
-        linewidth=1.0,
-        elinewidth=0.7,
-        fillstyle="full" if published else "none",
-        zorder=3 if published else 2,
+        x, y, errors, fmt=mine.marker, color=colour, ls=line, lw=1.0, elinewidth=0.7, fillstyle=fill, zorder=above
     )
 
 
@@ -133,11 +115,11 @@ def _risk(material: Material) -> Figure | Absent:
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
         f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
     )
-    wide, narrow = (partial(_draw_risk, cells, material.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw_risk, cells, material.results.approaches, width) for width in (WIDTH, NARROW))
     return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _draw_risk(cells: Cells, names: tuple[str, ...], width: float) -> Drawing:
+def _draw_risk(cells: Cells, names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
     drawing = canvas(width, 0.5 + 2.5 * len(recipes))
@@ -149,7 +131,7 @@ def _draw_risk(cells: Cells, names: tuple[str, ...], width: float) -> Drawing:
     return drawing
 
 
-def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: tuple[str, ...]) -> None:
+def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: Sequence[str]) -> None:
     ends: list[tuple[str, float]] = []
     for (approach, own), records in cells.items():
         if own != recipe:

@@ -25,7 +25,7 @@ from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded
 from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
-from bench.show.tables.headline import DRAWING, final_verdicts
+from bench.show.tables.verdicts import DRAWING, final_verdicts
 
 FORMS = ("html", "md", "csv", "tex")
 TABLES = "tables"  # folder beside the page
@@ -73,7 +73,7 @@ def render_page(content: ReportContent) -> str:
             in_short=in_short(material),
             made=made_of(content.records, material.results),
             material=material,
-            manifests=material.manifests,
+            manifests=material.results.manifests,
             images=content.images,
             tables=shown,
             findings=FINDINGS,
@@ -117,7 +117,7 @@ def _environment() -> Environment:
         loader=PackageLoader("bench.show.page"),
         autoescape=True,  # records, claims and manifests are data: none of their text is markup
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -132,10 +132,6 @@ def _environment() -> Environment:
         "code_of": code_of,
     }
     return environment
-
-
-def _shown(value: object) -> object:
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _text(name: str) -> str:

@@ -20,10 +20,10 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, noise_left
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
-from bench.show.tables.headline import load_short_names
-from bench.show.tables.mistakes import Mistake, mistakes
+from bench.show.tables.ladder import Mistake, mistakes
+from bench.show.tables.papers import can_it_be_reproduced, in_one_line, listed, noise_left
+from bench.show.tables.verdicts import load_short_names
 
 LEVEL = f"{100 * SURE:g} %"
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
@@ -75,7 +75,7 @@ def _differing(material: Material) -> str:
     found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
     if not found:
         return "None is contradicted."
-    named = _listed([f"{one.printed} ({one.source})" for one in found])
+    named = listed([f"{one.printed} ({one.source})" for one in found])
     return f"{_that(len(found), 'differs', 'differ')} beyond chance: {named}."
 
 
@@ -114,8 +114,9 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in networks.values()))
     often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
     keeps = f", but {broken} of {len(networks)} are {often}" if broken else ""
+    kind = "Bayesian network" if _bayesian(networks) else "network"
     return (
-        f"On digits, {answer}, once the mistakes in the tutorials' code are corrected: where a {_kind(networks)} is at "
+        f"On digits, {answer}, once the mistakes in the tutorials' code are corrected: where a {kind} is at "
         f"least {LEVEL} sure, at least {least} of its answers are right{keeps}."
     )
 
@@ -125,20 +126,16 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
-    than = f" (without Bayes: {_listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
+    than = f" (without Bayes: {listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
     answer = "yes" if holds else "no"
     return (
         f"On pictures without a digit, {answer}: it is at least {LEVEL} sure that it sees a digit in up to "
-        f"{_listed(parts)}{than}."
+        f"{listed(parts)}{than}."
     )
 
 
 def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
     return {place: one for place, one in networks.items() if not _is_plain(place.approach)}
-
-
-def _kind(networks: dict[RecipePlace, Sureness]) -> str:
-    return "Bayesian network" if _bayesian(networks) else "network"
 
 
 def _span(samples: Iterable[Sample]) -> str:
@@ -186,7 +183,8 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     )
     if not broken:
         return f"{said} None is right less often than its own probabilities promise, beyond chance."
-    shown = [f"{_named(one)} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
+    names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
+    shown = [f"{names[one]} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
@@ -197,10 +195,6 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
 
 def _rounded_down(percent: float) -> str:
     return f"{math.floor(10 * percent) / 10:.1f} %"  # "at least" must hold
-
-
-def _named(place: RecipePlace) -> str:
-    return f"{place.approach} {'as ' if place.recipe == 'published' else ''}{place.recipe}"
 
 
 def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
@@ -225,7 +219,7 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         named = f"the network without Bayes, {name}," if _is_plain(name) else name
         worst_of_all = f"; {named} is the worst on each kind"
     return (
-        f"On pictures without a digit, the corrected networks are as sure that they see one in {_listed(spans)}"
+        f"On pictures without a digit, the corrected networks are as sure that they see one in {listed(spans)}"
         f"{worst_of_all}."
     )
 
@@ -303,10 +297,6 @@ def _that(count: int, one: str, more: str) -> str:
 def _mean(sample: Sample) -> float:
     assert sample.mean is not None
     return sample.mean
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 FINDINGS = (

@@ -14,8 +14,8 @@ from bench.judge.stats.rule import Verdict
 from bench.show.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
-from bench.show.tables.choice import ANSWER, COLUMNS, HIGHER, TRAINING, Candidate
-from bench.show.tables.headline import REACH
+from bench.show.tables.choice import COLUMNS, HIGHER, SECONDS, Candidate
+from bench.show.tables.verdicts import REACH
 
 HOTTEST = 4
 BEGINS = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")  # with a number
@@ -167,7 +167,7 @@ def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
     for column in COLUMNS:
         place = table.columns.index(column)
         values = [None if one.is_baseline else one.numbers[column].mean for one in found]
-        for row, level in zip(rows, levels(values, HIGHER[column], column in (TRAINING, ANSWER)), strict=True):
+        for row, level in zip(rows, levels(values, column in HIGHER, column in SECONDS), strict=True):
             row[place] = replace(row[place], heat=level)
     caption = f"{table.caption} The stronger the shade, the better the number in its column."
     n_apart = sum(one.is_baseline for one in found)

@@ -49,22 +49,17 @@ class Drawings:
 
     def __init__(self, figures: Sequence[Figure]) -> None:
         """Begin to draw in other processes; with one core, wait for `images`."""
-        self._figures = figures
         others = set(active_children())
         workers = min(len(figures), len(os.sched_getaffinity(0)))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) if workers > 1 else None
         with threadpool_limits(1):
-            self._drawn = (
-                [self._pool.submit(_embed_number, place) for place in range(len(figures))] if self._pool else []
-            )
+            self._drawn = self._pool.map(_embed_number, range(len(figures))) if self._pool else map(_embed, figures)
         self._workers = set(active_children()) - others
 
     def images(self) -> list[Image]:
-        """Return the figures as images, as soon as all are drawn."""
-        if self._pool:
-            return [one.result() for one in self._drawn]
+        """Return the figures as images, as soon as all are drawn; ask once."""
         with threadpool_limits(1):
-            return [_embed(figure) for figure in self._figures]
+            return list(self._drawn)
 
     def __enter__(self) -> Self:
         """Return the drawings."""

@@ -34,11 +34,7 @@ class Links:
     """Addresses of sources (see `bench.show.cells.Linked`): all inside the page, which is passed on alone."""
 
     def __init__(
-        self,
-        records: Sequence[Record],
-        claims: Sequence[str] = (),
-        documents: Sequence[str] = (),
-        approaches: Sequence[str] = (),
+        self, records: Sequence[Record], claims: Sequence[str], documents: Sequence[str], approaches: Sequence[str]
     ) -> None:
         """Take what the page will show: records by key, and names with an anchor."""
         self._places = {str(record.key): record.place for record in records}

@@ -81,9 +81,10 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     facts = [(label, str(getattr(entry, key)), "") for key, label in FACTS.items()] if entry else []
     if address:
         facts.insert(1, ("at", address, address))
-    known = content.material.manifests
+    known = content.material.results.manifests
     mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
-    curves = _curves(content, name)
+    curves = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
+    curves = replace(curves.without(["document"]), title=f"The training curves of {name}", origin=())
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
     drawn = [figure.name for figure in content.figures if figure.group == name]
@@ -115,18 +116,6 @@ def _verdicts(content: ReportContent, name: str) -> Table:
     )
 
 
-def _curves(content: ReportContent, name: str) -> Table:
-    """Return the verdicts on the curves of one document, without the column that names it."""
-    table = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
-    return replace(
-        table,
-        title=f"The training curves of {name}",
-        columns=table.columns[1:],
-        rows=tuple(row[1:] for row in table.rows),
-        origin=(),
-    )
-
-
 def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:
     """Return the sections after the documents."""
     pictured = {*(one.figure for one in FINDINGS), *(name for plan in TOPICS for name in plan.figures)}
@@ -143,11 +132,7 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
     placed |= {f"{family}_{name}" for family in ("audit", "answer", "ladder") for name in of_documents}
     tables = tuple(name for name in shown if name not in placed)
     further = [Topic("further", "Further figures and tables", tables, figures)] if figures or tables else []
-    return [*TOPICS, *further, Topic("faults", "Faults", FAULTS, text=_faults(content)), *LAST_TOPICS]
-
-
-def _faults(content: ReportContent) -> tuple[str, ...]:
     lines = content.material.problems or ["Every file of the results folder has the hash that it was sealed with."]
     superseded = content.material.results.n_superseded
     more = [f"Left out: {counted(superseded, 'older record')} of the same cell and seed."] if superseded else []
-    return (*lines, *more)
+    return [*TOPICS, *further, Topic("faults", "Faults", FAULTS, text=(*lines, *more)), *LAST_TOPICS]

@@ -147,13 +147,8 @@ def _not_there(
     others = [fit for fit in there if name in ("", fit.approach)]
     named = [f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})" for fit in others[:4]]
     has = f"; there is {', '.join(dict.fromkeys(named))}"
-    options = "".join(
-        [
-            f" --recipe {recipe}",
-            "" if budget == "full" else f" --profile {budget}",
-            "" if seed is None else f" --seeds {seed},",
-        ]
-    )
+    options = f" --recipe {recipe}" + ("" if budget == "full" else f" --profile {budget}")
+    options += "" if seed is None else f" --seeds {seed},"
     # If the record is there without its fit, `run` has nothing to do in this folder. It trains in another one.
     asked = (recipe, budget, seed or 0)
     is_done = any(
@@ -163,18 +158,14 @@ def _not_there(
     of_documents = (each for each, entry in classifiers().items() if entry.group == DOCUMENTS and _has(entry, recipe))
     makers = names or tuple(of_documents) or tuple(each for each, entry in classifiers().items() if _has(entry, recipe))
     choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
+    chosen = cells(choice)
+    seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))  # on this machine
+    how_long = f", in about {duration(seconds)}" if seconds else ""
     return ConfigError(
         f"no trained posterior {what} in {store.root}{has if others else ''}; "
-        f"`python -m bench run {' '.join(makers)}{options} --results {place}` trains it{_how_long(choice, stored)}"
+        f"`python -m bench run {' '.join(makers)}{options} --results {place}` trains it{how_long}"
         + (f"; then give --results {place}" if place != store.root else "")
     )
-
-
-def _how_long(choice: Selection, stored: Sequence[Record]) -> str:
-    """Return how long it takes to train and measure a choice on this machine; '' where no record tells."""
-    chosen = cells(choice)
-    seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))
-    return f", in about {duration(seconds)}" if seconds else ""
 
 
 def scores(store: Store, fit: Record) -> Scores:

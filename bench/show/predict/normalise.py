@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.ink import Ink, find_ink, sides
+from bench.show.predict.ink import find_ink, sides
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
@@ -56,21 +56,13 @@ def from_picture(picture: Picture) -> Normalised:
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
             "give a larger picture of it"
         )
-    return Normalised(
-        picture.path,
-        picture.size,
-        centred(fit_box(ink.amount)),
-        ink.dark_on_light,
-        ink.is_clear,
-        _remarks(ink),
-        _small(picture.colours),
-    )
-
-
-def _remarks(ink: Ink) -> tuple[str, ...]:
-    unclear = "no clear ink: nothing stands out of the noise or pattern of the picture"
-    several = f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture"
-    return (*([] if ink.is_clear else [unclear]), *([several] if ink.n_shapes > 1 else []))
+    remarks = [] if ink.is_clear else ["no clear ink: nothing stands out of the noise or pattern of the picture"]
+    if ink.n_shapes > 1:
+        remarks.append(f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture")
+    image = Image.fromarray((picture.colours.clip(0, 1) * 255).round().astype(np.uint8))
+    image.thumbnail((SHOWN, SHOWN))
+    pixels, small = centred(fit_box(ink.amount)), np.asarray(image, np.float32) / 255
+    return Normalised(picture.path, picture.size, pixels, ink.dark_on_light, ink.is_clear, tuple(remarks), small)
 
 
 def fit_box(amount: Floats) -> Floats:
@@ -112,9 +104,3 @@ def centred(ink: Floats) -> Floats:
     y, x = corner
     page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
     return np.asarray((page[1:-1, 1:-1].clip(0, 1) * 255).round() / np.float32(255), np.float32)
-
-
-def _small(colours: Floats) -> Floats:
-    image = Image.fromarray((colours.clip(0, 1) * 255).round().astype(np.uint8))
-    image.thumbnail((SHOWN, SHOWN))
-    return np.asarray(image, np.float32) / 255

@@ -132,10 +132,8 @@ class Predictor:
 
     def answers(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
         """Answer pictures, each as if it were alone."""
-        found: list[PictureAnswer] = []
-        for start in range(0, len(images), BLOCK_IMAGES):
-            found += self._block(images[start : start + BLOCK_IMAGES])
-        return found
+        starts = range(0, len(images), BLOCK_IMAGES)
+        return [answer for start in starts for answer in self._block(images[start : start + BLOCK_IMAGES])]
 
     def _block(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
         x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))

@@ -12,21 +12,8 @@ from bench.show.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 
-COLUMNS = (
-    "cell",
-    "metric",
-    "reference",
-    "s",
-    "k",
-    "fresh",
-    "m",
-    "difference",
-    "95 % interval",
-    "adjusted p",
-    "margin",
-    f"sees at {POWER:.0%}",
-    "result",
-)
+COLUMNS = ["cell", "metric", "reference", "s", "k", "fresh", "m", "difference", "95 % interval", "adjusted p"]
+COLUMNS += ["margin", f"sees at {POWER:.0%}", "result"]
 
 
 def verdict_line(report: GateReport) -> str:

@@ -1,7 +1,8 @@
-"""The main table: reported accuracy against the three cells."""
+"""The main table: reported accuracy against the three cells; and the summary that `run` and `table` print of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,8 +10,9 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.cells import Entry, Measured, Missing, Number, Table, difference, of_claim, results_table
+from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, make_table, of_claim
 from bench.show.material import Material
+from bench.show.terminal import notes_of, shown
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(
@@ -34,11 +36,6 @@ def _time(claim: Claim) -> float:
     return float("inf") if claim.stage == "final" else int(claim.stage.partition(":")[2])
 
 
-def reported(claim: Claim) -> Number:
-    """Make the cell of a reported number: at most four decimals, never more than were printed."""
-    return Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
-
-
 def beside_report(
     claim: Claim | None, records: Sequence[Record], digits: Digits = FRACTION, change: Digits = FRACTION_DIFFERENCE
 ) -> list[Entry]:
@@ -46,7 +43,10 @@ def beside_report(
     if claim is None:
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, records)
-    return [reported(claim), Measured(shown, digits), difference(compared, claim.value, change)]
+    reported = Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
+    if compared.mean is None:
+        return [reported, Measured(shown, digits), Missing(compared.gap or NOTHING, compared.sources)]
+    return [reported, Measured(shown, digits), Number(compared.mean - claim.value, change, compared.sources)]
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
@@ -74,7 +74,7 @@ def accuracy_table(material: Material) -> Table:
     )
     title = "Accuracy against the reported numbers"
     notes = truncations(claim for claim in material.claims if claim.metric == "accuracy")
-    return results_table(material.results, "accuracy", title, caption, columns, rows, notes)
+    return make_table("accuracy", title, caption, columns, rows, notes).of(material.results)
 
 
 def truncations(claims: Iterable[Claim]) -> list[str]:
@@ -108,3 +108,30 @@ def _rows(material: Material, approach: str) -> list[list[Entry]]:
         shown = Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
         rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
     return rows
+
+
+def summary(material: Material, more: str = "") -> str:
+    """Return the main table for the screen.
+
+    Args:
+        material: the records.
+        more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
+            and the rows of approaches without any record.
+    """
+    table = material.beside.marked(accuracy_table(material))
+    notes = [f"notes: {more}"] if more else notes_of(table)
+    if more:
+        ran = {record.approach for record in material.results.records}
+        table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
+    means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
+    inside = sum(mean in print_interval(claim) for claim, mean in means)
+    measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
+    last = f"{measured}; {inside} print as the document has them."
+    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
+
+
+def _narrowed(table: Table) -> Table:
+    """Return the table with the columns of the summary; a variant stands below its approach and need not name it."""
+    narrow = table.without(("document", "measured on"))
+    rows = tuple((re.sub(r"^.*? (?=\+ )", "", str(name)), *others) for name, *others in narrow.rows)
+    return replace(narrow, columns=tuple(column.replace("difference", "diff.") for column in narrow.columns), rows=rows)

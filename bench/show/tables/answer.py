@@ -7,7 +7,7 @@ from bench.judge.claims import Claim
 from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
-from bench.show.cells import Entry, Measured, Missing, Table, results_table
+from bench.show.cells import Entry, Measured, Missing, Table, make_table
 from bench.show.tables.accuracy import ABSENT
 
 THREE = Digits(decimals=3)
@@ -27,7 +27,8 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     for walk in answer.walks:
         columns += [f"{walk.estimator.name}, {unit}", f"added, by {walk.estimator.name}"]
     rows = [_step_row(answer, place) for place in range(len(answer.question.steps))]
-    rows += [_estimator_row(answer, finding) for finding in answer.by_estimator]
+    fit, others = rows[-1][1], [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
+    rows += [[one.name, fit, Missing(ABSENT), _added(one), *others] for one in answer.by_estimator]
     caption = (
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
         f"{_printed(answer.question.steps[-1], answer.claim)}. Each step changes what it names in the line before, "
@@ -38,7 +39,7 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     title = f"Where a reported number of {approach} comes from"
     fits = {(step.approach, step.recipe, "common") for step in answer.question.steps}
     shown = Results((one for one in results.records if one.place[:3] in fits), results.manifests)
-    return results_table(shown, f"answer_{approach}", title, caption, columns, rows, conclusions(answer))
+    return make_table(f"answer_{approach}", title, caption, columns, rows, conclusions(answer)).of(shown)
 
 
 def _printed(step: Step, claim: Claim) -> str:
@@ -51,12 +52,6 @@ def _step_row(answer: Answer, place: int) -> list[Entry]:
     for walk in answer.walks:
         row += [Measured(walk.levels[place], THREE), _added(walk.findings[place - 1]) if place else Missing(ABSENT)]
     return row
-
-
-def _estimator_row(answer: Answer, finding: StepEffect) -> list[Entry]:
-    step = answer.question.steps[-1]
-    others = [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
-    return [finding.name, f"{step.approach} {step.recipe}", Missing(ABSENT), _added(finding), *others]
 
 
 def _added(finding: StepEffect) -> Missing | str:

@@ -22,27 +22,18 @@ UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: a metric of the records, and which way is better."""
-
-    key: str
-    digits: Digits
-    is_higher_better: bool
-
-
 METRICS = {
-    "accuracy": Column("mnist/accuracy", FRACTION, True),
-    "NLL": Column("mnist/nll", SHORT, False),
-    "ECE": Column("mnist/ece", SHORT, False),
-    "letters": Column("letters/auroc_predictive_entropy", SHORT, True),
-    "clothes": Column("fashion_mnist/auroc_predictive_entropy", SHORT, True),
+    "accuracy": "mnist/accuracy",
+    "NLL": "mnist/nll",
+    "ECE": "mnist/ece",
+    "letters": "letters/auroc_predictive_entropy",
+    "clothes": "fashion_mnist/auroc_predictive_entropy",
 }
 REFUSED, TRAINING, ANSWER = "refused", "train", "ms"
 SECONDS = {TRAINING: "train, s", ANSWER: "answer, s"}  # columns of the CSV file
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
-HIGHER = {name: METRICS[name].is_higher_better if name in METRICS else False for name in COLUMNS}
-"""Of each column, whether more is better."""
+DIGITS = {"accuracy": FRACTION, REFUSED: PERCENT}  # of other columns: SHORT
+HIGHER = ("accuracy", "letters", "clothes")  # columns in which more is better
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ def candidates(results: Results) -> list[Candidate]:
 def _candidate(results: Results, approach: str) -> Candidate:
     recipe = "corrected" if results.has_corrected(approach) else "published"
     records = results.cell(approach, recipe, "common")
-    numbers = {name: metrics_of(records, column.key) for name, column in METRICS.items()}
+    numbers = {name: metrics_of(records, key) for name, key in METRICS.items()}
     numbers[REFUSED] = gather(records, refused_for_risk)
     busy = set()
     for name, timing in ((TRAINING, "fit_s"), (ANSWER, "latency_s")):
@@ -112,9 +103,8 @@ def choice_table(material: Material) -> Table:
 
 def _entry(one: Candidate, column: str) -> Entry:
     sample = one.numbers[column]
-    if column not in (TRAINING, ANSWER) or sample.mean is None:
-        digits = METRICS[column].digits if column in METRICS else PERCENT
-        return Measured(sample, digits, has_spread=False)
+    if column not in SECONDS or sample.mean is None:
+        return Measured(sample, DIGITS.get(column, SHORT), has_spread=False)
     digits = WHOLE if sample.mean >= 0.001 else FINEST_MS
     short = duration(sample.mean) if column == TRAINING else digits.text(1000 * sample.mean)
     return Linked(short + ("!" if column in one.busy else ""), sample.sources)
@@ -122,7 +112,7 @@ def _entry(one: Candidate, column: str) -> Entry:
 
 def _notes(found: Sequence[Candidate]) -> list[str]:
     spreads = [
-        f"{name} {METRICS[name].digits.text(max(spread))}"
+        f"{name} {DIGITS.get(name, SHORT).text(max(spread))}"
         for name in METRICS
         if (spread := [sd for one in found if (sd := one.numbers[name].sd) is not None])
     ]
@@ -146,7 +136,7 @@ def _best(found: Sequence[Candidate]) -> Iterator[str]:
     for column in (*METRICS, REFUSED):
         means = {one.approach: mean for one in found if not one.is_baseline and (mean := one.numbers[column].mean)}
         if len(means) > 1:
-            choose = max if HIGHER[column] else min
+            choose = max if column in HIGHER else min
             columns_of.setdefault(choose(means, key=means.__getitem__), []).append(column)
     if columns_of:
         best = "; ".join(f"{name} ({', '.join(of)})" for name, of in columns_of.items())

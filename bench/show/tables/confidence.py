@@ -172,8 +172,7 @@ def confidence_table(material: Material) -> Table:
     found = sureness(material)
     rows: list[list[Entry]] = [
         [
-            place.approach,
-            place.recipe,
+            *place,
             Measured(one.digits, PERCENT),
             Measured(one.right, CLOSE),
             Measured(one.promised, CLOSE),

@@ -12,9 +12,8 @@ from bench.show.cells import Table
 from bench.show.tables.render import escape, markdown_grid, render
 
 _BLOCK = re.compile(r"<!-- (?P<kind>table|finding):(?P<name>\S+) -->(?P<body>.*?)<!-- /(?P=kind) -->", re.DOTALL)
-_OPEN = re.compile(r"<!-- (?:table|finding):")
+_END = re.compile(r"<!-- (?:(?:table|finding):|/(?:table|finding) -->)")  # either end of a block
 EXAMPLE = "<!-- table:NAME --> ... <!-- /table -->"
-_CLOSE = re.compile(r"<!-- /(?:table|finding) -->")
 
 
 def write_tables(
@@ -59,20 +58,21 @@ def update_readme(
     blocks = list(_BLOCK.finditer(old))
     if not blocks:
         raise ConfigError(f"{path} has no block {EXAMPLE}; put one where a table shall stand")
-    if not len(blocks) == len(_OPEN.findall(old)) == len(_CLOSE.findall(old)):
+    if len(_END.findall(old)) != 2 * len(blocks):
         raise ConfigError(f"{path} has a block without its other end; close each as {EXAMPLE}")
     bodies = {"table": {name: readme_body(table) for name, table in tables.items()}, "finding": findings or {}}
     for block in blocks:
         if block["name"] not in bodies[block["kind"]]:
             raise unknown_name(f"{block['kind']} in {path}", block["name"], bodies[block["kind"]])
-    new = _BLOCK.sub(lambda block: _block(block["kind"], block["name"], bodies[block["kind"]][block["name"]]), old)
+
+    def renewed(block: re.Match[str]) -> str:
+        kind, name = block["kind"], block["name"]
+        return f"<!-- {kind}:{name} -->\n\n{bodies[kind][name].rstrip()}\n\n<!-- /{kind} -->"
+
+    new = _BLOCK.sub(renewed, old)
     if new != old and not check:
         write_atomically(path, new.encode())
     return new != old
-
-
-def _block(kind: str, name: str, body: str) -> str:
-    return f"<!-- {kind}:{name} -->\n\n{body.rstrip()}\n\n<!-- /{kind} -->"
 
 
 def readme_body(table: Table) -> str:

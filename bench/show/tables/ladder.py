@@ -1,15 +1,22 @@
-"""A ladder as a table and as lines for machines: what each change is worth, with its interval over seeds."""
+"""What each change is worth, with its interval over seeds: on a ladder, and of each mistake of the documents alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from bench.core.text import FRACTION
-from bench.judge.ladder.effects import Effect, Numbers, effect_text, seeds_lost
-from bench.judge.ladder.rungs import MEASURING, MNIST, Ladder, Rung
+from bench.core.text import FRACTION, Digits
+from bench.judge.ladder.effects import Effect, Numbers, effect_text, effects, seeds_lost
+from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MEASURING, MNIST, Ladder, Rung
+from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
 from bench.judge.samples import Sample
+from bench.judge.stats.paired import Paired
+from bench.judge.stats.prediction import holm
+from bench.judge.stats.rule import ALPHA
 from bench.show.cells import Entry, Measured, Missing, Table, make_table
+from bench.show.material import Material
+from bench.show.reasoning import p_text
 from bench.show.tables.accuracy import ABSENT
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
@@ -27,6 +34,12 @@ ERRORS = (
     "Errors, of the network of the means after the last epoch, are fractions of the test images and of the 10,000 "
     "held-out training images. Fits of 100, 150 and 300 epochs are the first epochs of longer fits, where these exist."
 )
+LETTERS = "letters"
+MISTAKE_COLUMNS = {
+    "accuracy, points": ((MNIST, "accuracy"), 100.0, Digits(decimals=2, signed=True)),
+    "NLL": ((MNIST, "nll"), 1.0, Digits(decimals=3, signed=True)),
+    "letters' AUROC, points": ((LETTERS, "auroc"), 100.0, Digits(decimals=1, signed=True)),
+}
 
 
 def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
@@ -34,15 +47,19 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
     protocol = " and ".join(sorted({source for source, _ in ladder.keys.values()}))
     names = [name for name in TITLES if any(name == quantity for _, quantity in ladder.keys)]
     rows = [_level(ladder, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
-    for rung, effects in found:
+    for rung, given in found:
         for data_set in (MNIST, *data_sets):
-            mine = {quantity: effects[place, quantity] for place, quantity in effects if place == data_set}
+            mine = {quantity: given[place, quantity] for place, quantity in given if place == data_set}
             if mine:
                 entries = [_entry(mine.get(name), name) for name in names]
-                rows.append([rung.name, rung.kind, data_set, _n(mine), *entries])
+                counts = [effect.paired.n for effect in mine.values() if effect.paired]
+                n = "-".join(map(str, dict.fromkeys((min(counts), max(counts))))) if counts else None
+                rows.append([rung.name, rung.kind, data_set, n, *entries])
     if numbers.results.has_corrected(ladder.approach):
         rows += [_level(ladder, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
     columns = ["rung", "kind", "data set", "n", *(TITLES[name] for name in names)]
+    partial = [effect for _, given in found for effect in given.values() if effect.paired]
+    lost = dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect))
     caption = (
         f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines (rungs): one change, after "
         "minus before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is "
@@ -57,19 +74,13 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         columns,
         rows,
         [
-            *(f"*: {reason}" for reason in _failures(found)),
+            *(f"*: {reason}" for reason in lost),
             *(f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found),
         ],
         conditions=conditions_text(numbers.results),
         origin=numbers.results.origin(),
         lines=as_lines(ladder, found),
     )
-
-
-def _failures(found: Found) -> list[str]:
-    """Return why seeds are missing from numbers that are shown."""
-    partial = [effect for _, effects in found for effect in effects.values() if effect.paired]
-    return list(dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect)))
 
 
 def _title(rung: Rung) -> str:
@@ -93,11 +104,6 @@ def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str, names: 
     return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
 
-def _n(effects: Mapping[str, Effect]) -> str | None:
-    counts = sorted({effect.paired.n for effect in effects.values() if effect.paired})
-    return "-".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else None
-
-
 def _entry(effect: Effect | None, quantity: str) -> Missing | str:
     if effect is None:
         return Missing(ABSENT)
@@ -108,7 +114,7 @@ def _entry(effect: Effect | None, quantity: str) -> Missing | str:
 
 def as_lines(ladder: Ladder, found: Found) -> list[dict[str, str | float | None]]:
     """Return one line for each rung, data set and quantity, for machines."""
-    return [_line(ladder, rung, what, effect) for rung, effects in found for what, effect in effects.items()]
+    return [_line(ladder, rung, what, effect) for rung, given in found for what, effect in given.items()]
 
 
 def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> dict[str, str | float | None]:
@@ -132,3 +138,75 @@ def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> 
         "high": high,
         "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
     }
+
+
+class Mistake(NamedTuple):
+    """A mistake of a document: what happens when it alone is corrected."""
+
+    approach: str
+    rung: Rung
+    effects: dict[tuple[str, str], Effect]  # by data set and quantity
+    p: float | None = None  # of the accuracy's change, adjusted over all mistakes by Holm; None for one seed
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether chance does not explain the change of the accuracy, although several mistakes were tried."""
+        return self.p is not None and self.p < ALPHA
+
+    @property
+    def accuracy(self) -> Paired | None:
+        """Return the change of the accuracy."""
+        return self.effects[MNIST, "accuracy"].paired
+
+
+def mistakes(material: Material) -> list[Mistake]:
+    """Return every correction of every published recipe by itself."""
+    made = []
+    for ladder in chosen(()):
+        found = effects(ladder, material.numbers)
+        kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
+        made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
+    paired = {str(place): one.accuracy for place, one in enumerate(made)}
+    adjusted = holm({place: one.p for place, one in paired.items() if one is not None and one.p is not None})
+    return [one._replace(p=adjusted.get(str(place))) for place, one in enumerate(made)]
+
+
+def mistakes_table(material: Material) -> Table:
+    """Return a row for each mistake."""
+    found = mistakes(material)
+    rows: list[list[Entry]] = [
+        [
+            one.approach,
+            one.rung.name,
+            str(one.accuracy.n) if one.accuracy else None,
+            *(change_text(one.effects[what], scale, digits) for what, scale, digits in MISTAKE_COLUMNS.values()),
+            None if one.p is None else p_text(one.p),
+        ]
+        for one in found
+    ]
+    lost = dict.fromkeys(gap.reason for one in found for effect in one.effects.values() for gap in seeds_lost(effect))
+    notes = [*(f"*: {reason}" for reason in lost), *(f"{one.rung.name}: {one.rung.title}." for one in found)]
+    return make_table(
+        "mistakes",
+        "What is each mistake of the documents worth?",
+        "One mistake corrected, all others left: after minus before, mean difference over n paired seeds with its 95 % "
+        "t interval. Accuracy and letters' AUROC (how well the entropy tells letters from digits) in percentage "
+        "points, NLL in nats per image. Common protocol. Intervals are not adjusted for the number of mistakes: by "
+        "chance alone, one in twenty excludes zero. p: of the change of the accuracy, adjusted for it (paired t test, "
+        "Holm).",
+        ["approach", "mistake", "n", *MISTAKE_COLUMNS, "p"],
+        rows,
+        notes,
+        conditions=conditions_text(material.results),
+        origin=material.results.origin(),
+    )
+
+
+def change_text(effect: Effect, scale: float, digits: Digits) -> str | Missing:
+    """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
+    if effect.paired is None:
+        return Missing(effect.gaps[0])
+    text = digits.text(scale * effect.paired.mean)
+    if effect.paired.interval is not None:
+        text += " [{}, {}]".format(*(digits.text(scale * end) for end in effect.paired.interval))
+    return text + ("*" if seeds_lost(effect) else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.show.cells import Entry, Linked, Table, make_table, results_table, sources_of
+from bench.show.cells import Entry, Linked, Table, make_table, sources_of
 from bench.show.material import Material
 
 
@@ -53,18 +53,11 @@ def unfinished_table(material: Material) -> Table:
     """Records without numbers, and why."""
     results = material.results
     rows: list[list[Entry]] = [
-        [
-            record.approach,
-            record.recipe,
-            record.protocol,
-            str(record.seed),
-            Linked(record.outcome, (record.key,)),
-            in_words(record.reason),
-        ]
+        [*record.place[:3], str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]
         for record in results.records
         if record.outcome != "done"
     ]
     n_done = len(results.records) - len(rows)
     caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."
     columns = ["approach", "recipe", "protocol", "seed", "outcome", "why"]
-    return results_table(results, "unfinished", "What failed or was left out", caption, columns, rows)
+    return make_table("unfinished", "What failed or was left out", caption, columns, rows).of(results)

@@ -23,26 +23,27 @@ from bench.judge.stats.papers import load_papers
 from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
+from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against, trial_table
 from bench.show.tables.answer import answer_table
-from bench.show.tables.audits import audit_tables
-from bench.show.tables.blundell2015 import blundell_table
+from bench.show.tables.audits import audit_tables, libraries_table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
-from bench.show.tables.headline import final_numbers_table, headline_table
-from bench.show.tables.ladder import ladder_table
-from bench.show.tables.libraries import libraries_table
+from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
-from bench.show.tables.mistakes import mistakes_table
-from bench.show.tables.papers import papers_table
+from bench.show.tables.papers import blundell_table, papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
-from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
-from bench.show.tables.verdicts import curve_verdicts_table, summary_table, verdicts_table
+from bench.show.tables.verdicts import (
+    curve_verdicts_table,
+    final_numbers_table,
+    headline_table,
+    summary_table,
+    verdicts_table,
+)
 
 SPARE = {
     "confidence": ("uniform noise", "not-MNIST", "Gaussian noise"),
@@ -101,14 +102,6 @@ def _measured(name: str, answers: str, program: str) -> TableKind:
     return TableKind(name, answers, lambda material: material.measured.get(name, ()), f"{program} measures it")
 
 
-def _with_ladder() -> list[str]:
-    return [one.approach for one in chosen(())]
-
-
-def _asked() -> list[str]:
-    return [one.approach for one in chosen(()) if one.question is not None]
-
-
 def _answers(material: Material) -> Iterator[Table]:
     for one in chosen(()):
         if one.question is not None:
@@ -129,7 +122,7 @@ def _audits(material: Material) -> Iterable[Table]:
 
 
 def _precision(material: Material) -> Table:
-    return precision_table(material.records, material.profile, material.device, material.manifests)
+    return precision_table(material.records, material.profile, material.device, material.results.manifests)
 
 
 def _trial(material: Material) -> Table:
@@ -179,8 +172,15 @@ TABLES = (
     ),
     TableKind("trial", "How often does the rule of verdicts err, on reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
-    TableKind("answer_*", "Where does a reported number of * come from?", _answers, names=_asked),
-    TableKind("ladder_*", "What is each correction of * worth?", _ladders, names=_with_ladder),
+    TableKind(
+        "answer_*",
+        "Where does a reported number of * come from?",
+        _answers,
+        names=lambda: (one.approach for one in chosen(()) if one.question is not None),
+    ),
+    TableKind(
+        "ladder_*", "What is each correction of * worth?", _ladders, names=lambda: (one.approach for one in chosen(()))
+    ),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)

@@ -25,14 +25,10 @@ def render(table: Table, form: str = "text") -> str:
 
 
 def markdown(table: Table) -> str:
-    """Return a table as a Markdown document."""
-    return f"# {escape(table.title)}\n\n{markdown_body(table)}"
-
-
-def markdown_body(table: Table) -> str:
-    """Return caption, grid and notes in Markdown, without the heading."""
+    """Return a table as a Markdown document: heading, caption, grid and notes."""
     notes = "".join(f"- {escape(note)}\n" for note in table.notes)
-    return f"{escape(table.caption)}\n\n{markdown_grid(table)}\n" + (f"\n{notes}" if notes else "")
+    heading = f"# {escape(table.title)}\n\n{escape(table.caption)}"
+    return f"{heading}\n\n{markdown_grid(table)}\n" + (f"\n{notes}" if notes else "")
 
 
 def markdown_grid(table: Table) -> str:

@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather
-from bench.show.cells import Entry, Measured, Table, results_table
+from bench.show.cells import Entry, Measured, Table, make_table
 from bench.show.material import Material
 
 TIMINGS = {
@@ -37,27 +37,23 @@ def speed_table(material: Material) -> Table:
         "repeats; a deterministic network has one draw. Peak memory: of the whole process, with its frameworks. '!' "
         "marks times that do not count."
     )
-    return results_table(results, "speed", "Speed and memory", caption, columns, rows)
+    return make_table("speed", "Speed and memory", caption, columns, rows).of(results)
 
 
 def _row(results: Results, approach: str, recipe: str) -> list[Entry]:
     common, published = (results.cell(approach, recipe, protocol) for protocol in ("common", "published"))
     finished = any(record.outcome == "done" for record in common)
     records = common if finished or not published else published  # both share the fit; common also times prediction
+    alone = [record for record in records if record.timings.batched is None]  # seeds that trained by themselves
     return [
         approach,
         recipe,
         *(Measured(_number(records, "model", name, NOT_COUNTED), WHOLE) for name in ("n_parameters", "n_weights")),
         *(_time(records, name) for name in TIMINGS),
-        Measured(_timing(_alone(records), "peak_memory_mib"), WHOLE),
+        Measured(_timing(alone or records, "peak_memory_mib"), WHOLE),
         _distinct(record.device for record in records),
         _distinct(record.provenance.threads for record in records),
     ]
-
-
-def _alone(records: Sequence[Record]) -> list[Record]:
-    """Return the records of seeds that trained by themselves, or all where none did."""
-    return [record for record in records if record.timings.batched is None] or list(records)
 
 
 def _distinct(values: Iterable[object]) -> str | None:
@@ -93,18 +89,13 @@ def _invalid(records: Sequence[Record]) -> list[Record]:
 
 def _time(records: Sequence[Record], name: str) -> Measured:
     """Return a time of the seeds whose timings count; of all, marked, where none do."""
-    invalid = _invalid(records)
     sample, counts = counted_times(records, name)
+    if name == "latency_s":
+        sample = replace(sample, values=tuple(value * MILLISECONDS for value in sample.values))
+    invalid = _invalid(records)
     if not invalid:
-        return Measured(_scaled(sample, name), THREE)
+        return Measured(sample, THREE)
     why = in_words(*invalid[0].timings.reasons) or "the record does not say why"
-    mark = Gap("!", f"times do not count: {why}")
     if counts:
-        mark = Gap("*", f"times of {len(invalid)} of {len(records)} seeds do not count: {why}")
-    return Measured(_scaled(sample, name), THREE, mark)
-
-
-def _scaled(sample: Sample, name: str) -> Sample:
-    if name != "latency_s":
-        return sample
-    return replace(sample, values=tuple(value * MILLISECONDS for value in sample.values))
+        return Measured(sample, THREE, Gap("*", f"times of {len(invalid)} of {len(records)} seeds do not count: {why}"))
+    return Measured(sample, THREE, Gap("!", f"times do not count: {why}"))

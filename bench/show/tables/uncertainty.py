@@ -11,7 +11,7 @@ from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
-from bench.show.cells import Entry, Measured, Missing, Number, Table, results_table
+from bench.show.cells import Entry, Measured, Missing, Number, Table, make_table
 from bench.show.material import Material
 from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
 
@@ -57,7 +57,7 @@ def ood_table(material: Material) -> Table:
         "feldman2018's entropy of exp(mean log-probability), not normalised. AUROC: area under the ROC curve for "
         f"telling the data set from MNIST; 0.5 is chance. {COMMON}"
     )
-    return results_table(material.results, "ood", "Out-of-distribution entropy and detection", caption, columns, rows)
+    return make_table("ood", "Out-of-distribution entropy and detection", caption, columns, rows).of(material.results)
 
 
 def detection_table(material: Material) -> Table:
@@ -75,13 +75,11 @@ def detection_table(material: Material) -> Table:
         "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC, AUPR: areas "
         "under the ROC and the precision-recall curve; 1 is best. By chance, AUROC is 0.5 and AUPR is the share of "
         "out-of-distribution images (column chance), so compare AUPRs only within one data set. FPR95: fraction of "
-        "MNIST images flagged when 95 % of the out-of-distribution images are found; 0 is best. "
-        f"{COMMON}"
+        f"MNIST images flagged when 95 % of the out-of-distribution images are found; 0 is best. {COMMON}"
     )
     columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "chance", "FPR95"]
-    return results_table(
-        material.results, "detection", "Out-of-distribution detection by score", caption, columns, rows
-    )
+    title = "Out-of-distribution detection by score"
+    return make_table("detection", title, caption, columns, rows).of(material.results)
 
 
 def chance_of_aupr(dataset: str, profile: str) -> float:
@@ -114,7 +112,7 @@ def refusal_table(material: Material) -> Table:
         f"no digit have no right answer, so only their refusal counts. {COMMON}"
     )
     notes = truncations(claim for claim in material.claims if claim.metric == "selective_accuracy")
-    return results_table(material.results, "refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes)
+    return make_table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes).of(material.results)
 
 
 CALIBRATION = {
@@ -145,7 +143,7 @@ def calibration_table(material: Material) -> Table:
         f"Mean network: posterior means, dropout off. {COMMON}"
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
-    return results_table(material.results, "calibration", "Calibration", caption, columns, rows)
+    return make_table("calibration", "Calibration", caption, columns, rows).of(material.results)
 
 
 TOYS = {
@@ -172,4 +170,4 @@ def toys_table(material: Material) -> Table:
         "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
         "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
     )
-    return results_table(results, "toys", "Six-point regression", caption, columns, rows)
+    return make_table("toys", "Six-point regression", caption, columns, rows).of(results)

@@ -1,18 +1,23 @@
-"""The verdicts as tables: every reported number, every curve over epochs, and each document."""
+"""The verdicts as tables: numbers that everybody quotes, end results, every reported number, curves, and documents."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, counted
+from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Digits, counted
+from bench.core.toml import TomlTable, read_toml
+from bench.judge.claims import PUBLISHED
 from bench.judge.results import Results
 from bench.judge.stats.curves import SEEN_BEFORE
-from bench.judge.stats.rule import ENOUGH, Verdict
+from bench.judge.stats.prediction import leaves_unit_interval
+from bench.judge.stats.rule import ENOUGH, OUTCOMES, Verdict
+from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
-from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document, results_table
-from bench.show.outcomes import counts
-from bench.show.reasoning import CHOSEN_AFTER, digits_of, p_text
-from bench.show.why import why
+from bench.show.cells import Entry, Linked, Measured, Number, Table, make_table, of_claim, of_document
+from bench.show.material import Material
+from bench.show.outcomes import LOOKS, counts, why
+from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
+from bench.show.tables.accuracy import headline, truncations
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
@@ -29,6 +34,11 @@ JOINT = (
     "Joint p: could one run of ours have given all end results of the document? Fisher's statistic, calibrated by "
     "simulation with our seeds' correlations."
 )
+HEADLINE = PUBLISHED.parent / "headline.toml"
+DRAWING = "difference in margins"
+REACH = 3.0  # margins to either side that a drawing of the page shows
+MARGINS = Digits(decimals=2, signed=True)
+LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen digits
 
 
 def verdicts_table(results: Results, judgement: Judgement) -> Table:
@@ -40,7 +50,7 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
         "of the curve."
     )
-    return results_table(results, "verdicts", "Which reported numbers reproduce", caption, columns, lines)
+    return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
 
 
 def _line(verdict: Verdict) -> list[Entry]:
@@ -77,7 +87,7 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
         if one.curve.name == SEEN_BEFORE
     ]
     title = "Do the training curves come out?"
-    return results_table(results, "verdict_curves", title, caption, columns, lines, notes, has_spread=False)
+    return make_table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
 def _curve_line(one: CurveVerdict) -> list[Entry]:
@@ -107,7 +117,7 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
         lines.append([*(Linked(text, here) for text in (source, *texts)), *together])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
-    return results_table(results, "verdict_summary", "Verdicts by document", caption, columns, lines, has_spread=False)
+    return make_table("verdict_summary", "Verdicts by document", caption, columns, lines).of(results, has_spread=False)
 
 
 def kinds_text(judgement: Judgement) -> str:
@@ -126,3 +136,117 @@ def kinds_text(judgement: Judgement) -> str:
 
 def _kind(name: str, found: Sequence[Verdict] | Sequence[CurveVerdict], more: str = "") -> str:
     return f"{counted(len(found), name)}{more}: {counts(found)}." if found else ""
+
+
+class Quoted(TomlTable, frozen=True):
+    """A claim and what it answers."""
+
+    claim: str  # id
+    asks: str
+
+
+class _Headline(TomlTable, frozen=True):
+    number: tuple[Quoted, ...]
+    short: Mapping[str, str]
+
+
+def load_quoted() -> tuple[Quoted, ...]:
+    """Read the numbers that are quoted, in the order of the file; raises ConfigError that names the file."""
+    return read_toml(HEADLINE, _Headline, "quoted numbers").number
+
+
+def load_short_names() -> Mapping[str, str]:
+    """Read the short names of end results by claim; raises ConfigError that names the file."""
+    return read_toml(HEADLINE, _Headline, "quoted numbers").short
+
+
+def headline_table(results: Results, judgement: Judgement) -> Table:
+    """One line for each quoted number whose claim is among the verdicts."""
+    by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
+    found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
+    lines = [_quoted_line(quoted, verdict) for quoted, verdict in found]
+    caption = (
+        "Ours: mean of our seeds, each trained and measured as published; in brackets the 95 % interval for one more "
+        f"run, because a reported number is of a single run. All {len(judgement.ends)} end results of the documents: "
+        f"{counts(judgement.ends)}."
+    )
+    columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
+    title = "Do the numbers that everybody quotes hold?"
+    notes = _notes([verdict for _, verdict in found], judgement)
+    return make_table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
+
+
+def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
+    """Return what the outcomes mean, each document's seeds and joint p, and what is to be known of the numbers."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    notes = [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
+    for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
+        mine = [verdict for verdict in verdicts if verdict.claim.source == document]
+        seeds = dict.fromkeys(f"{counted(verdict.sample.n, 'seed')} of {verdict.claim.approach}" for verdict in mine)
+        joint = judgement.joint.get(document)
+        together = f"; all its end results together: p = {p_text(joint)}" if joint else ""
+        notes.append(f"{document}: {', '.join(seeds)}{together}.")
+    notes += truncations(verdict.claim for verdict in verdicts)
+    if any(_is_rough(verdict) for verdict in verdicts):
+        notes.append("An interval that ends at 0 or 1 is cut there; near 0 and 1 the t rule is rough.")
+    return notes
+
+
+def _is_rough(verdict: Verdict) -> bool:
+    evidence = verdict.evidence
+    is_fraction = verdict.claim.unit == "fraction" and verdict.scale == IDENTITY
+    return is_fraction and evidence is not None and leaves_unit_interval(evidence.mean, evidence.half_width)
+
+
+def _quoted_line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
+    claim = verdict.claim
+    here = (of_claim(claim.id),)
+    ours = None if verdict.centre is None else Linked(ours_text(verdict), here)
+    return [quoted.asks, Linked(reported_text(verdict), here), ours, Linked(verdict.outcome, here)]
+
+
+def reported_text(verdict: Verdict) -> str:
+    """Return the reported number as it is printed, or rounded where that is long."""
+    printed = verdict.claim.printed
+    return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
+
+
+def final_verdicts(material: Material) -> list[Verdict]:
+    """Return the verdicts on what the documents report at their end: final numbers, and each approach's accuracy."""
+    claims = material.claims
+    accuracies = (headline(claims, name, "accuracy", "mnist") for name in {claim.approach for claim in claims})
+    at_end = {claim.id for claim in (*(one for one in claims if one.stage == "final"), *accuracies) if claim}
+    return [verdict for verdict in material.judgement.verdicts if verdict.claim.id in at_end]
+
+
+def final_numbers_table(material: Material) -> Table:
+    """Return a row for each number that a document reports at its end; the page draws the column `DRAWING`."""
+    lines: list[list[Entry]] = []
+    for verdict in final_verdicts(material):
+        claim, here = verdict.claim, (of_claim(verdict.claim.id),)
+        digits = FRACTION if claim.unit == "fraction" else SIX
+        in_margins = verdict.difference / claim.margin if verdict.difference is not None and claim.margin else None
+        place = ", ".join(part for part in (claim.metric.replace("_", " "), claim.dataset, claim.split) if part)
+        lines.append(
+            [
+                claim.source,
+                Linked(place, here),
+                Linked(claim.printed, here),
+                Measured(verdict.sample, digits),
+                None if in_margins is None else Number(in_margins, MARGINS, verdict.sample.sources),
+                Linked(verdict.outcome, here),
+                claim.approach,
+                f"{claim.margin:g}" if claim.margin else None,
+                claim.unit or "1",
+            ]
+        )
+    columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
+    caption = (
+        "The numbers that each document reports at its end. Last points of curves and computed numbers are shown and "
+        f"not counted among the {len(material.judgement.ends)} end results. The drawing: our mean (dot) and the 95 % "
+        "prediction interval for one more run of ours (line; none below two seeds). Middle stroke: the reported "
+        "number. Shaded band and unit: the margin, the difference that would matter, declared before the runs with "
+        f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
+    )
+    title = "The headline numbers, drawn"
+    return make_table("headlines", title, caption, columns, lines).of(material.results, has_spread=False)
