@@ -20,7 +20,7 @@ from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
 from implementations._kernels.loops import loops_for  # noqa: E402 - after the check that Pyro is there
-from implementations._pyro import isolated, minibatches, sgd  # noqa: E402 - after the check that Pyro is there
+from implementations._pyro import isolated, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
 from tests.implementations.made_up import rows as made_up  # noqa: E402
 from tests.implementations.made_up import whole_epochs  # noqa: E402
@@ -205,20 +205,6 @@ def test_training_equals_the_documents(float64, monkeypatch):
             dropout = store[f"{name}_dropout"] if name != "a4" else 1
             assert torch.allclose(marginal.mean, store[f"{name}_mean"], atol=1e-9)
             assert torch.allclose(marginal.std, dropout * store[f"{name}_scale"], atol=1e-9)
-
-
-# --- fitting -------------------------------------------------------------------------------------------------------
-
-
-def test_batches_come_in_file_order_unless_shuffled():
-    rows = made_up(N_ROWS)
-    in_order = [x for x, _ in minibatches(rows, BATCH, None, None)]
-    assert [len(x) for x in in_order] == [32, 32, 16]
-    assert torch.equal(torch.cat(in_order), rows.x)
-    order = torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(6))
-    shuffled = list(minibatches(rows, BATCH, torch.Generator().manual_seed(6), 2))
-    assert torch.equal(torch.cat([x for x, _ in shuffled]), rows.x[order[:64]])
-    assert torch.equal(torch.cat([y for _, y in shuffled]), rows.y[order[:64]])
 
 
 # --- the posterior -------------------------------------------------------------------------------------------------
