@@ -6,6 +6,7 @@ import functools
 import math
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from bench.core.store import Store
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
-from bench.judge.gate.config import load_gate
+from bench.judge.gate.config import Gate, load_gate
 from bench.judge.gate.fresh import AGAIN, blind_cells
 from tests import synthetic
 
@@ -153,10 +154,17 @@ def _written(text):
         return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+class Folders(NamedTuple):
+    path: Path  # of the gate's file
+    gate: Gate
+    reference: Store
+    fresh: Store
+
+
 def folders(tmp_path, **options):
     """Return the gate's file, its content and an unchanged reference and fresh run."""
     path = gate_file(tmp_path, **options)
     for name, content in _written(path.read_text()).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    return path, load_gate(path), Store(tmp_path / "reference"), Store(tmp_path / "fresh")
+    return Folders(path, load_gate(path), Store(tmp_path / "reference"), Store(tmp_path / "fresh"))

@@ -26,10 +26,8 @@ DRAWS = 4
 
 
 def budget():
-    """Return the profile of a trace; commits before epoch1 had 2,000 rows know one number of rows only."""
-    known = {field.name for field in dataclasses.fields(Profile)}
-    rows = {"common_rows": ROWS} if "common_rows" in known else {}
-    return Profile("trace", epochs=EPOCHS, steps_per_epoch=None, rows=ROWS, draws=DRAWS, **rows)
+    """Return the profile of a trace."""
+    return Profile("trace", epochs=EPOCHS, steps_per_epoch=None, rows=ROWS, draws=DRAWS, common_rows=ROWS)
 
 
 class TraceContext(Context):

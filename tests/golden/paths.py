@@ -48,7 +48,9 @@ def paths(subject):
     found = {}
     for recipe in recipes_of(subject):
         found[f"{recipe}/single"] = partial(fit_trace, subject, recipe)
-        if recipe in entry.recipes or _is_variant(entry, recipe):
+        if (
+            recipe in entry.recipes or recipe.removeprefix("published+") in entry.variants
+        ):  # corrections predict as both
             found[f"{recipe}/predict"] = partial(predict_trace, subject, recipe)
         if "fit_many" in entry.capabilities:
             found[f"{recipe}/many"] = partial(fit_trace, subject, recipe, MANY)
@@ -63,22 +65,13 @@ def paths(subject):
     return found
 
 
-def _is_variant(entry, recipe):
-    """Return whether a recipe is the published one with one variant; corrections predict as `corrected` does."""
-    name = recipe.removeprefix("published+")
-    if hasattr(entry, "variants"):
-        return name in entry.variants
-    change = entry.changes.get(name)  # a commit whose manifests have one list of changes
-    return change is not None and change.kind == "variant"
-
-
 def _untrained(name):
     return name == "uniform"  # it has no epochs and no products
 
 
 def _measured_by_others(entry):
     """Return whether the traces of the documents' approaches cover what measures this one: protocols and products."""
-    return getattr(entry, "group", "documents") == "methods"  # the manifests of old commits have no group
+    return entry.group == "methods"
 
 
 def _of_the_published_fit(name, entry):

@@ -47,3 +47,16 @@ def whole_epochs(seed, **changes):
     context = CheckContext(seed, **changes)
     context.steps_per_epoch = None
     return context
+
+
+def load(net, values):
+    """Copy values into the parameters of a network, in their order, and return the network."""
+    for parameter, value in zip(net.parameters(), values, strict=True):
+        parameter.data.copy_(value)
+    return net
+
+
+def assert_parameters(net, values, gradients=False, **tolerance):
+    """Check the parameters of a network, or their gradients, in their order."""
+    for parameter, value in zip(net.parameters(), values, strict=True):
+        assert torch.allclose(parameter.grad if gradients else parameter.data, value, **tolerance)

@@ -7,11 +7,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.core.errors import MissingFramework
 from bench.interface import Task
-from bench.judge.contract import CheckContext
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, of_group
 from implementations.mlp import Mlp
-from tests.implementations.made_up import rows
+from tests.implementations.made_up import rows, whole_epochs
 
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 EPOCHS = 10
@@ -32,16 +31,10 @@ def counted(call):
     return counter.get_total_flops(), found
 
 
-def whole_epochs():
-    context = CheckContext(0)
-    context.steps_per_epoch = None
-    return context
-
-
 @pytest.fixture(scope="module")
 def plain():
     """Return the multiplications of the plain network's training, of its passes over some rows, and its weights."""
-    training, posterior = counted(lambda: Mlp(epochs=EPOCHS).fit(rows(300, 784), MNIST, whole_epochs()))
+    training, posterior = counted(lambda: Mlp(epochs=EPOCHS).fit(rows(300, 784), MNIST, whole_epochs(0)))
     x = rows(PASSED, 784)
     passes, _ = counted(lambda: posterior.predict(x.x, range(1), x.rows))
     return training, passes, sum(value.numel() for value in posterior.arrays().values())
@@ -57,7 +50,7 @@ def test_the_declared_costs_are_those_counted(name, recipe, plain):
         pytest.skip(str(error))
     cost = entry.cost_of(resolve(entry, recipe).changes)
     short = dataclasses.replace(approach, epochs=EPOCHS)
-    training, posterior = counted(lambda: short.fit(rows(300, 784), MNIST, whole_epochs()))
+    training, posterior = counted(lambda: short.fit(rows(300, 784), MNIST, whole_epochs(0)))
     if name not in UNCOUNTED:
         assert training / plain[0] == pytest.approx(cost.training, rel=0.01)
     n_draws = posterior.n_draws or DRAWS

@@ -13,7 +13,7 @@ from benchmarks.documents import dropout_fcn as document
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.dropout_fcn import LOSSES, DropoutFcn, DropoutPosterior, Masks, Training, bce_on_log_probs
-from tests.implementations.made_up import rows, whole_epochs
+from tests.implementations.made_up import assert_parameters, load, rows, whole_epochs
 
 LAYOUT = Layout((20, 70, 70, 70, 10))  # widths that are no multiples of 64: the last word of a row is partly used
 RECIPE = DropoutFcn(hidden=(70, 70, 70))
@@ -33,11 +33,16 @@ class GivenMask(nn.Module):
         return x * self.mask
 
 
+def hand_masks(dropouts, layers):
+    for dropout, mask in zip(dropouts, layers, strict=True):
+        dropout.mask = mask
+
+
 def plain_network(layout, flat):
     """The document's network with these weights, and its dropout layers."""
-    net = document.network(layout.sizes[0], layout.sizes[1], GivenMask).to(flat.dtype)
-    for parameter, value in zip(net.parameters(), layout.named(flat).values(), strict=True):
-        parameter.data.copy_(value)
+    net = load(
+        document.network(layout.sizes[0], layout.sizes[1], GivenMask).to(flat.dtype), layout.named(flat).values()
+    )
     return net, [module for module in net if isinstance(module, GivenMask)]
 
 
@@ -111,11 +116,9 @@ def test_twenty_steps_equal_autograd_and_torch_sgd(loss):
         got, right = training.step(x, y, words)
         assert got.item() == pytest.approx(expected.item(), rel=1e-12)
         assert int(right) == correct
-        for parameter, value in zip(net.parameters(), LAYOUT.named(training.flat).values(), strict=True):
-            assert torch.allclose(parameter.data, value, rtol=1e-9, atol=1e-13)
+        assert_parameters(net, LAYOUT.named(training.flat).values(), rtol=1e-9, atol=1e-13)
         if step == 0:  # the momentum starts at zero, so that it now holds the gradient alone
-            for parameter, value in zip(net.parameters(), LAYOUT.named(training.velocity).values(), strict=True):
-                assert torch.allclose(parameter.grad, value, rtol=1e-9, atol=1e-14)
+            assert_parameters(net, LAYOUT.named(training.velocity).values(), gradients=True, rtol=1e-9, atol=1e-14)
 
 
 def test_trace_is_what_the_document_prints():
@@ -131,8 +134,7 @@ def test_trace_is_what_the_document_prints():
         def batches(noise=noise):
             for start in (0, 16, 32):  # in the order of the rows, the last batch of 8
                 x, y = train.x[start : start + 16], train.y[start : start + 16]
-                for dropout, mask in zip(dropouts, masks.layers(masks.random_words(len(y), noise)), strict=True):
-                    dropout.mask = mask
+                hand_masks(dropouts, masks.layers(masks.random_words(len(y), noise)))
                 yield x, y
 
         loss_sum, accuracy = document.train_epoch(net, sgd, batches())
@@ -154,7 +156,6 @@ def test_draw_equals_the_plain_network_under_the_row_s_masks(posterior, monkeypa
     x, names = rows(30).x, torch.arange(1000, 1030)
     got = posterior.predict(x, range(3, 5), names).log_probs
     for position, draw in enumerate((3, 4)):
-        for dropout, mask in zip(dropouts, masks.layers(row_bits(5, draw, names, masks.n_words)), strict=True):
-            dropout.mask = mask
+        hand_masks(dropouts, masks.layers(row_bits(5, draw, names, masks.n_words)))
         assert torch.allclose(got[position].double(), net.double()(x.double()).detach(), atol=1e-5)
         net.float()

@@ -15,7 +15,6 @@ from torch.distributions import Normal
 
 from bench.core.errors import Unsupported
 from bench.core.streams import normals_
-from bench.interface import Gaussian
 from bench.measure.metrics.draws import reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 from implementations._kernels import gaussian_posterior as kernel
@@ -114,30 +113,6 @@ def test_shared_draws_are_the_plain_loop(case):
 # --- both kinds of draws have one distribution for each row ---------------------------------------------------------
 
 
-def test_shared_draws_have_the_moments_of_the_closed_form():
-    """One hidden layer of ReLUs: E[f] = mu_b + sum_j mu_j E[relu(a_j)], with E[relu(a)] = m Phi(m/s) + s phi(m/s).
-
-    Var[f] = sigma_b^2 + sum_j (mu_j^2 + sigma_j^2) E[relu(a_j)^2] - mu_j^2 E[relu(a_j)]^2, as the units are independent
-    for one row, with E[relu(a)^2] = (m^2 + s^2) Phi(m/s) + m s phi(m/s).
-    """
-    case = {"layout": Layout((5, 4, 2)), "activation": torch.relu_}
-    posterior = posterior_of(6, case, torch.float64, read_out=lambda out: Gaussian(out, torch.zeros_like(out)))
-    x = rows_of(3)
-    found = posterior.per_row().predict(x, range(N_DRAWS), torch.arange(3)).mean
-    (first, last), (first_sigma, last_sigma) = (case["layout"].layers(posterior.arrays()[n]) for n in ("mu", "sigma"))
-    m = x @ first[0].T + first[1]
-    s = (x.square() @ first_sigma[0].square().T + first_sigma[1].square()).sqrt()
-    below, density = torch.special.ndtr(m / s), torch.exp(-((m / s) ** 2) / 2) / math.sqrt(2 * math.pi)
-    mean, square = m * below + s * density, (m**2 + s**2) * below + m * s * density
-    expected = mean @ last[0].T + last[1]
-    variance = square @ (last[0] ** 2 + last_sigma[0] ** 2).T - mean**2 @ (last[0] ** 2).T + last_sigma[1] ** 2
-    # the mean of 1,500 draws is normal to good approximation: 5.7 standard errors have probability 1e-8, twelve tests
-    assert ((found.mean(0) - expected).abs() < 5.7 * (variance / N_DRAWS).sqrt()).all()
-    deviations = (found - expected) ** 2
-    errors = deviations.std(0) / math.sqrt(N_DRAWS)
-    assert ((deviations.mean(0) - variance).abs() < 5.7 * errors).all()
-
-
 def test_a_shared_posterior_says_what_it_cannot_tell():
     posterior = posterior_of(8)
     alone = posterior.per_row()
@@ -146,8 +121,10 @@ def test_a_shared_posterior_says_what_it_cannot_tell():
     assert posterior.mean_network().per_row().noise == "none"
     assert alone.masked({}).noise == "shared"
     assert alone.mean_network().noise == "none"
-    with pytest.raises(Unsupported, match="single rows"):
-        alone.log_density_ratio(range(1))
+    pruned = posterior.masked({"output.bias": torch.zeros(10, dtype=torch.bool)})
+    for without, why in ((alone, "single rows"), (posterior.mean_network(), "no noise"), (pruned, "no noise")):
+        with pytest.raises(Unsupported, match=why):
+            without.log_density_ratio(range(1))
     log_probs = predict(alone, rows_of(6, dtype=torch.float32), range(3))
     _, missing, _ = evaluate_classification(reduce_draws(log_probs), torch.arange(6), np.arange(3), alone.noise)
     assert missing["draw_accuracy_std"].kind == "shared-noise"
@@ -216,15 +193,6 @@ def test_sum_of_squares_is_as_good_as_it_says(n, seed, scale):
     found = sum_of_squares(values)
     assert found.dtype == torch.float64
     assert abs(found.item() - exact) <= (CHUNK + 1) * 2.0**-24 * exact
-
-
-def test_what_has_no_density_says_so():
-    posterior = posterior_of(14)
-    with pytest.raises(Unsupported, match="no noise"):
-        posterior.mean_network().log_density_ratio(range(1))
-    pruned = posterior.masked({"output.bias": torch.zeros(10, dtype=torch.bool)})
-    with pytest.raises(Unsupported, match="no noise"):
-        pruned.log_density_ratio(range(1))
 
 
 # --- marginals ------------------------------------------------------------------------------------------------------

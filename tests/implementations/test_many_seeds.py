@@ -58,21 +58,27 @@ def assert_same(left, right):
         assert torch.allclose(value, right[name], rtol=1e-9, atol=1e-11), name
 
 
-@pytest.mark.parametrize(("name", "changes"), CASES)
-def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
+def seeds_of(name, changes, chosen=(0, 1, 2)):
+    """Return some of the three seeds in one computation, or one seed with its own rows only."""
     module, approach = recipe(name, changes)
     train, rows, task = problem(name)
-    together = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
-    alone = [
-        module.Seeds(approach, train.select(own), _seeds.all_rows(train.select(own)), task, [context])
-        for own, context in zip(rows, [whole_epochs(seed) for seed in SEEDS], strict=True)
-    ]
+    contexts = [whole_epochs(SEEDS[index]) for index in chosen]
+    if len(chosen) == 1:
+        own = train.select(rows[chosen[0]])
+        return module.Seeds(approach, own, _seeds.all_rows(own), task, contexts)
+    return module.Seeds(approach, train, rows[list(chosen)], task, contexts)
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES)
+def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
+    together = seeds_of(name, changes)
     traces = together.epoch(1)
-    for index, (seed, trace) in enumerate(zip(alone, traces, strict=True)):
-        (expected,) = seed.epoch(1)
+    for index, trace in enumerate(traces):
+        alone = seeds_of(name, changes, (index,))
+        (expected,) = alone.epoch(1)
         assert trace == pytest.approx(expected, rel=1e-10)
-        assert_same(together.state(index), seed.state(0))
-        assert_same(together.posterior(index).arrays(), seed.posterior(0).arrays())
+        assert_same(together.state(index), alone.state(0))
+        assert_same(together.posterior(index).arrays(), alone.posterior(0).arrays())
     states = [together.state(index)["flat" if name in ("dropout_fcn", "toy_mlp") else "parameters"] for index in (0, 1)]
     assert not torch.allclose(*states)
 
@@ -80,31 +86,23 @@ def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
 @pytest.mark.parametrize("name", SMALL)
 def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
     """The state of a seed is the same whoever trained beside it."""
-    module, approach = recipe(name, {})
-    train, rows, task = problem(name)
-    together = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
+    together = seeds_of(name, {})
     together.epoch(1)
     state = together.state(1)
     kept = {key: value.clone() for key, value in state.items()}
-    own = train.select(rows[1])
-    alone = module.Seeds(approach, own, _seeds.all_rows(own), task, [whole_epochs(seed) for seed in SEEDS][1:2])
+    alone, pair = seeds_of(name, {}, (1,)), seeds_of(name, {}, (1, 2))
     alone.restore([state])
-    pair = module.Seeds(approach, train, rows[1:], task, [whole_epochs(seed) for seed in SEEDS][1:])
     pair.restore([state, together.state(2)])
     expected = together.epoch(2)[1]
-    assert alone.epoch(2)[0] == pytest.approx(expected, rel=1e-10)
-    assert pair.epoch(2)[0] == pytest.approx(expected, rel=1e-10)
-    assert_same(alone.state(0), together.state(1))
-    assert_same(pair.state(0), together.state(1))
+    for other in (alone, pair):
+        assert other.epoch(2)[0] == pytest.approx(expected, rel=1e-10)
+        assert_same(other.state(0), together.state(1))
     assert all(torch.equal(state[key], value) for key, value in kept.items())  # training did not touch the copy
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_seed_without_numbers_harms_no_other(name):
-    module, approach = recipe(name, {})
-    train, rows, task = problem(name)
-    healthy = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
-    ill = module.Seeds(approach, train, rows, task, [whole_epochs(seed) for seed in SEEDS])
+    healthy, ill = seeds_of(name, {}), seeds_of(name, {})
     healthy.epoch(1)
     first, second, third = (healthy.state(index) for index in range(3))
     spoilt = {key: value if key == "step" else torch.full_like(value, float("nan")) for key, value in second.items()}

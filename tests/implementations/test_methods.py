@@ -15,7 +15,6 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import load_class, manifest, of_group
 from implementations import _methods
 from implementations._kernels.layout import Layout, linearised
-from implementations.mc_dropout import McDropout
 from implementations.mlp import Mlp
 from implementations.swag import SwagPosterior
 from implementations.temperature import best_temperature
@@ -33,28 +32,30 @@ def module(name):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", ["deep_ensemble", "swag", "laplace", "sghmc"])
+FIRST = {  # the hyper-parameters that leave the plain network alone, and the array with its weights
+    "deep_ensemble": ({"epochs": 2}, "weights"),
+    "swag": ({"epochs": 2, "swag_epochs": 0}, "mean"),
+    "laplace": ({"epochs": 2}, "network"),
+    "sghmc": ({"epochs": 0}, "weights"),  # takes steps of its own: only its start is the same
+    "mc_dropout": ({"epochs": 2, "dropout": 0.0}, ""),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
 def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
-    """So that methods can be compared seed by seed. sghmc takes steps of its own: only its start is the same."""
+    """So that methods can be compared seed by seed."""
     module(name)
-    epochs = 0 if name == "sghmc" else 2
-    entry = manifest(name)
-    recipe = build(entry, resolve(entry, "published"), profile("full"))
-    plain = Mlp(epochs=epochs, learning_rate_divisor=1.1).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
-    wanted = torch.cat([value.flatten() for value in plain.values()])
-    short = type(recipe)(**{"epochs": epochs, **({"swag_epochs": 0} if name == "swag" else {})})
-    arrays = short.fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
-    found = {"deep_ensemble": "weights", "sghmc": "weights", "swag": "mean", "laplace": "network"}[name]
-    # products of several networks at once sum in another order
-    close = torch.allclose(arrays[found].view(-1, len(wanted))[0], wanted, rtol=0, atol=1e-6)
-    assert close if name == "deep_ensemble" else torch.equal(arrays[found].view(-1), wanted)
-
-
-def test_without_dropout_the_network_is_that_of_mlp():
-    found = McDropout(epochs=2, dropout=0.0).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
-    plain = Mlp(epochs=2, learning_rate_divisor=1.1).fit(rows(300, 784), MNIST, CheckContext(7)).arrays()
-    for name, value in plain.items():
-        assert torch.allclose(found[name], value, rtol=0, atol=1e-6), name
+    options, key = FIRST[name]
+    plain = Mlp(epochs=options["epochs"], learning_rate_divisor=1.1)
+    wanted, found = (
+        one.fit(rows(300, 784), MNIST, CheckContext(7)).arrays() for one in (plain, load_class(name)(**options))
+    )
+    wanted = torch.cat([value.flatten() for value in wanted.values()])
+    found = found[key] if key else torch.cat([value.flatten() for value in found.values()])
+    if name in ("deep_ensemble", "mc_dropout"):  # products in another order
+        assert torch.allclose(found.view(-1, len(wanted))[0], wanted, rtol=0, atol=1e-6)
+    else:
+        assert torch.equal(found.view(-1), wanted)
 
 
 def test_every_method_has_the_shared_network_and_budget():

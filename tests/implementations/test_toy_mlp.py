@@ -9,7 +9,7 @@ from bench.interface import Gaussian, Task
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.toy_mlp import ToyMlp, descend
-from tests.implementations.made_up import six_points
+from tests.implementations.made_up import assert_parameters, load, six_points
 
 LAYOUT = Layout((1, 16, 16, 1))
 TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
@@ -20,9 +20,7 @@ def plain_network(flat):
     net = torch.nn.Sequential(
         torch.nn.Linear(1, 16), torch.nn.Sigmoid(), torch.nn.Linear(16, 16), torch.nn.Sigmoid(), torch.nn.Linear(16, 1)
     ).to(flat.dtype)
-    for parameter, value in zip(net.parameters(), LAYOUT.named(flat).values(), strict=True):
-        parameter.data.copy_(value)
-    return net
+    return load(net, LAYOUT.named(flat).values())
 
 
 def test_hundred_steps_equal_autograd():
@@ -41,8 +39,7 @@ def test_hundred_steps_equal_autograd():
     second = descend(LAYOUT, flat, x.numpy(), y.numpy(), 40, 0.01)
     assert first == pytest.approx(losses[0], rel=1e-12)
     assert second == pytest.approx(losses[60], rel=1e-10)
-    for parameter, value in zip(net.parameters(), LAYOUT.named(flat).values(), strict=True):
-        assert torch.allclose(parameter.data, value, rtol=1e-9, atol=1e-12)
+    assert_parameters(net, LAYOUT.named(flat).values(), rtol=1e-9, atol=1e-12)
 
 
 def test_first_loss_of_a_network_that_predicts_zero():

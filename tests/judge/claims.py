@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
 from bench.core.csv_rows import columns
+from bench.core.records import Record
 from bench.judge.claims import Claim, load_claims
+from bench.judge.results import Results
+from bench.plan.registry import manifests
 
 CLAIMS = load_claims()
 COLUMNS = columns(Claim)[:-1]  # those that must be there
@@ -35,6 +39,11 @@ GOOD = {
     "locator": "log",
     "note": "",
 }
+
+
+def results(*parts: Sequence[Record]) -> Results:
+    """Return all these records as results of today's approaches."""
+    return Results([one for part in parts for one in part], manifests())
 
 
 def made(**changes: str) -> Claim:

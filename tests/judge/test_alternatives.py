@@ -17,11 +17,10 @@ from bench.judge.alternatives.weighing import (
     against,
     weigh,
 )
-from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.plan.registry import manifests
 from bench.show.tables.alternatives import against_lines, alternatives_table, in_brief, ratio_text, sentences
-from tests.judge.claims import BY_ID, Z
+from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record
 
 FORCED = BY_ID["chopra2018.random_module.forced_accuracy"]  # 0.89, truncated
@@ -73,7 +72,7 @@ def test_the_network_without_bayes_is_the_control_where_a_ladder_has_none():
 
 
 def test_a_recipe_that_trains_on_the_rows_that_the_document_holds_out_is_no_alternative():
-    (one, *_) = against(BY_ID["alsibahi2019.fcn.test_accuracy"], Results([], manifests())).found
+    (one, *_) = against(BY_ID["alsibahi2019.fcn.test_accuracy"], results()).found
     assert (one.alternative.recipe, one.finding) == ("corrected", NOT_MEASURED)
     assert one.reason == "it trains on the rows that the document holds out"
 
@@ -126,7 +125,7 @@ def test_few_seeds_give_no_ratio(mean, finding):
 
 
 def test_what_was_not_run_names_its_command_and_seeds_without_spread_are_no_distribution():
-    one = against(FORCED, Results([], manifests())).found[0]
+    one = against(FORCED, results()).found[0]
     assert one.finding == NOT_MEASURED
     assert "run pyro_random_module --recipe corrected --protocol published --seeds 5`" in one.reason
     assert weighed(five(0.89), (0.895,) * 5).finding == NOT_MEASURED
@@ -165,7 +164,7 @@ def test_records_are_found_by_protocol_and_in_the_claims_unit():
             ("corrected", COMMON, "noise_gaussian/geometric_entropy", 0.78, 0.04),
         )
     ]
-    one = against(claim, Results(records, manifests())).found[0]
+    one = against(claim, results(records)).found[0]
     assert (one.protocol, one.published.mean, one.measured.mean) == (COMMON, pytest.approx(0.99), pytest.approx(0.78))
 
 
@@ -188,9 +187,9 @@ def test_the_table_has_a_line_for_each_alternative_and_names_what_is_missing():
         for seed, z in enumerate(Z)
         for recipe, mean in (("published", 0.895), ("corrected", 0.962))
     ]
-    results = Results(records, manifests())
-    found = [against(BY_ID[name], results) for name in (FORCED.id, "chopra2018.random_module.refused")]
-    table = alternatives_table(results, found)
+    made = results(records)
+    found = [against(BY_ID[name], made) for name in (FORCED.id, "chopra2018.random_module.refused")]
+    table = alternatives_table(made, found)
     first, control, second, _ = table.texts()
     assert control[2] == "mlp published"
     assert first[1:5] == ["0.89", "corrected", PUBLISHED, "0.8950 +- 0.0020 (5)"]

@@ -41,7 +41,11 @@ def outcomes(tmp_path, stored, **changes):
     store = Store(tmp_path)
     made = record("mlp", protocol="common", **changes)
     made = read_record(store.write(made, stored))
-    return {finding.rule: finding.outcome for finding in audit_records([made], store)}
+    return {rule: finding.outcome for rule, finding in audited(store, made).items()}
+
+
+def audited(store, *records):
+    return {finding.rule: finding for finding in audit_records(records, store)}
 
 
 def test_records_that_say_what_their_draws_say(tmp_path):
@@ -62,54 +66,42 @@ def test_draws_that_are_not_normalised_are_seen(tmp_path):
 
 
 def test_one_seed_fails_and_two_do_not(tmp_path):
-    store = Store(tmp_path)
-    two = [record("mlp", seed=seed) for seed in (0, 1)]
-    assert _of(audit_records(two[:1], store), "one-seed").outcome == "fails"
-    finding = _of(audit_records(two, store), "one-seed")
-    assert finding.outcome == "passes"
-    assert finding.detail == "2 seeds or more in the only cell; less than the 5 of a verdict in 1"
     five = [record("mlp", seed=seed) for seed in range(5)]
-    assert _of(audit_records(five, store), "one-seed").detail.endswith("less than the 5 of a verdict in 0")
-    mixed = [*two, record("mlp", recipe="corrected")]
-    finding = _of(audit_records(mixed, store), "one-seed")
-    assert finding.outcome == "fails"
-    assert "1 of 2 cells: corrected x published" in finding.detail
+    sets = (five[:1], five[:2], five, [*five[:2], record("mlp", recipe="corrected")])
+    one, two, all_five, mixed = (audited(Store(tmp_path), *records)["one-seed"] for records in sets)
+    assert [finding.outcome for finding in (one, two, all_five, mixed)] == ["fails", "passes", "passes", "fails"]
+    assert two.detail == "2 seeds or more in the only cell; less than the 5 of a verdict in 1"
+    assert all_five.detail.endswith("less than the 5 of a verdict in 0")
+    assert "1 of 2 cells: corrected x published" in mixed.detail
 
 
 def test_unlike_draws_are_seen(tmp_path):
     def drawn(name, n):
         return record(name, protocol="common", timings={"valid": True, "reason": "", "predict_draws": n})
 
-    store = Store(tmp_path)
     same = [drawn("mlp", 1), drawn("linear_bbb", 100), drawn("mxnet_bbb", 100)]  # a deterministic network has one
-    assert _of(audit_records(same, store), "unlike-draws").outcome == "passes"
-    finding = _of(audit_records([*same, drawn("dropout_fcn", 30)], store), "unlike-draws")
-    assert finding.outcome == "fails"
-    assert "30 draws: dropout_fcn" in finding.detail
     # an ensemble of five networks has five draws and no more; 4 of them are fewer than it has
-    assert _of(audit_records([*same, drawn("deep_ensemble", 5)], store), "unlike-draws").outcome == "passes"
-    assert _of(audit_records([*same, drawn("deep_ensemble", 4)], store), "unlike-draws").outcome == "fails"
+    more = ([], [drawn("dropout_fcn", 30)], [drawn("deep_ensemble", 5)], [drawn("deep_ensemble", 4)])
+    found = [audited(Store(tmp_path), *same, *other)["unlike-draws"] for other in more]
+    assert [finding.outcome for finding in found] == ["passes", "fails", "passes", "fails"]
+    assert "30 draws: dropout_fcn" in found[1].detail
 
 
 def test_the_best_epoch_in_the_place_of_the_last_is_seen(tmp_path):
     key = "mnist/test10k/accuracy"
     epochs = [{"epoch": 1, key: 0.97}, {"epoch": 2, key: 0.96}]
     for value, outcome in ((0.96, "passes"), (0.97, "fails")):
-        found = audit_records([record("mlp", metrics={key: value}, epochs=epochs)], Store(tmp_path))
-        assert _of(found, "test-looked-at").outcome == outcome
+        found = audited(Store(tmp_path), record("mlp", metrics={key: value}, epochs=epochs))
+        assert found["test-looked-at"].outcome == outcome
 
 
 def test_other_versions_are_seen_and_named(tmp_path):
     made = record("mlp")
-    assert _of(audit_records([made], Store(tmp_path)), "stale-result").outcome == "passes"
+    assert audited(Store(tmp_path), made)["stale-result"].outcome == "passes"
     made = changed(made, versions=msgspec.structs.replace(made.versions, recipe={"published": 7}))
-    found = _of(audit_records([made], Store(tmp_path)), "stale-result")
+    found = audited(Store(tmp_path), made)["stale-result"]
     assert found.outcome == "fails"
     assert "published x published full seed 0 key-mlp-: recipe part published had version 7 and has 1" in found.detail
-
-
-def _of(found, rule):
-    return next(finding for finding in found if finding.rule == rule)
 
 
 def test_the_sets_share_what_was_counted():

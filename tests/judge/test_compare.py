@@ -123,32 +123,36 @@ def test_a_metric_that_one_seed_lacks_is_told(tmp_path, capsys):
         assert "not compared" in text.lower()
 
 
-def test_metrics_that_only_one_side_has_are_told_with_the_records_reason(tmp_path, capsys):
-    metrics_folder(tmp_path / "a", dict.fromkeys(range(2), BOTH))
-    only_b = {"mnist/accuracy": 0.9, "mnist/ece": 0.1}
-    metrics_folder(tmp_path / "b", dict.fromkeys(range(2), only_b), missing={"mnist/nll": "no probabilities"})
+LOSS = {"epochs": [{"epoch": 1, "mnist/train60k/train_loss": 0.2}]}
+
+
+@pytest.mark.parametrize(
+    ("only_a", "metrics_b", "missing", "lacks"),
+    [
+        (
+            {},
+            {"mnist/accuracy": 0.9, "mnist/ece": 0.1},
+            {"mnist/nll": "no probabilities"},
+            [("mnist/nll", "B", "no probabilities"), ("mnist/ece", "A", "the record has no 'mnist/ece'")],
+        ),
+        (LOSS, BOTH, {}, [("last epoch/mnist/train60k/train_loss", "B", "the record has no epochs")]),
+        (
+            {},
+            dict.fromkeys(BOTH),
+            {},
+            [(key, "B", f"the measured '{key}' is not a finite number") for key in ("mnist/accuracy", "mnist/nll")],
+        ),
+    ],
+    ids=["another metric", "an entry of the trace", "nothing in common"],
+)
+def test_what_only_one_side_has_is_told_with_the_records_reason(tmp_path, capsys, only_a, metrics_b, missing, lacks):
+    metrics_folder(tmp_path / "a", dict.fromkeys(range(2), BOTH), **only_a)
+    metrics_folder(tmp_path / "b", dict.fromkeys(range(2), metrics_b), missing)
     code, found = compared(capsys, tmp_path)
     assert code == INCOMPLETE
-    assert [(lack["metric"], lack["side"], lack["seeds"], lack["reason"]) for lack in found["not_compared"]] == [
-        ("mnist/nll", "B", [0, 1], "no probabilities"),
-        ("mnist/ece", "A", [0, 1], "the record has no 'mnist/ece'"),
-    ]
-
-
-def test_an_entry_of_the_trace_that_one_side_lacks_is_told(tmp_path, capsys):
-    trace = {"epochs": [{"epoch": 1, "mnist/train60k/train_loss": 0.2}]}
-    metrics_folder(tmp_path / "a", {0: BOTH}, **trace)
-    metrics_folder(tmp_path / "b", {0: BOTH})
-    code, found = compared(capsys, tmp_path)
-    assert code == INCOMPLETE
-    assert [lack["metric"] for lack in found["not_compared"]] == ["last epoch/mnist/train60k/train_loss"]
-
-
-def test_nothing_that_can_be_compared_is_told(tmp_path, capsys):
-    metrics_folder(tmp_path / "a", {0: BOTH})
-    metrics_folder(tmp_path / "b", {0: dict.fromkeys(BOTH)})
-    code, found = compared(capsys, tmp_path)
-    assert (code, found["differences"], len(found["not_compared"])) == (INCOMPLETE, [], 2)
+    assert {lack["metric"] for lack in found["differences"]} == set(BOTH) - {metric for metric, *_ in lacks}
+    said = [(lack["metric"], lack["side"], lack["reason"]) for lack in found["not_compared"]]
+    assert (said, {tuple(lack["seeds"]) for lack in found["not_compared"]}) == (lacks, {(0, 1)})
 
 
 def test_what_neither_side_has_or_nobody_asked_for_is_not_missed(tmp_path, capsys):

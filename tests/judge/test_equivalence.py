@@ -93,11 +93,6 @@ def test_outcomes_of_reports_with_a_spread(reported, margin, outcome):
     assert found.evidence.half_width == pytest.approx(2.3060 * 6.3246e-4, rel=1e-4)
 
 
-def test_without_a_spread_nothing_changes():
-    assert verdict(0.978, 0.005, None).outcome == AGREES
-    assert verdict(0.978, 0.005, None).evidence.p_equivalence is None
-
-
 def test_holms_worked_example():
     # p = .01, .04, .03, .005 of four: .005 x 4 = .02; .01 x 3 = .03; .03 x 2 = .06; .04 x 1 = .04, raised to .06
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
@@ -105,8 +100,9 @@ def test_holms_worked_example():
     )
 
 
-@given(st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_never_helps_a_hypothesis(p_values):
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_a_hypothesis(values):
+    p_values = {str(place): value for place, value in enumerate(values)}
     found = holm(p_values)
     assert all(p_values[name] <= found[name] <= 1 for name in p_values)
     ranked = sorted(p_values, key=lambda name: p_values[name])

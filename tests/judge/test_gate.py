@@ -16,7 +16,10 @@ from tests.synthetic import changed, read_record
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
-PUBLISHED = "mlp/published/common"
+PUBLISHED, LOSS = "mlp/published/common", "last epoch/mnist/{train}/train_loss"
+TOY_CELL = "toy_bbb/published/common"
+TOY, TOY_SEEDS = f"{TOY_CELL} toy/rmse", f"seeds {TOY_CELL}"
+WAIVER = f'[[waiver]]\ncell = "{TOY_CELL}"\nuntil = {{}}\nreason = "a known hole"\n'
 
 
 def command(tmp_path, path, *more):
@@ -34,10 +37,7 @@ def judged(tmp_path, path, capsys):
 
 def change(store, pattern, **changes):
     """Change fields of the records whose files fit a pattern; a dict updates the field."""
-    paths = sorted(store.records.glob(f"{pattern}.json"))
-    assert paths
-    for path in paths:
-        old = read_record(path)
+    for old in chosen(store, pattern):
         fields = plain(old)
         new = {name: {**fields[name], **value} if isinstance(value, dict) else value for name, value in changes.items()}
         store.write(changed(old, **new))
@@ -45,10 +45,14 @@ def change(store, pattern, **changes):
 
 def replace(store, pattern, **changes):
     """Replace fields of the records whose files fit a pattern."""
+    for old in chosen(store, pattern):
+        store.write(changed(old, **changes))
+
+
+def chosen(store, pattern):
     paths = sorted(store.records.glob(f"{pattern}.json"))
     assert paths
-    for path in paths:
-        store.write(changed(read_record(path), **changes))
+    return [read_record(path) for path in paths]
 
 
 def test_an_unchanged_rerun_passes(tmp_path, capsys):
@@ -63,32 +67,22 @@ def test_an_unchanged_rerun_passes(tmp_path, capsys):
         assert row["smallest_shift"] > row["margin"]
 
 
-def test_a_shift_beyond_interval_and_margin_fails(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("margin", "shift", "expected"),
+    [
+        (0.02, 0.2, (FAILED, {f"{PUBLISHED} {name}": "fail" for name in ("mnist/nll", LOSS)})),  # 20 sd, 10 margins
+        (0.5, 0.2, (0, {})),
+        (1e-9, 0.0, (0, {})),  # every difference is beyond the margin, and only the interval protects
+    ],
+)
+def test_only_a_shift_beyond_interval_and_margin_fails(tmp_path, margin, shift, expected, capsys):
     path, gate, _, _ = folders(tmp_path)
-    fresh_folder(tmp_path / "fresh", gate, shift=0.2)  # 20 standard deviations, 10 margins
-    code, bad, _ = judged(tmp_path, path, capsys)
-    assert code == FAILED
-    assert bad == {
-        f"{PUBLISHED} mnist/nll": "fail",
-        f"{PUBLISHED} last epoch/mnist/{{train}}/train_loss": "fail",
-    }
-
-
-def test_a_shift_within_the_margin_passes(tmp_path, capsys):
-    path, gate, _, _ = folders(tmp_path)
-    path.write_text(path.read_text().replace("margin = 0.02", "margin = 0.5"))
-    fresh_folder(tmp_path / "fresh", gate, shift=0.2)
-    code, bad, found = judged(tmp_path, path, capsys)
-    assert (code, bad) == (0, {})
-    assert any(row["text"] == "beyond the interval, within the margin" for row in found["metrics"])
-
-
-def test_seed_noise_beyond_the_margin_passes(tmp_path, capsys):
-    # margin 1e-9: every difference is beyond it, and only the interval protects
-    text = gate_file(tmp_path).read_text().replace("margin = 0.02", "margin = 1e-9")
-    folders(tmp_path)
-    (tmp_path / "gate.toml").write_text(text)
-    assert judged(tmp_path, tmp_path / "gate.toml", capsys)[:2] == (0, {})
+    path.write_text(path.read_text().replace("margin = 0.02", f"margin = {margin}"))
+    fresh_folder(tmp_path / "fresh", gate, shift=shift)
+    *said, found = judged(tmp_path, path, capsys)
+    assert tuple(said) == expected
+    texts = {row["text"] for row in found["metrics"]}
+    assert ("beyond the interval, within the margin" in texts) == (margin == 0.5)
 
 
 @pytest.mark.parametrize("n_seeds", [0, 7])
@@ -125,11 +119,7 @@ def lose(fresh):
 
 
 def skip(fresh):
-    for file in sorted(fresh.records.glob("toy_bbb/*.json")):
-        fresh.write(changed(read_record(file), outcome="skipped", reason="no framework", metrics={}))
-
-
-WAIVER = '[[waiver]]\ncell = "toy_bbb/published/common"\nuntil = {}\nreason = "a known hole"\n'
+    replace(fresh, "toy_bbb/*", outcome="skipped", reason="no framework", metrics={})
 
 
 @pytest.mark.parametrize("fault", [lose, skip])
@@ -146,29 +136,20 @@ def test_a_cell_without_numbers_needs_a_waiver_that_has_not_ended(tmp_path, faul
     assert ("a known hole" in text) == (until == "2999-01-01")
 
 
-def test_a_waiver_excuses_no_shift(tmp_path, capsys):
+@pytest.mark.parametrize(("shift", "code", "bad"), [(5.0, FAILED, {TOY: "fail"}), (0.0, 0, {})])
+def test_a_waiver_excuses_no_shift_and_is_told_where_it_is_not_needed(tmp_path, shift, code, bad, capsys):
     path, gate, _, _ = folders(tmp_path, more=WAIVER.format("2999-01-01"))
-    fresh_folder(tmp_path / "fresh", gate, shift=5.0, shifted="toy_bbb/published/common")
-    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"toy_bbb/published/common toy/rmse": "fail"})
-
-
-def test_a_waiver_that_is_not_needed_is_told(tmp_path, capsys):
-    path, _, _, _ = folders(tmp_path, more=WAIVER.format("2999-01-01"))
-    _, _, found = judged(tmp_path, path, capsys)
-    assert any("not needed any more" in note for note in found["notes"])
+    fresh_folder(tmp_path / "fresh", gate, shift=shift, shifted=TOY_CELL)
+    *said, found = judged(tmp_path, path, capsys)
+    assert said == [code, bad]
+    assert shift or any("not needed any more" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("changes", [{"metrics": {"toy/rmse": None}}, {"outcome": "diverged", "reason": "loss is nan"}])
 def test_what_is_not_finite_fails(tmp_path, changes, capsys):
     path, _, _, fresh = folders(tmp_path)
     change(fresh, "toy_bbb/*seed1001*", **changes)
-    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {"toy_bbb/published/common toy/rmse": "fail"})
-
-
-TOY_SEEDS = "seeds toy_bbb/published/common"
-DIVERGED = {"outcome": "diverged", "reason": "loss is nan"}
-DIVERGING = WAIVER.replace("until", "diverged = [8]\nuntil")  # the ninth seed of the reference
-TOY, TOY_DIVERGED = "toy_bbb/published/common toy/rmse", "diverged seeds toy_bbb/published/common"
+    assert judged(tmp_path, path, capsys)[:2] == (FAILED, {TOY: "fail"})
 
 
 def test_an_unreadable_record_leaves_a_hole_that_is_seen(tmp_path, capsys):
@@ -176,7 +157,7 @@ def test_an_unreadable_record_leaves_a_hole_that_is_seen(tmp_path, capsys):
     file = next(fresh.records.glob("toy_bbb/*seed1000*"))
     file.write_text("{")
     code, bad, found = judged(tmp_path, path, capsys)
-    assert (code, bad) == (INCOMPLETE, {"toy_bbb/published/common toy/rmse": "missing"})
+    assert (code, bad) == (INCOMPLETE, {TOY: "missing"})
     assert any(str(file) in note for note in found["notes"])
 
 
@@ -221,14 +202,6 @@ def test_files_that_cannot_be_written_are_told_before_the_run(tmp_path, option, 
     assert re.fullmatch(message, line)
 
 
-def test_folders_of_the_files_are_made(tmp_path, capsys):
-    path, _, _, _ = folders(tmp_path)
-    files = [tmp_path / "new" / "gate.xml", tmp_path / "other" / "gate.md"]
-    assert command(tmp_path, path, "--junit", str(files[0]), "--summary", str(files[1])) == 0
-    assert "gate passed" in capsys.readouterr().out
-    assert all(file.stat().st_size for file in files)
-
-
 def test_the_report_is_printed_before_files_are_written(tmp_path, monkeypatch, capsys):
     def full(path, content):
         del content
@@ -246,13 +219,13 @@ def test_a_reason_with_control_characters(tmp_path, capsys):
     path, _, _, fresh = folders(tmp_path)
     reason = "\x1b[31mboom\x00 | <b> ]]> \ud800\ufffe\x9b end"
     replace(fresh, "toy_bbb/*seed1001__*", outcome="failed", reason=reason, metrics={})
-    files = ["--junit", str(tmp_path / "gate.xml"), "--summary", str(tmp_path / "gate.md")]
-    assert command(tmp_path, path, *files) == INCOMPLETE
-    cases = ET.parse(tmp_path / "gate.xml").getroot().findall("testcase")
+    junit, summary = tmp_path / "new" / "gate.xml", tmp_path / "other" / "gate.md"  # whose folders are made
+    assert command(tmp_path, path, "--junit", str(junit), "--summary", str(summary)) == INCOMPLETE
+    cases = ET.parse(junit).getroot().findall("testcase")
     errors = [case.find("error").get("message") for case in cases if case.find("error") is not None]
     shown = r"\x1b[31mboom\x00 | <b> ]]> \ud800\ufffe\x9b end"
     assert any(shown in error for error in errors)
-    for text in (capsys.readouterr().out, (tmp_path / "gate.md").read_text()):
+    for text in (capsys.readouterr().out, summary.read_text()):
         assert "boom" in text
         assert not {"\x1b", "\x00", "\x9b", "\ufffe"} & {*text}
 

@@ -149,6 +149,10 @@ def effect_of(numbers, name, rung, what=("mnist", "accuracy"), kind=ALONE):
     return found[kind, rung][what]
 
 
+def table_of(name, numbers):
+    return ladder_table(ladder(name), [*effects(ladder(name), numbers)], numbers, ())
+
+
 def test_effects_are_differences_of_the_same_seeds():
     numbers = numbers_of(
         [
@@ -168,33 +172,32 @@ def test_a_rung_without_records_gives_the_command():
     asked = "python -m bench run linear_bbb --recipe published+attached-mu --protocol common --seeds 3"
     assert found.paired is None
     assert asked in found.gaps[0].reason
-    assert asked in markdown(ladder_table(ladder("linear_bbb"), [*effects(ladder("linear_bbb"), numbers)], numbers, ()))
+    assert asked in markdown(table_of("linear_bbb", numbers))
 
 
-def test_seeds_without_a_common_one_are_not_paired():
-    numbers = numbers_of([*cell("mlp", "published", {0: 0.5}), *cell("mlp", "corrected", {1: 0.5})])
-    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
-    assert found.paired is None
-    assert "no seed has both" in found.gaps[0].reason
+def diverged(recipe):
+    return record("mlp", recipe, "common", seed=1, outcome="diverged", reason="loss is nan")
 
 
-def test_a_recipe_that_was_not_run_is_named_before_a_seed_that_diverged_on_the_other_side():
-    lost = record("mlp", "published", "common", seed=1, outcome="diverged", reason="loss is nan")
-    numbers = numbers_of([*cell("mlp", "published", {0: 0.5}), lost])
-    found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
-    assert found.paired is None
-    assert [gap.code for gap in found.gaps] == ["not run", "diverged"]
+def test_seeds_without_a_common_one_are_not_paired_and_a_recipe_that_was_not_run_is_named_first():
+    other = numbers_of([*cell("mlp", "published", {0: 0.5}), *cell("mlp", "corrected", {1: 0.5})])
+    none = numbers_of([*cell("mlp", "published", {0: 0.5}), diverged("published")])
+    apart, alone = (effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE) for numbers in (other, none))
+    assert (apart.paired, alone.paired) == (None, None)
+    assert "no seed has both" in apart.gaps[0].reason
+    assert [gap.code for gap in alone.gaps] == ["not run", "diverged"]
 
 
 def test_a_diverged_seed_is_marked_and_named():
-    lost = record("mlp", "corrected", "common", seed=1, outcome="diverged", reason="loss is nan")
-    numbers = numbers_of(
-        [*cell("mlp", "published", {0: 0.5, 1: 0.5, 2: 0.75}), *cell("mlp", "corrected", {0: 0.5, 2: 0.875}), lost]
+    published, corrected = (
+        cell("mlp", "published", {0: 0.5, 1: 0.5, 2: 0.75}),
+        cell("mlp", "corrected", {0: 0.5, 2: 0.875}),
     )
+    numbers = numbers_of([*published, *corrected, diverged("corrected")])
     found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
     assert found.paired.seeds == (0, 2)
     assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan", is_fault=True),)
-    text = markdown(ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ()))
+    text = markdown(table_of("mlp", numbers))
     # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
     assert "+0.0625 ~[-0.7316, +0.8566]\\*" in text
     assert "seed 1: loss is nan" in text
@@ -227,17 +230,15 @@ def test_a_reading_counts_for_its_own_fit_only():
 
 def test_ties_are_shown_as_such():
     numbers = numbers_of([*cell("mlp", "published", {0: 0.5, 1: 0.7}), *cell("mlp", "corrected", {0: 0.5, 1: 0.7})])
-    table = ladder_table(ladder("mlp"), effects(ladder("mlp"), numbers), numbers, ())
-    (shown,) = [row["accuracy"] for row in by_column(table) if row["rung"] == "lr-decay"]
+    (shown,) = [row["accuracy"] for row in by_column(table_of("mlp", numbers)) if row["rung"] == "lr-decay"]
     assert shown == "same"
 
 
 def test_csv_has_the_unrounded_numbers_of_every_rung():
     numbers = numbers_of([*cell("mlp", "published", {0: 0.1}), *cell("mlp", "corrected", {0: 0.4})])
-    one = ladder("mlp")
-    table = ladder_table(one, effects(one, numbers), numbers, ())
+    table = table_of("mlp", numbers)
     lines = list(csv.DictReader(comma_separated(table).splitlines()))
-    assert len(lines) == len(table.lines) == sum(len(rung.numbers) for rung in one.rungs)
+    assert len(lines) == len(table.lines) == sum(len(rung.numbers) for rung in ladder("mlp").rungs)
     line = next(line for line in lines if (line["rung"], line["quantity"]) == ("lr-decay", "accuracy"))
     assert float(line["difference"]) == 0.4 - 0.1
     assert (line["n"], line["low"], line["before"]) == ("1", "", "0.1")
@@ -257,7 +258,7 @@ def test_rungs_of_the_paper_are_read_from_longer_fits():
     assert effect_of(numbers, "blundell_bbb", "epochs-150", what, VARIANT).paired.differences == (0.01,) * 5
     assert effect_of(numbers, "blundell_bbb", "gaussian-prior", what, CONTROL).paired.differences == (0.03 - 0.01,) * 5
     assert effect_of(numbers, "blundell_bbb", "rho-8", what, VARIANT).gaps[0].code == "not run"
-    rows = by_column(ladder_table(ladder("blundell_bbb"), effects(ladder("blundell_bbb"), numbers), numbers, ()))
+    rows = by_column(table_of("blundell_bbb", numbers))
     assert {row["data set"] for row in rows} == {"mnist"}
     needed = {(cell.approach, cell.recipe) for cell in cells_of([ladder("blundell_bbb")], Selection())}
     assert ("blundell_bbb", "published") in needed

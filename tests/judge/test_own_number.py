@@ -12,11 +12,9 @@ from bench.core.store import Store
 from bench.judge.alternatives.own import Brought, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
-from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, DIFFERS
-from bench.plan.registry import manifests
 from bench.show.screens.verdict import own_text
-from tests.judge.claims import CLAIMS, Z
+from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
 
 ACCURACY, ENTROPY = "mnist/test10k/accuracy", "noise_gaussian/1000 images/predictive_entropy"
@@ -30,7 +28,7 @@ def mlp(recipe, accuracy):
     ]
 
 
-RESULTS = Results([*mlp("published", 0.98), *mlp("corrected", 0.99)], manifests())
+RESULTS = results(mlp("published", 0.98), mlp("corrected", 0.99))
 
 
 def judged(metric="accuracy", reported=".980", **changes):
@@ -105,10 +103,10 @@ def test_a_metric_of_several_places_must_be_given_whole():
         record("pyro_random_module", seed=seed, metrics={place: 0.5 + 0.01 * z for place in places})
         for seed, z in enumerate(Z)
     ]
-    results = Results(records, manifests())
+    found = results(records)
     with pytest.raises(ConfigError, match="measured in several places; give one of noise_uniform/100 images"):
-        judge_own(Brought("pyro_random_module", "refusal_rate", "0.5"), results, CLAIMS)
-    assert judge_own(Brought("pyro_random_module", places[0], "0.5"), results, CLAIMS).key == places[0]
+        judge_own(Brought("pyro_random_module", "refusal_rate", "0.5"), found, CLAIMS)
+    assert judge_own(Brought("pyro_random_module", places[0], "0.5"), found, CLAIMS).key == places[0]
 
 
 def test_the_command(tmp_path, capsys):

@@ -7,19 +7,20 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.store import Store
-from bench.judge.results import Results
 from bench.judge.shorter import records_of
 from bench.judge.stats.papers import READINGS, load_papers, paper_claims, paper_verdicts
 from bench.plan.recipes import resolve
-from bench.plan.registry import manifest, manifests
+from bench.plan.registry import manifest
 from bench.show.figures import learning
 from bench.show.figures.style import style
 from bench.show.material import Material
 from bench.show.tables.papers import blundell_table, can_it_be_reproduced, noise_left
+from tests.judge.claims import results
 from tests.synthetic import record
 
 CLAIMS = {claim.paper.id: claim for claim in paper_claims(load_papers())}
-SMALL, QUOTED = "blundell2015.t1.bbb_mixture.400", "blundell2015.t1.bbb_mixture.1200"
+SMALL = "blundell2015.t1.bbb_mixture.400"
+FIVE = [0.0134, 0.0135, 0.0136, 0.0137, 0.0138]
 
 
 def records(recipe, errors, approach="blundell_bbb"):
@@ -39,6 +40,10 @@ def records(recipe, errors, approach="blundell_bbb"):
         )
         for seed, error in enumerate(errors)
     ]
+
+
+def sentence(*parts):
+    return can_it_be_reproduced(results(*parts))
 
 
 def test_every_number_of_both_tables_has_its_fits():
@@ -61,20 +66,16 @@ def test_every_number_of_both_tables_has_its_fits():
 
 def test_a_claim_is_judged_under_each_reading():
     """Seeds at 1.34 to 1.38 % agree with 1.36 by means; draws, half a percent lower, differ (h is about .05 %)."""
-    made = records("published", [0.0134, 0.0135, 0.0136, 0.0137, 0.0138])
-    found = {
-        one.reading: one.verdict
-        for one in paper_verdicts([CLAIMS[SMALL]], Results(made, manifests()))
-        if one.claim.paper.id == SMALL
-    }
+    judged = paper_verdicts([CLAIMS[SMALL]], results(records("published", FIVE)))
+    found = {one.reading: one.verdict for one in judged if one.claim.paper.id == SMALL}
     assert found["means"].outcome == "agrees"
     assert found["draws"].outcome == "differs"
     assert found["means"].sample.n == 5
 
 
 def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_comes_out():
-    assert can_it_be_reproduced(Results([], manifests())).startswith("Not run yet")
-    small = can_it_be_reproduced(Results(records("published", [0.0134, 0.0135, 0.0136, 0.0137, 0.0138]), manifests()))
+    assert sentence().startswith("Not run yet")
+    small = sentence(records("published", FIVE))
     assert small.startswith(
         "1.32 % is open: the network of 1200 units has not run yet. 1.36 % with 400 units comes out with the network "
     )
@@ -84,17 +85,12 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
         "Choosing the epoch on held-out images changes the error by +0.00 points [+0.00, +0.00], choosing it on the "
         "test images by +0.00 [+0.00, +0.00] (5 fits)."
     )
-    large = can_it_be_reproduced(
-        Results(records("published+units-1200", [0.0200, 0.0201, 0.0202, 0.0203, 0.0204]), manifests())
-    )
+    large = sentence(records("published+units-1200", [0.0200, 0.0201, 0.0202, 0.0203, 0.0204]))
     assert large.startswith("1.32 % with 1200 units does not come out however it is measured.")
 
 
 def test_until_the_quoted_number_has_its_seeds_the_sentence_says_what_they_make_so_far():
-    five, two = [0.0134, 0.0135, 0.0136, 0.0137, 0.0138], [0.0150, 0.0154]
-    said = can_it_be_reproduced(
-        Results([*records("published", five), *records("published+units-1200", two)], manifests())
-    )
+    said = sentence(records("published", FIVE), records("published+units-1200", [0.0150, 0.0154]))
     # of 1.50 and 1.54; the draws of these records err half a percent less
     assert said.startswith(
         "1.32 % with 1200 units is open: it needs 5 seeds, 2 have finished, and the lowest error so far is 1.50 % with "
@@ -105,7 +101,7 @@ def test_until_the_quoted_number_has_its_seeds_the_sentence_says_what_they_make_
 
 def test_a_coarse_agreement_says_how_near_the_nearest_seed_came():
     """Seeds of mean 1.50 and standard deviation .1 do not exclude 1.36, and no seed is as low."""
-    said = can_it_be_reproduced(Results(records("published", [0.0140, 0.0140, 0.0150, 0.0160, 0.0160]), manifests()))
+    said = sentence(records("published", [0.0140, 0.0140, 0.0150, 0.0160, 0.0160]))
     assert "cannot be excluded with the network of the means (none of 5 seeds came below 1.40 %)" in said
 
 
@@ -122,22 +118,19 @@ def long_fits(recipe, n_seeds, approach="blundell_bbb"):
 
 
 def test_a_number_of_300_epochs_is_judged_by_epoch_300_of_longer_fits():
-    results = Results([*long_fits("published", 5), *long_fits("published+units-1200", 2)], manifests())
-    found = {
-        (one.claim.paper.id, one.reading): one.verdict.sample for one in paper_verdicts([*CLAIMS.values()], results)
-    }
+    made = results(long_fits("published", 5), long_fits("published+units-1200", 2))
+    judged = paper_verdicts([*CLAIMS.values()], made)
+    found = {(one.claim.paper.id, one.reading): one.verdict.sample for one in judged}
     assert found["kristonova.bbb_mixture.400", "means"].values == (0.015,) * 5
     assert found["kristonova.bbb_mixture.1200", "means"].n == 2
     assert not found["kristonova.bbb_mixture.400", "draws"].n  # the record has too few draws of that epoch
     assert not found["saxena-mayur.bbb_mixture.400", "means"].n  # its batches and its start of rho have not run
-    said = can_it_be_reproduced(results)
     assert (
         "After 100, 150, 300 and 600 epochs, mistakes are 2.00, 2.00, 1.50 and 1.50 % with 1200 units (2 seeds; "
-        in said
+        in can_it_be_reproduced(made)
     )
-    (short,) = records_of(
-        Results(long_fits("published", 1), manifests()), "blundell_bbb", "published+epochs-150", "published"
-    )
+    one = results(long_fits("published", 1))
+    (short,) = records_of(one, "blundell_bbb", "published+epochs-150", "published")
     assert (short.recipe, len(short.epochs)) == ("published+epochs-150", 150)
     assert short.metrics["mnist/test10k/error_at_chosen_epoch"] == 0.02
     assert "mnist/test10k/error_of_draws" not in short.metrics
@@ -145,21 +138,21 @@ def test_a_number_of_300_epochs_is_judged_by_epoch_300_of_longer_fits():
 
 def test_a_short_fit_that_has_its_own_record_is_not_read_from_a_longer_one():
     own = record("blundell_bbb", "published+epochs-150", metrics={"mnist/test10k/error": 0.5})
-    found = records_of(Results([own, *long_fits("published", 2)], manifests()), own.approach, own.recipe, "published")
+    found = records_of(results([own], long_fits("published", 2)), own.approach, own.recipe, "published")
     assert [(one.seed, one.metrics["mnist/test10k/error"]) for one in found] == [(0, 0.5), (1, 0.02)]
 
 
 def test_noise_that_is_left_in_pruned_weights_has_rows_and_a_sentence():
     pruned = {f"mnist/test10k/pruned_error_of_draws@{share}": 0.02 for share in (0.5, 0.75, 0.95, 0.98)}
     noisy = {key.replace("pruned_error", "noisy_pruned_error"): 0.86 for key in pruned}
-    results = Results([record("blundell_bbb", "published+units-1200", metrics=pruned | noisy)], manifests())
-    rows = {(row[0], row[2]) for row in blundell_table(results).rows}
+    made = results([record("blundell_bbb", "published+units-1200", metrics=pruned | noisy)])
+    rows = {(row[0], row[2]) for row in blundell_table(made).rows}
     assert {("t2.pruned50", "draws"), ("t2.pruned50", "noisy")} <= rows
-    assert noise_left(results).startswith(
+    assert noise_left(made).startswith(
         "With 50, 75, 95 and 98 % of the weights of 1200 units removed, mistakes are 2.00, 2.00, 2.00 and 2.00 %; "
         "where the removed weights keep their noise, 86.0, 86.0, 86.0 and 86.0 % (1 seed, 10 draws averaged)."
     )
-    assert noise_left(results).endswith("reports 3.84, 19.3, 82.4 and 85.4 %.")
+    assert noise_left(made).endswith("reports 3.84, 19.3, 82.4 and 85.4 %.")
 
 
 def test_held_out_images_rank_methods_and_name_the_prior_that_they_choose():
@@ -172,7 +165,7 @@ def test_held_out_images_rank_methods_and_name_the_prior_that_they_choose():
         )
         for seed in range(5)
     ]
-    said = can_it_be_reproduced(Results([*long_fits("published", 5), *gaussian], manifests()))
+    said = sentence(long_fits("published", 5), gaussian)
     assert (
         "On held-out images the order is one Gaussian 1.30 %, the scale mixture 1.60 %; so the best reading by " in said
     )
@@ -181,8 +174,7 @@ def test_held_out_images_rank_methods_and_name_the_prior_that_they_choose():
 
 def test_the_other_methods_stand_beside_the_mixture_seed_by_seed():
     mixture, sgd = [0.0174, 0.0175, 0.0176, 0.0177, 0.0178], [0.0164, 0.0167, 0.0166, 0.0167, 0.0166]
-    made = [*records("published", mixture), *records("published", sgd, "blundell_sgd")]
-    said = can_it_be_reproduced(Results(made, manifests()))
+    said = sentence(records("published", mixture), records("published", sgd, "blundell_sgd"))
     # differences in points .10 .08 .10 .10 .12: mean .10, standard deviation sqrt(2e-4) = .01414,
     # half-width t(4, .975) = 2.7764 times .01414 / sqrt(5) = .0176. The paper: 1.36 - 1.83 = -.47
     assert "ours and the paper's: plain SGD 1.66 and 1.83 %." in said
@@ -191,15 +183,13 @@ def test_the_other_methods_stand_beside_the_mixture_seed_by_seed():
 
 
 def test_the_table_has_the_numbers_that_were_measured_and_counts_the_others():
-    table = blundell_table(
-        Results([*records("published", [0.0134] * 5), *records("published", [0.02], "blundell_sgd")], manifests())
-    )
+    table = blundell_table(results(records("published", [0.0134] * 5), records("published", [0.02], "blundell_sgd")))
     marks = {row[0]: re.sub(r"[^a-z]", "", row[1]) for row in table.rows}
     assert marks == {"t1.bbb_mixture.400": "s", "t1.sgd.400": "m"}
     (missing,) = [note for note in table.notes if note.startswith("Numbers without a finished fit")]
     assert "15 of 17 of blundell2015, 3 of 3 of jinkehe2019" in missing
     assert {line["number"] for line in table.lines} == set(CLAIMS)
-    assert not blundell_table(Results([], manifests())).rows
+    assert not blundell_table(results()).rows
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bench.cli.main import main
 from bench.core.errors import BenchError
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
-from bench.interface import Categorical, Posterior
+from bench.interface import Categorical, Posterior, Task
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.readers import READERS, geometric, parse, read_keys
 from bench.judge.ladder.readings import keys_of, read_all
@@ -22,7 +22,7 @@ from bench.judge.ladder.rungs import MEASURING
 from bench.judge.ladder.taking import read_missing
 from bench.measure.metrics.draws import reduce_draws
 from bench.measure.protocols import Common
-from bench.plan.recipes import profile
+from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from tests.run.test_runner import smoke
 
@@ -153,7 +153,9 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     probe = ["noise_gaussian/refusal_rate@0.2", "mnist/refusal_rate@0.2", "mnist/selective_accuracy@0.2"]
     probe.append("mnist/mean_network_nll")
     kept, _ = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
-    posterior = _rebuilt(record, kept)
+    entry = manifest(record.approach)
+    approach = build(entry, resolve(entry, record.recipe), profile("smoke"))
+    posterior = approach.rebuild(kept, Task("classification", 10, 60_000, 784), record.seed)
     protocol = Common(manifest("linear_bbb"), 0, profile("smoke"), None)
     torch.set_flush_denormal(True)
     again, missing = read_keys(posterior, protocol, probe)
@@ -161,15 +163,6 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
     assert not missing
     for key, value in again.items():
         assert value == record.metrics[key.partition("@")[0].replace("mean_network_", "mean_network/")]
-
-
-def _rebuilt(record, kept):
-    from bench.interface import Task
-    from bench.plan.recipes import build, resolve
-
-    entry = manifest(record.approach)
-    approach = build(entry, resolve(entry, record.recipe), profile("smoke"))
-    return approach.rebuild(kept, Task("classification", 10, 60_000, 784), record.seed)
 
 
 def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
@@ -196,25 +189,11 @@ def test_without_the_fit_there_is_a_reason(store):
 
 def test_the_command_trains_what_is_missing_and_reads_it(store, capsys, monkeypatch):
     whole = ladder("linear_bbb")
-    short = dataclasses.replace(
-        whole,
-        rungs=tuple(rung for rung in whole.rungs if rung.kind == MEASURING),
-        ood=("noise_gaussian",),
-        question=None,
-    )
+    rungs = tuple(rung for rung in whole.rungs if rung.kind == MEASURING)
+    short = dataclasses.replace(whole, rungs=rungs, ood=("noise_gaussian",), question=None)
     monkeypatch.setattr("bench.judge.ladder.selection.ladder", lambda name: short)  # one fit instead of eight
-    arguments = [
-        "ladder",
-        "linear_bbb",
-        "--profile",
-        "smoke",
-        "--results",
-        str(store.root),
-        "--run",
-        "--quiet",
-        "--json",
-    ]
-    assert main([*arguments, "--seeds", "1", "--threads", "1", "--executor", "inline"]) == 0
+    options = "--profile smoke --run --quiet --json --seeds 1 --threads 1 --executor inline"
+    assert main(["ladder", "linear_bbb", *options.split(), "--results", str(store.root)]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert {line["n"] for line in one["rungs"]} == {1}  # those of readings too
     assert {line["rung"] for line in one["rungs"]} == {rung.name for rung in short.rungs}

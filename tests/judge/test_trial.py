@@ -7,11 +7,9 @@ from msgspec import structs
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.judge.claims import print_interval
-from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
-from bench.plan.registry import manifests
 from bench.show.tables.alternatives import trial_table
-from tests.judge.claims import BY_ID, Z
+from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record
 
 FORCED = BY_ID["chopra2018.random_module.forced_accuracy"]  # truncated to .01, margin .02
@@ -22,10 +20,6 @@ def seeds(values, recipe="published", protocol="published", first=0, key="mnist/
         record("pyro_random_module", recipe, protocol, seed=first + place, metrics={key: value}, **changes)
         for place, value in enumerate(values)
     ]
-
-
-def of(*parts):
-    return Results([one for part in parts for one in part], manifests())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +44,7 @@ def test_true_reports_agree_and_those_of_a_recipe_far_away_differ():
     # ten seeds .890 +- .003 against ten of .962: 24 standard deviations
     source = np.random.default_rng(1)
     ours, theirs = (0.89 + 0.003 * source.normal(size=10)).tolist(), (0.962 + 0.003 * source.normal(size=10)).tolist()
-    true, false = trials(of(seeds(ours), seeds(theirs, "corrected")), [FORCED])
+    true, false = trials(results(seeds(ours), seeds(theirs, "corrected")), [FORCED])
     assert (true.kind, true.protocol, len(true.reports), true.n_told) == (TRUE, "published", 10, 0)
     assert true.count(AGREES) + true.count(COARSE) == 10
     assert (false.kind, false.truth, len(false.reports)) == (CORRECTED, "pyro_random_module corrected", 10)
@@ -61,15 +55,15 @@ def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
     # five seeds close together and a sixth far away: judged by the five, its report differs; by all six, it would not
     values = [0.8951 + 0.001 * z for z in Z]
     claim = structs.replace(FORCED, precision_kind="exact")
-    (true,) = trials(of(seeds([*values, 0.93])), [claim])
+    (true,) = trials(results(seeds([*values, 0.93])), [claim])
     assert true.reports[5] == (DIFFERS,)
     # a false report with the number of the far seed is judged by the five others, too
-    _, false = trials(of(seeds([*values, 0.93]), seeds([0.93], "corrected", first=5)), [claim])
+    _, false = trials(results(seeds([*values, 0.93]), seeds([0.93], "corrected", first=5)), [claim])
     assert false.reports == ((DIFFERS,),)
 
 
 def test_five_seeds_are_too_few_for_true_reports_and_just_enough_for_false_ones():
-    (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED])
+    (found,) = trials(results(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED])
     assert (found.kind, found.n_told) == (CORRECTED, 1)
 
 
@@ -77,33 +71,26 @@ def test_the_protocol_that_measured_more_seeds_of_an_alternative_is_taken():
     ours = seeds([0.89 + 0.003 * z for z in Z])
     common = {"protocol": "common", "key": "mnist/accuracy"}
     both = [*seeds([0.9 + 0.003 * z for z in Z], **common), *seeds([0.96, 0.961], "corrected", **common)]
-    (found,) = trials(of(ours, both), [FORCED])
+    (found,) = trials(results(ours, both), [FORCED])
     assert (found.protocol, len(found.reports)) == ("common", 2)
-    (found,) = trials(of(ours, both, seeds([0.96, 0.961], "corrected")), [FORCED])
+    (found,) = trials(results(ours, both, seeds([0.96, 0.961], "corrected")), [FORCED])
     assert found.protocol == "published"
 
 
 def test_a_repeated_number_is_one_claim_and_another_run_of_the_document_none():
     again = BY_ID["chopra2018.prose.forced_accuracy"]
     other = structs.replace(FORCED, id="x", source="chopra2018-first-run")
-    (found,) = trials(of(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED, again, other])
+    (found,) = trials(results(seeds([0.89 + 0.003 * z for z in Z]), seeds([0.96], "corrected")), [FORCED, again, other])
     assert [len(outcomes) for outcomes in found.reports] == [1]
 
 
 def test_planted_faults_are_judged_by_the_first_epoch():
     claim = BY_ID["chopra2018.random_module.epoch1.train_loss"]
-    epochs = {"key": "x", "profile": "epoch1"}
-
-    def first_epoch(values):
-        made = seeds(values, **epochs)
-        key = f"mnist/{claim.split}/{claim.metric}"
-        return [
-            record("pyro_random_module", seed=one.seed, profile="epoch1", epochs=[{"epoch": 1, key: value}])
-            for one, value in zip(made, values, strict=True)
-        ]
-
-    reference = of(first_epoch([2100 + 10 * z for z in (*Z, 0.1)]))
     place = f"mnist/{claim.split}/{claim.metric}"
+    reference = results(
+        record("pyro_random_module", seed=seed, profile="epoch1", epochs=[{"epoch": 1, place: 2100 + 10 * z}])
+        for seed, z in enumerate((*Z, 0.1))
+    )
     runs = [PlantedRun("KL x 1.1", claim.approach, 1000 + n, place, 2300.0 + n, "", "") for n in range(2)]
     runs.append(PlantedRun("KL x 1.1", "mlp", 1000, place, 1.0, "", ""))  # of an approach without seeds
     true, fault = planted_trials(reference, runs, BY_ID.values())
@@ -113,8 +100,8 @@ def test_planted_faults_are_judged_by_the_first_epoch():
 
 def test_the_table_counts_reports_and_claims():
     ours, theirs = [0.89 + 0.003 * z for z in (*Z, 0.1)], [0.96, 0.961]
-    results = of(seeds(ours), seeds(theirs, "corrected"))
-    table = trial_table(results, trials(results, [FORCED]))
+    found = results(seeds(ours), seeds(theirs, "corrected"))
+    table = trial_table(found, trials(found, [FORCED]))
     first, second = table.texts()
     assert first[:3] == ["pyro_random_module", "true: published", "0/6"]
     assert second[1:] == ["corrected", "2/2", "2", "0", "0"]

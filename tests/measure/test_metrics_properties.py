@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.measure.metrics import classification, draws, ood
+from bench.measure.metrics import classification, draws
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
-from bench.measure.metrics.refusal import RefusalRule, risk_coverage
+from bench.measure.metrics.refusal import risk_coverage
 
 settings.register_profile("metrics", max_examples=40, deadline=None, derandomize=True, database=None)
 quick = settings(settings.get_profile("metrics"))
@@ -76,16 +76,6 @@ def test_chunks_inside_a_block_do_not_matter(monkeypatch: pytest.MonkeyPatch) ->
 
 @quick
 @given(predictions(), st.randoms(use_true_random=False))
-def test_order_of_draws_does_not_matter(data: tuple[torch.Tensor, np.ndarray], random: object) -> None:
-    log_probs, labels = data
-    order = list(range(len(log_probs)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    assert_same(reduce_draws(log_probs[order]), reduce_draws(log_probs), 1e-12)
-    assert (draw_hits(log_probs[order], labels) == draw_hits(log_probs, labels)[order]).all()
-
-
-@quick
-@given(predictions(), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], random: object) -> None:
     log_probs, labels = data
     order = list(range(len(labels)))
@@ -132,52 +122,3 @@ def test_bounds(data: tuple[torch.Tensor, np.ndarray]) -> None:
         assert 0 <= values[name] <= 1 + 1e-6, name
     assert 0 <= values["brier"] <= 2 + 1e-6
     assert values["nll"] >= -1e-6
-
-
-@quick
-@given(predictions())
-def test_mixture_nll_is_below_the_mean_nll_of_its_draws(data: tuple[torch.Tensor, np.ndarray]) -> None:
-    # Jensen: -log of a mean is at most the mean of -log; the mean log-probability is that mean
-    log_probs, labels = data
-    summary = reduce_draws(log_probs)
-    of_draws = [classification.nll(reduce_draws(one[None]).log_mean_probs, labels) for one in log_probs]
-    assert classification.nll(summary.log_mean_probs, labels) <= np.mean(of_draws) + ROUNDING
-    assert classification.nll(summary.mean_log_probs, labels) == pytest.approx(np.mean(of_draws))
-
-
-@quick
-@given(predictions())
-def test_equal_draws_add_nothing(data: tuple[torch.Tensor, np.ndarray]) -> None:
-    log_probs, _ = data
-    one = reduce_draws(log_probs[:1])
-    many = reduce_draws(log_probs[:1].repeat(9, 1, 1))
-    np.testing.assert_allclose(many.log_mean_probs, one.log_mean_probs, rtol=1e-12, atol=1e-14)
-    assert classification.entropies(many)["mutual_information"] == pytest.approx(0.0, abs=1e-13)
-    assert (classification.entropies(one)["mutual_information"] == 0).all()
-    assert ((many.votes > 0).sum(axis=1) == 1).all()
-    for q in many.quantile_probs:
-        np.testing.assert_allclose(many.quantile(q), one.mean_probs, rtol=1e-14)
-
-
-@quick
-@given(predictions(), st.floats(0, 1), st.floats(0, 1))
-def test_a_higher_threshold_refuses_more(data: tuple[torch.Tensor, np.ndarray], first: float, second: float) -> None:
-    summary = reduce_draws(data[0])
-    low, high = sorted((first, second))
-    assert not (RefusalRule(0.5, high).accepted(summary) & ~RefusalRule(0.5, low).accepted(summary)).any()
-    assert RefusalRule(0.1, low).refusal_rate(summary) >= RefusalRule(0.5, low).refusal_rate(summary)
-
-
-whole_scores = st.lists(st.integers(-5, 5), min_size=1, max_size=30).map(lambda x: np.array(x, dtype=np.float64))
-
-
-@quick
-@given(whole_scores, whole_scores)
-def test_detection_depends_on_the_order_of_scores_only(inside: np.ndarray, outside: np.ndarray) -> None:
-    for measure in (ood.auroc, ood.aupr, ood.fpr_at_tpr):
-        value = measure(inside, outside)
-        assert 0 <= value <= 1
-        assert measure(np.exp(inside) - 7, np.exp(outside) - 7) == value
-        assert measure(inside[::-1], outside[::-1]) == value
-    assert ood.auroc(outside, inside) == pytest.approx(1 - ood.auroc(inside, outside))
-    assert ood.auroc(-inside, -outside) == pytest.approx(1 - ood.auroc(inside, outside))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.core.errors import ConfigError
 from bench.interface import Marginal
-from bench.measure.metrics.pruning import FRACTIONS, prune, pruning_row, pruning_scores, score_name, sparse_bytes
+from bench.measure.metrics.pruning import prune, pruning_row, pruning_scores, score_name, sparse_bytes
 
 settings.register_profile("pruning", max_examples=40, deadline=None, derandomize=True, database=None)
 quick = settings(settings.get_profile("pruning"))
@@ -57,12 +57,6 @@ def test_prune_takes_the_lowest_of_all_tensors() -> None:
     assert kept(prune(NETWORK, 0.5)) == {"w1": [False, True, True, False], "w2": [True, False]}
     # int(6 * .49) = 2
     assert kept(prune(NETWORK, 0.49)) == {"w1": [True, True, True, False], "w2": [True, False]}
-
-
-def test_ends() -> None:
-    assert all(mask.all() for mask in prune(NETWORK, 0.0).values())
-    assert not any(mask.any() for mask in prune(NETWORK, 1.0).values())
-    assert (FRACTIONS[0], FRACTIONS[-1], len(FRACTIONS)) == (0.0, 1.0, 9)
 
 
 def test_equal_scores_go_in_order() -> None:
@@ -135,13 +129,3 @@ def test_exactly_the_lowest_go(network: dict[str, Marginal], fraction: float, us
         left += values[keep[name] & counted].tolist()
     assert len(gone) == int(n * fraction)
     assert max(gone, default=0) <= min(left, default=math.inf)
-
-
-@quick
-@given(networks(), st.floats(0, 1), st.floats(0, 1))
-def test_more_pruning_keeps_a_subset_in_fewer_bytes(network: dict[str, Marginal], first: float, second: float) -> None:
-    low, high = sorted((first, second))
-    wide, narrow = prune(network, low), prune(network, high)
-    assert not any((narrow[name] & ~wide[name]).any() for name in network)
-    assert sparse_bytes(network, narrow) <= sparse_bytes(network, wide)
-    assert pruning_row(network, narrow)["pruned_of_used"] >= pruning_row(network, wide)["pruned_of_used"]

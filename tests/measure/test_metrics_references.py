@@ -9,15 +9,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, log_loss, roc_auc_score, roc_curve
 
 from bench.core.errors import MissingFramework
+from bench.core.reasons import Reason
 from bench.data.torchvision_shim import import_datasets
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 
 SEEDS = range(2)
+RATES = {"selective_accuracy": "refusal_rate", "selective_accuracy_strict": "refusal_rate_strict"}
 
 
 def mixture(seed: int, n_classes: int = 10, n_rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -30,21 +34,14 @@ def mixture(seed: int, n_classes: int = 10, n_rows: int = 2000) -> tuple[np.ndar
     return log_mean, torch.multinomial(torch.from_numpy(np.exp(log_mean)), 1, generator=source)[:, 0].numpy()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nll_is_sklearns_log_loss(seed: int) -> None:
-    log_probs, labels = mixture(seed)
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_nll_and_brier_are_sklearns(n_classes: int) -> None:
+    log_probs, labels = mixture(0, n_classes)
     probs = np.exp(log_probs)
     probs /= probs.sum(1, keepdims=True)  # scikit-learn warns of float32 slack in the sums
     assert classification.nll(log_probs, labels) == pytest.approx(log_loss(labels, probs), abs=1e-6)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_brier_is_twice_sklearns_for_two_classes(seed: int) -> None:
-    # scikit-learn counts the positive class only; both classes have the same squared error
-    log_probs, labels = mixture(seed, n_classes=2)
-    probs = np.exp(log_probs)
-    probs /= probs.sum(1, keepdims=True)
-    assert classification.brier(probs, labels) == pytest.approx(2 * brier_score_loss(labels, probs[:, 1]))
+    if n_classes == 2:  # scikit-learn counts the positive class only; both classes have the same squared error
+        assert classification.brier(probs, labels) == pytest.approx(2 * brier_score_loss(labels, probs[:, 1]))
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +63,23 @@ def test_ece_is_torchmetrics_calibration_error(seed: int, calibration_error: Cal
     assert classification.ece(probs, labels) == pytest.approx(float(theirs), abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("decimals", [1, 12], ids=["many ties", "no ties"])
-def test_detection_is_sklearns(seed: int, decimals: int) -> None:
-    source = np.random.default_rng(seed)
-    inside, outside = source.normal(0, 1, 700).round(decimals), source.normal(1, 2, 300).round(decimals)
-    truth, scores = np.repeat([0, 1], [700, 300]), np.concatenate([inside, outside])
+def assert_detects_as_sklearn(inside: np.ndarray, outside: np.ndarray) -> None:
+    truth, scores = np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside])
     assert ood.auroc(inside, outside) == pytest.approx(roc_auc_score(truth, scores))
     assert ood.aupr(inside, outside) == pytest.approx(average_precision_score(truth, scores))
     fpr, tpr, _ = roc_curve(truth, scores, drop_intermediate=False)
     assert ood.fpr_at_tpr(inside, outside) == pytest.approx(fpr[tpr >= 0.95].min())
+
+
+@pytest.mark.parametrize("decimals", [1, 12], ids=["many ties", "no ties"])
+def test_detection_is_sklearns(decimals: int) -> None:
+    source = np.random.default_rng(0)
+    assert_detects_as_sklearn(source.normal(0, 1, 700).round(decimals), source.normal(1, 2, 300).round(decimals))
+
+
+@given(*2 * [st.lists(st.integers(-5, 5), min_size=1, max_size=30)])
+def test_detection_by_few_scores_is_sklearns(inside: list[int], outside: list[int]) -> None:
+    assert_detects_as_sklearn(np.array(inside, dtype=float), np.array(outside, dtype=float))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -104,7 +108,8 @@ def test_a_blind_predictor_scores_log_k(n_classes: int) -> None:
     }
     for name, value in expected.items():
         assert values[name] == pytest.approx(value, abs=1e-12), name
-    assert "selective_accuracy_strict" in missing
+    refusing = [name for name in ("selective_accuracy", "selective_accuracy_strict") if values[RATES[name]] == 1]
+    assert missing == dict.fromkeys(refusing, Reason("rows-refused"))  # and not NaN
 
 
 def test_a_perfect_predictor_scores_zero() -> None:

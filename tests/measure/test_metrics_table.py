@@ -11,7 +11,6 @@ import torch
 
 from bench.core.errors import ConfigError
 from bench.core.metric_table import _SPECS, METRICS, unit_of
-from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
@@ -108,16 +107,6 @@ def test_spread_of_accuracy_needs_whole_networks(noise: Noise) -> None:
     assert values["draw_accuracy_mean"] == pytest.approx(np.mean(accuracies))
 
 
-def test_nothing_accepted_is_missing_not_nan() -> None:
-    log_probs = torch.full((4, 3, 10), -math.log(10))
-    labels = torch.tensor([0, 1, 2])
-    values, missing, _ = evaluate_classification(
-        reduce_draws(log_probs), labels, draw_hits(log_probs, labels), "weights"
-    )
-    assert values["refusal_rate"] == 1.0
-    assert missing == dict.fromkeys(("selective_accuracy", "selective_accuracy_strict"), Reason("rows-refused"))
-
-
 def test_infinite_nll_is_missing_with_a_reason() -> None:
     log_probs = torch.tensor([[[0.0, -math.inf]]])
     values, missing = evaluate_mean_network(reduce_draws(log_probs), torch.tensor([1]))
@@ -134,16 +123,6 @@ def test_arrays_are_json() -> None:
     assert set(arrays) == {"risk_coverage", "reliability"}
     assert arrays["risk_coverage"]["risk"][-1] == pytest.approx(1 - values["accuracy"])
     assert sum(arrays["reliability"]["count"]) == 60
-
-
-def test_ood_rows_that_look_unlike_the_training_data_are_found() -> None:
-    sure, unsure = reduce_draws(predictions(5, scale=50.0)[0]), reduce_draws(predictions(5, 1, scale=0.01)[0])
-    values, _ = evaluate_ood(sure, unsure)
-    for score in ("predictive_entropy", "max_probability"):
-        assert values[f"auroc_{score}"] == values[f"aupr_{score}"] == 1.0
-        assert values[f"fpr95_{score}"] == 0.0
-    # but its draws agree, so the mutual information ranks it below
-    assert values["auroc_mutual_information"] < 0.1
 
 
 def test_faults() -> None:

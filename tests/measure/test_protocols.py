@@ -80,28 +80,36 @@ def make(name, protocol):
     return protocol_of(manifest(name), protocol, 0, SMOKE, None)
 
 
-def test_common_numbers_of_a_known_predictor(rows):
-    found = make("linear_bbb", "common").final(Oracle(), [])
-    assert found.metrics["mnist/accuracy"] == 1
-    assert found.metrics["mnist/nll"] == pytest.approx(-math.log(0.91), rel=1e-5)
-    # one bin: confidence 0.91, accuracy 1
-    assert found.metrics["mnist/ece"] == pytest.approx(0.09, rel=1e-4)
-    # (1 - 0.91)^2 + 9 x 0.01^2 = 0.009
-    assert found.metrics["mnist/brier"] == pytest.approx(0.009, rel=1e-3)
-    assert found.metrics["mnist/mutual_information"] == pytest.approx(0, abs=1e-6)
-    assert found.metrics["mnist/draw_accuracy_std"] == 0
-    assert found.metrics["mnist/refusal_rate"] == 0
-    # in and out of distribution are the same rows: no score tells them apart
-    assert found.metrics["letters/auroc_predictive_entropy"] == pytest.approx(0.5)
-    assert found.missing["notmnist459"].values == {"message": "not there; fetch it"}
-    assert found.timings["predict_draws"] == SMOKE.draws
+@pytest.fixture
+def common(rows):
+    return make("linear_bbb", "common").final(Oracle(), [])
 
 
-def test_common_measures_every_pruning_level(rows):
-    found = make("linear_bbb", "common").final(Oracle(), [])
-    levels = [(row["fraction"], row["network"]) for row in found.arrays["pruning"]["rows"]]
+def test_common_numbers_of_a_known_predictor(common):
+    # one bin: confidence 0.91, accuracy 1; (1 - 0.91)^2 + 9 x 0.01^2 = 0.009. In and out of distribution are the same
+    # rows: no score tells them apart
+    wanted = {"accuracy": 1, "nll": -math.log(0.91), "ece": 0.09, "brier": 0.009, "mutual_information": 0}
+    wanted |= {"draw_accuracy_std": 0, "refusal_rate": 0}
+    found = {name: common.metrics[f"mnist/{name}"] for name in wanted}
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert common.metrics["letters/auroc_predictive_entropy"] == pytest.approx(0.5)
+    assert common.missing["notmnist459"].values == {"message": "not there; fetch it"}
+    assert common.timings["predict_draws"] == SMOKE.draws
+
+
+def test_common_measures_every_pruning_level(common):
+    levels = [(row["fraction"], row["network"]) for row in common.arrays["pruning"]["rows"]]
     assert [level for level, network in levels if network == "mean"] == [0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1]
     assert [level for level, network in levels if network == "30 draws"] == [0, 0.5, 0.75, 0.95]
+
+
+def test_raw_draws_and_losses_of_each_row_are_kept(common):
+    scores = common.scores
+    assert scores["mnist/draws"].shape == (SMOKE.draws, protocols.KEPT_ROWS, 10)
+    assert scores["letters/max_probability"].shape == (N_ROWS,)
+    assert scores["mnist/nll"].mean() == pytest.approx(common.metrics["mnist/nll"], rel=1e-5)
+    assert scores["mnist/brier"].mean(dtype=float) == pytest.approx(common.metrics["mnist/brier"], rel=1e-3)
+    assert "letters/nll" not in scores  # no label, no loss
 
 
 def test_common_takes_the_fast_path_where_rows_count_alone(rows):
@@ -128,19 +136,6 @@ def test_common_takes_the_fast_path_where_rows_count_alone(rows):
     assert found.arrays["noise"]["mnist"] == "weights"
     assert {found.arrays["noise"][name] for name in OOD_NAMES} == {"shared"}
     assert {row.get("noise") for row in found.arrays["pruning"]["rows"]} == {None, "shared"}
-
-
-def test_raw_draws_are_kept_for_figures(rows):
-    scores = make("linear_bbb", "common").final(Oracle(), []).scores
-    assert scores["mnist/draws"].shape == (SMOKE.draws, protocols.KEPT_ROWS, 10)
-    assert scores["letters/max_probability"].shape == (N_ROWS,)
-
-
-def test_losses_of_each_row_are_kept(rows):
-    found = make("linear_bbb", "common").final(Oracle(), [])
-    assert found.scores["mnist/nll"].mean() == pytest.approx(found.metrics["mnist/nll"], rel=1e-5)
-    assert found.scores["mnist/brier"].mean(dtype=float) == pytest.approx(found.metrics["mnist/brier"], rel=1e-3)
-    assert "letters/nll" not in found.scores  # no label, no loss
 
 
 class OnDevice(Oracle):

@@ -156,14 +156,10 @@ def test_two_names_of_one_storage_are_one_parameter():
     own, net.weight_mu = net.weight_mu, again
     named = [("weight_mu", own), *net.named_parameters(prefix="sampler")]
     named += [("weight_rho", net.weight_rho), ("tied.weight_rho", net.weight_rho)]
-    report = elbo.audit_torch(
-        lambda x, y: net.nll(x, y) + net.analytic() / STEPS, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0
-    )
+    report = elbo.audit_torch(net.elbo, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0)
     assert report.ok, str(report)
     named = [("weight_mu", own), ("weight_rho", net.weight_rho), *net.named_parameters(prefix="sampler")]
-    report = elbo.audit_torch(
-        lambda x, y: net.nll(x, y) + net.analytic() / STEPS, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0
-    )
+    report = elbo.audit_torch(net.elbo, named, batches(), N_TRAIN, nll=net.nll, prior_std=1.0)
     assert report.ok, str(report)
     assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
 
@@ -218,7 +214,7 @@ def test_where_the_loss_hides_what_autograd_saves_the_finding_stays():
 def test_decay_of_means_and_scales_fails(model, kind):
     def report(**options):
         optimizer = kind(model.parameters(), lr=0.1, **options)
-        return audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS, optimizer=optimizer, epochs=10)
+        return audit(model, model.elbo, optimizer=optimizer, epochs=10)
 
     finding = report(weight_decay=0.01).of("decayed-posterior")
     assert finding.outcome == "fails"

@@ -43,11 +43,16 @@ def model_with(scale_data=1.0, scale_kl=1.0, prior=1.5):
     return model, guide
 
 
-@pytest.mark.parametrize("estimator", [Trace_ELBO, TraceMeanField_ELBO])
 @pytest.mark.parametrize(
-    ("scale_data", "scale_kl", "factor"),
-    [(1.0, 1.0, STEPS), (STEPS, 1.0, 1.0), (1.0, 1 / STEPS, 1.0), (STEPS, 1 / STEPS, 1 / STEPS)],
-    ids=["unscaled", "data scaled", "KL scaled", "both"],
+    ("scale_data", "scale_kl", "factor", "estimator"),
+    [
+        (1.0, 1.0, STEPS, TraceMeanField_ELBO),
+        (STEPS, 1.0, 1.0, TraceMeanField_ELBO),
+        (STEPS, 1.0, 1.0, Trace_ELBO),
+        (1.0, 1 / STEPS, 1.0, TraceMeanField_ELBO),
+        (1.0, 1 / STEPS, 1.0, Trace_ELBO),
+        (STEPS, 1 / STEPS, 1 / STEPS, TraceMeanField_ELBO),
+    ],
 )
 def test_scales(scale_data, scale_kl, factor, estimator):
     model, guide = model_with(scale_data, scale_kl)

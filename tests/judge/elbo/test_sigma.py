@@ -58,7 +58,7 @@ def audited_and_trained(rho, rate, momentum, mean, of_sigma=1.0):
 
 @pytest.mark.parametrize(
     ("rho", "rate", "momentum", "mean"),
-    [(-2.0, 5e-3, 0.0, False), (-4.0, 5e-4, 0.9, False), (-4.0, 0.5, 0.0, True), (-2.0, 0.05, 0.9, True)],
+    [(-4.0, 5e-4, 0.9, False), (-4.0, 0.5, 0.0, True)],
 )
 def test_plain_sgd_that_moves_sigma_is_not_frozen(rho, rate, momentum, mean):
     finding, moved = audited_and_trained(rho, rate, momentum, mean)
@@ -69,9 +69,8 @@ def test_plain_sgd_that_moves_sigma_is_not_frozen(rho, rate, momentum, mean):
         assert "raise draws=" in finding.detail
 
 
-@pytest.mark.parametrize(("momentum", "of_sigma"), [(0.0, 1e-4), (0.9, 1e-5)])
-def test_a_rate_of_sgd_that_is_far_too_small_is_frozen(momentum, of_sigma):
-    finding, moved = audited_and_trained(-2.0, 5e-3 * (1 - momentum), momentum, False, of_sigma)
+def test_a_rate_of_sgd_that_is_far_too_small_is_frozen():
+    finding, moved = audited_and_trained(-2.0, 5e-4, 0.9, False, of_sigma=1e-5)
     assert moved < 1e-3
     assert finding.outcome == "fails"
     assert moved < finding.measured["relative change"] < 0.05
