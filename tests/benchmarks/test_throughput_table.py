@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 import pytest
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import ConfigError, StoreError
+from bench.core.errors import ConfigError
 from bench.core.project import TOP
 from bench.show.cells import Missing, Number
 from bench.show.tables.render import markdown
@@ -23,7 +21,7 @@ def speeds(row=None, **changes):
     measured = {
         "title": "training step",
         "ours": {"work": 10, "seconds": [2.0, 1.0, 4.0]},  # 5, 10, 2.5 steps a second: median 5
-        "document": {"work": 2, "seconds": [2.0, 4.0, 2.0]},  # 1, 0.5, 1
+        "document": {"work": 2, "seconds": [1.0, 4.0, 4.0]},  # 2, 0.5, 0.5
         "product": {"work": 1e9, "seconds": [0.01, 0.02, 0.01]},  # median 100 GFLOP a second
         "flops_per_unit": 8e9,
         "product_size": 794,
@@ -53,22 +51,15 @@ def test_medians_ranges_ratios_and_shares_of_a_row():
     table = throughput_table([speeds()])
     (row,) = by_column(table)
     assert (row["ours"].value, row["ours, range"]) == (200.0, "100 - 400")
-    assert (row["document"].value, row["document, range"]) == (1000.0, "1000 - 2000")
-    # the rounds' own ratios are 5, 20 and 2.5, not the ratio of the medians, which happens to be 5 too
+    assert (row["document"].value, row["document, range"]) == (2000.0, "500 - 2000")
+    # the rounds' own ratios are 2.5, 20 and 5; the ratio of the medians would be 10
     assert (row["ratio"].value, row["ratio, range"], row["rounds"]) == (5.0, "2.50 - 20.0", "3")
     assert row["of the product rate"].value == pytest.approx(5 * 8e9 / 100e9)
-    # 8 GFLOP a step at 100 GFLOP a second are 12.5 steps a second, the document's are 1
-    assert row["ratio, products alone"].value == pytest.approx(12.5)
+    # 8 GFLOP a step at 100 GFLOP a second are 12.5 steps a second, the document's are 0.5
+    assert row["ratio, products alone"].value == pytest.approx(25)
     assert row["overhead"].value == pytest.approx(0.02 * 5)  # 20 ms of 200 ms
     assert "794 x 794" in table.caption
     assert "made-up CPU" in table.notes[-1]
-
-
-def test_the_ratio_is_the_median_of_ratios():
-    # rates of 2, 0.5 and 0.5 a second: ratios 2.5, 20 and 5, where the medians 5 and 0.5 would give 10
-    record = speeds(row={"document": {"work": 2, "seconds": [1.0, 4.0, 4.0]}})
-    (row,) = by_column(throughput_table([record]))
-    assert row["ratio"].value == 5.0
 
 
 def test_predictions_are_rates_and_have_no_overhead():
@@ -124,22 +115,12 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
             load_targets(path)
 
 
-def test_files_are_sealed_and_replaced(tmp_path):
-    folder = speeds_folder(tmp_path)
-    path = folder.write(speeds())
-    folder.write(speeds(rounds=4))
+def test_new_speeds_replace_old_ones(tmp_path):
+    for rounds in (3, 4):
+        speeds_folder(tmp_path).write(speeds(rounds=rounds))
     records, problems = speeds_folder(tmp_path).read_all()
     assert [record.rounds for record in records] == [4]
     assert problems == []
-    path.write_text(path.read_text().replace('"rounds": 4', '"rounds": 40'))
-    with pytest.raises(StoreError, match="changed after"):
-        folder.read(path)
-    other = path.with_name("other.json")
-    other.write_text(json.dumps({"schema": 1}))
-    with pytest.raises(StoreError, match="its hash does not fit"):
-        folder.read(other)
-    other.write_text("{")
-    assert len(speeds_folder(tmp_path).read_all()[1]) == 2
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):

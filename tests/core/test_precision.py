@@ -1,6 +1,5 @@
 """Precision of matrix products: what is rounded, what is not, and that the old state returns."""
 
-import math
 import shutil
 
 import pytest
@@ -260,9 +259,6 @@ def test_tables_of_two_precisions_are_apart(both, capsys):
         shown[precision] = capsys.readouterr().out
     assert shown["float32"] != shown["bf16"]
     assert main(["table", "precision", *choice]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    (nll,) = [line for line in lines if line.startswith("mlp,bf16,smoke,mnist,nll,")]
-    values = [float(value) for value in nll.split(",")[5:12:3]]
-    assert math.isclose(values[2], values[1] - values[0])
-    for precision, value in zip(("float32", "bf16"), values[:2], strict=True):
-        assert str(value) in shown[precision]
+    (nll,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("mlp,bf16,smoke,mnist,nll,")]
+    for precision, value in zip(("float32", "bf16"), nll.split(",")[5:9:3], strict=True):
+        assert value in shown[precision]

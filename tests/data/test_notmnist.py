@@ -23,6 +23,7 @@ from tests.data.small_sets import (
     archive,
     is_eleven,
     letters,
+    no_data,
     png,
     public_archive,
     says,
@@ -59,9 +60,7 @@ def test_letters_from_every_form_are_the_same(folder, tmp_path, monkeypatch):
 
 def test_absent_letters_say_exactly_how_to_get_them(monkeypatch, tmp_path):
     place = tmp_path / "datasets"
-    shutil.copytree(
-        datasets_folder(), place, ignore=lambda _, names: [name for name in names if not name.endswith(".toml")]
-    )
+    shutil.copytree(datasets_folder(), place, ignore=no_data)
     monkeypatch.setenv("BNN_BENCH_DATA", str(place))
     monkeypatch.delenv("BNN_BENCH_NOTMNIST", raising=False)
     with pytest.raises(DataMissing) as caught:

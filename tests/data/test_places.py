@@ -54,33 +54,28 @@ def test_a_data_folder_without_manifests_is_refused(tmp_path, monkeypatch):
     assert says(caught, f"BNN_BENCH_DATA={tmp_path}", "no mnist.toml")
 
 
+HEAD = "title='t'\nsource='s'\nlicence='l'\noptional=false\nhow='h'\nkind='idx'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("title = 'only'", "letters.toml: 'source' is missing"),
+        ("title = 'only'", "letters.toml: 'source' is missing; restore it"),
         ("kind = 'zip'", "unknown value in manifest of a data set"),
         ("files.a = {shape = [0], sha256 = ''}", "files.a.shape #1: 0 given; give a whole number >= 1"),
         ("files.a = {shape = [1], sha256 = ''}", "files.a.sha256: '' given; give a text of 64 hexadecimal digits"),
+        (HEAD, "a generated set has a shape and no files, any other has files"),
+        (
+            f"{HEAD}files.other = {{shape = [1], sha256 = '{'0' * 64}'}}",
+            "unknown file in the manifest of letters: 'letters-images'; known: other",
+        ),
     ],
 )
 def test_a_broken_manifest_is_one_line(folder, text, problem):
     (folder / "letters.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_ood("letters", 0)
-    assert says(caught, problem, "restore it")
-
-
-def test_a_manifest_tells_its_number_of_rows(folder):
-    path = folder / "letters.toml"
-    head = "title='t'\nsource='s'\nlicence='l'\noptional=false\nhow='h'\n"
-    path.write_text(f"{head}kind = 'idx'")
-    with pytest.raises(ConfigError) as caught:
-        load_ood("letters", 0)
-    assert says(caught, "a generated set has a shape and no files, any other has files")
-    path.write_text(f"{head}kind = 'idx'\nfiles.other = {{shape = [1], sha256 = '{'0' * 64}'}}")
-    with pytest.raises(ConfigError) as caught:
-        load_ood("letters", 0)
-    assert says(caught, "unknown file in the manifest of letters: 'letters-images'; known: other")
+    assert says(caught, problem)
 
 
 def test_lists_and_checks_go_on_over_faults(folder):

@@ -17,17 +17,15 @@ from bench.data.fingerprint import split_hash
 from bench.data.manifest import DATASET_NAMES, TASKS, data_hashes
 from bench.interface import Categorical, Posterior, Split
 from bench.judge.compare.verified import UNSEEN, verified
-from bench.judge.results import Results, select
 from bench.measure import protocols
 from bench.measure.published_protocols import protocol_of
 from bench.measure.recomputed import contradictions
 from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task
-from bench.plan.registry import manifest, manifests
+from bench.plan.registry import manifest
 from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.watching import Recorder
-from tests.synthetic import record
 
 N = 300  # images of each made-up file
 
@@ -90,13 +88,6 @@ def test_a_profile_has_the_size_of_its_first_part():
             profile(wrong)
     with pytest.raises(ConfigError, match="unknown task"):
         profile_of_task("full", "fashio")
-
-
-def test_records_of_the_tasks_are_never_mixed():
-    both = [record("mlp", "corrected", "common", profile=name) for name in ("full", "full_fashion")]
-    assert [one.profile for one in select(both)] == ["full"]
-    with pytest.raises(ConfigError, match="cannot mix"):
-        Results(both, manifests())
 
 
 class SureOfItsLabel(Posterior):

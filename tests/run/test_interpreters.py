@@ -68,6 +68,8 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     assert main([*arguments, str(tmp_path / "skipped"), "--executor", "inline"]) == 3
+    (reason,) = {in_words(record.reason) for record in Store(tmp_path / "skipped").all_records()[0]}
+    assert "pip install 'bnn-uncertainty-bench[pyro]'" in reason
     monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")
     assert main([*arguments, str(tmp_path / "there")]) == 0
     here, there = (Store(tmp_path / name).all_records()[0] for name in ("here", "there"))

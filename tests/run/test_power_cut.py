@@ -161,16 +161,6 @@ def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp
         assert_sound(root)
 
 
-def test_a_rename_before_the_sync_would_be_seen():
-    """The model itself: without the sync of the file, its name may come to the disk and its content not."""
-    renamed, folder = Step("renamed", "f", "name", "part", b"new"), Step("folder synced", "f")
-    assert after_a_cut([Step("file synced", "f", "part", content=b"new"), renamed, folder], False) == {
-        ("f", "name"): b"new"
-    }
-    assert after_a_cut([renamed, folder], False) == {("f", "name"): TORN}
-    assert after_a_cut([renamed], False) == {}
-
-
 @pytest.mark.parametrize("full_for", [1, 1000])
 def test_a_disk_that_is_full_at_any_point_leaves_whole_files(full_for, tmp_path, monkeypatch):
     n_syncs = 1

@@ -19,7 +19,6 @@ from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
-from bench.plan.registry import manifests
 from bench.run.events import EpochEnded, Recorded
 from bench.run.existing import existing, is_final
 from bench.run.options import Options
@@ -67,17 +66,6 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
         np.testing.assert_equal(dict(after.items()), dict(before.items()))
     assert [kept.read_bytes() for kept in tmp_path.glob("quarantine/*.npz")] == [whole[:100]]
     assert len(list(tmp_path.glob("quarantine/*.json"))) == 1  # the record itself is intact, and kept too
-
-
-def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch):
-    import bench.plan.registry
-
-    entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
-    monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
-    results, _ = smoke(tmp_path, "toy_mlp", "uniform")
-    assert [result.outcome for result in results] == ["skipped", "skipped", "done"]
-    assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
 
 
 def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
