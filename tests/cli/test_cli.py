@@ -22,6 +22,15 @@ from bench.run.recording import empty_record
 from tests.report_folder import write_records
 
 
+@pytest.fixture(scope="module")
+def mlp_smoke(tmp_path_factory):
+    """Return a results folder with both records of one short fit."""
+    root = tmp_path_factory.mktemp("results")
+    choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(root)]
+    assert main(["run", *choice, "--executor", "inline", "--quiet", "--threads", "1"]) == 0
+    return root
+
+
 def lines(capsys):
     return capsys.readouterr().err.strip().splitlines()
 
@@ -184,11 +193,8 @@ def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path
     assert ("2 more cells failed; --wide shows" in shown) == (named == 3)
 
 
-def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(tmp_path, capsys):
-    folder = ["--results", str(tmp_path)]
-    main(["run", "mlp", "--recipe", "corrected", "--profile", "smoke", *folder, "--executor", "inline", "--quiet"])
-    capsys.readouterr()
-    assert main(["plan", "mlp", "linear_bbb", *folder, "--json"]) == 0
+def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(mlp_smoke, capsys):
+    assert main(["plan", "mlp", "linear_bbb", "--results", str(mlp_smoke), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
 
 
@@ -217,11 +223,10 @@ def test_an_optional_data_set_that_is_absent_is_no_failure(monkeypatch, capsys):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_a_fit_that_is_kept_costs_no_training(tmp_path, capsys):
-    choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(tmp_path)]
-    assert main(["run", *choice, "--executor", "inline", "--quiet", "--threads", "1"]) == 0
+def test_a_fit_that_is_kept_costs_no_training(mlp_smoke, capsys):
+    choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(mlp_smoke)]
     for protocol in ("common", "published"):
-        (path,) = (tmp_path / "records" / "mlp").glob(f"published__{protocol}__*.json")
+        (path,) = (mlp_smoke / "records" / "mlp").glob(f"published__{protocol}__*.json")
         kept = path.read_bytes()
         path.unlink()
         capsys.readouterr()

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import resource
 import subprocess
 import sys
 import unicodedata
@@ -120,6 +121,16 @@ def test_a_reader_that_has_gone_is_no_error(command):
     with os.fdopen(writing, "w") as pipe:
         code, said = ended(command, stdout=pipe)
     assert (code, "Traceback" in said, "Exception" in said) == (0, False, False)
+
+
+def test_a_limit_on_the_size_of_files_is_one_line(tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    with (tmp_path / "out").open("w") as file:
+        code, said = ended(["list"], stdout=file, preexec_fn=limit)
+    assert (code, len(said.splitlines())) == (USAGE, 1)
+    assert "File too large" in said
 
 
 def test_a_command_without_any_output_ends_as_with_one():

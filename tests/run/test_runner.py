@@ -69,7 +69,7 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
 
 
 def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
-    """What is stale is named; one without versions is stale too, and one of an unknown approach is not."""
+    """What is stale is named and made again; one without versions is stale, and one of an unknown approach is not."""
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
     assert record.versions == Versions(recipe={"published": 1}, protocol=2, metrics=1)
@@ -84,13 +84,8 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
         assert words in why_stale(structs.replace(record, versions=other))
     assert not is_stale(structs.replace(record, approach="elsewhere", versions=None))
     assert "has no recipe" in why_stale(structs.replace(record, recipe="gone"))
-
-
-def test_a_record_without_versions_is_made_again(tmp_path):
-    results, _ = smoke(tmp_path, "uniform")
     store = Store(tmp_path)
-    record = structs.replace(existing(results[0].cell, store), versions=None, sha256="")
-    store.write(record, store.scores(record))
+    store.write(structs.replace(record, versions=None, sha256=""), store.scores(record))
     assert not is_final(existing(results[0].cell, store))
     again, _ = smoke(tmp_path, "uniform")
     assert [each.was_there for each in again] == [False]
