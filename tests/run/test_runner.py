@@ -1,10 +1,6 @@
 """Real runs of real approaches with two steps an epoch: what is done twice, killed, broken or missing."""
 
 import io
-import os
-import signal
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -23,6 +19,7 @@ from bench.run.events import EpochEnded, Recorded
 from bench.run.existing import existing, is_final
 from bench.run.options import Options
 from bench.run.runner import run
+from bench.run.supervisor import process_context
 from tests import synthetic
 from tests.run.outside import chosen, put_waiting
 from tests.run.watching import Recorder
@@ -102,17 +99,18 @@ def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again):
     """Kill a real run between two epochs: the second call goes on from there and marks its timings."""
     go_on, root = put_waiting(tmp_path, monkeypatch), tmp_path / "results"
-    command = ["run", "waits", "--protocol", "common", "--checkpoint-every", "0", "--executor", "inline"]
-    command += ["--quiet", "--threads", "1", "--results", str(root)]
+    command = ["run", "waits", "--approach-path", str(tmp_path), "--protocol", "common", "--checkpoint-every", "0"]
+    command += ["--executor", "inline", "--quiet", "--threads", "1", "--results", str(root)]
     (cell,) = chosen("waits")
     store = Store(root)
     checkpoint = store.fit_path(cell.fit_key, "checkpoint")
-    python = [sys.executable, "-m", "bench"]
-    with subprocess.Popen([*python, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not checkpoint.exists():
-            assert process.poll() is None, "the run ended before it could be killed"
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
+    process = process_context().Process(target=main, args=(command,), daemon=True)
+    process.start()
+    while not checkpoint.exists():
+        assert process.is_alive(), "the run ended before it could be killed"
+        time.sleep(0.05)
+    process.kill()
+    process.join()
     _, info = store.read_tensors(checkpoint)
     trained = info["seeds"]["0"]["epochs"]
     assert len(trained) in (1, 2)

@@ -6,17 +6,21 @@ import socket
 from functools import partial
 
 import pytest
+import torch
 
 import implementations.toy_mlp
 from bench.cli.main import main
 from bench.core import locks
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
+from bench.data.splits import load_split
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
+from bench.run import fitting
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
 from bench.run.existing import existing, is_final
+from bench.run.options import Options
 from tests import synthetic
 from tests.run.toys import another_run_holds, close, go, ill_seed, numbers, published, records, stopped
 
@@ -42,11 +46,11 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
         assert record.model == apart[key].model
 
 
-def test_processes_and_a_split_of_each_seed(tmp_path):
-    chosen = {"recipes": ("published",), "protocols": ("published",), "seeds": (3, 1)}
-    results, watcher = go(tmp_path, "dropout_fcn", **chosen, executor="process")
-    assert {result.outcome for result in results} == {"done"}
-    assert len(watcher.of(EpochEnded)) == 1
+def test_seeds_together_learn_from_the_split_of_each():
+    chosen = cells(Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), seeds=(3, 1)))
+    train, rows, _ = fitting._load_train(chosen, Options("unused"))
+    for own, cell in zip(rows, chosen, strict=True):
+        assert torch.equal(train.rows[own], load_split("train50k", cell.seed).rows)
 
 
 def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
