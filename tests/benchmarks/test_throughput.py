@@ -1,7 +1,5 @@
 """The documents' code beside ours: it trains and predicts in turn with our fits; operations that are counted."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Throughput: blocks in turn under one clock that the tests move, how long they last, what is predicted."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The command that measures throughput: records, one-line errors, what is skipped or fails."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Records and the table of throughput: worked ratios and shares, targets, files."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

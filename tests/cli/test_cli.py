@@ -86,10 +86,27 @@ def lines(capsys):
         (["run", "mlp", "--sedes", "3"], "did you mean '--seeds'"),
         (["table", "accuracy", "--format", "mdd"], "did you mean 'md'"),
         (["reference", "ful"], "did you mean 'full'"),
+        (["run", "mlp", "--executor", "dusk"], "known: dask, .*did you mean 'dask'"),
+        (["run", "mlp", "--executor", "dask://nowhere"], "unknown executor"),
+        (["run", "mlp", "--executor", "tls://127.0.0.1:1"], "tls://127.0.0.1:1 needs a certificate"),
+        (["run", "mlp", "--executor", "inline", "--workers", "2"], "--workers is not for executor 'inline'"),
+        (
+            ["run", "mlp", "--job", "walltime=1:00"],
+            "--job is for the executors slurm, .*htcondor, not for 'process'",
+        ),
+        (["run", "mlp", "--workers", "0"], "is not a count"),
+        (["run", "mlp", "--interpreter", "mlp"], "give one as NAME=/path/to/python"),
+        (["run", "mlp", "--interpreter", "mlp="], "give one as NAME=/path/to/python"),
+        (["run", "mlp", "--interpreter", "mlp=/no/such/python"], "is not a program"),
+        (["run", "mlp", "--interpreter", "mlb=/bin/sh"], "did you mean 'mlp'"),
+        (["run", "mlp", "--interpreter", "mlp=/bin/false"], "/bin/false of mlp: its process ended with exit code 1"),
+        (["figures", "reliabilty"], "unknown figure 'reliabilty'"),
+        (["figures", "--format", "gif"], "unknown format 'gif'"),
+        (["figures", "roc", "--baseline", "none"], "figure 'roc' cannot be drawn: there is no finished record"),
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):
-    if arguments and arguments[0] in ("run", "table"):
+    if arguments and arguments[0] in ("run", "table", "figures"):
         arguments = [*arguments, "--results", str(tmp_path)]
     assert main(arguments) == USAGE
     assert re.search(message, lines(capsys)[-1])
@@ -151,15 +168,18 @@ def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):
 
 
 def test_status_says_what_is_missing_or_stale(tmp_path, capsys, monkeypatch):
-    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == INCOMPLETE
-    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["missing"]
-    main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--executor", "inline", "--quiet"])
+    choice = ["uniform", "--profile", "smoke", "--results", str(tmp_path)]
+
+    def status():
+        code = main(["status", *choice, "--json"])
+        return code, [row["state"] for row in json.loads(capsys.readouterr().out)]
+
+    assert status() == (INCOMPLETE, ["missing"])
+    main(["run", *choice, "--executor", "inline", "--quiet"])
     capsys.readouterr()
-    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == 0
-    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done"]
+    assert status() == (0, ["done"])
     monkeypatch.setattr("bench.cli.run.is_stale", lambda record: True)
-    assert main(["status", "uniform", "--profile", "smoke", "--results", str(tmp_path), "--json"]) == INCOMPLETE
-    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done, made at other versions"]
+    assert status() == (INCOMPLETE, ["done, made at other versions"])
 
 
 def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, capsys):

@@ -24,10 +24,7 @@ from bench.core.products import (
 )
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
-from bench.run.options import Options
-from bench.run.runner import run
-from tests.run.watching import Recorder
+from tests.run.toys import go
 
 CPU = torch.device("cpu")
 # 8 significant bits: between 1 and 2 the step is 2^-7. 1 + 2^-9 is a quarter of a step above 1, hence 1.
@@ -192,12 +189,8 @@ def test_an_old_gpu_has_no_tf32(monkeypatch):
 
 
 def smoke(root, name, precision="bf16"):
-    chosen = cells(
-        Selection(
-            approaches=(name,), recipes=("published",), protocols=("common",), profile="smoke", precision=precision
-        )
-    )
-    (result,) = run(chosen, Store(root), Options(str(root), threads=1), Recorder(), "inline")
+    chosen = {"recipes": ("published",), "protocols": ("common",), "seeds": (0,), "precision": precision}
+    ((result,), _) = go(root, name, **chosen)
     return Store(root).find(result.cell.naming())
 
 

@@ -1,7 +1,5 @@
 """What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Task fashion: what it learns, what is foreign to it, and that nothing of task mnist changes or mixes with it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -23,9 +21,7 @@ from bench.measure.recomputed import contradictions
 from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task
 from bench.plan.registry import manifest
-from bench.run.options import Options
-from bench.run.runner import run
-from tests.run.watching import Recorder
+from tests.run.toys import go
 
 N = 300  # images of each made-up file
 
@@ -131,8 +127,7 @@ def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypat
 
 def test_a_run_learns_clothes_and_says_so(small, tmp_path):
     """Approaches call all that they learn mnist; a record has the name of what it was."""
-    chosen = cells(Selection(approaches=("mlp",), recipes=("corrected",), profile="smoke_fashion", apart=True))
-    run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(), "inline")
+    go(tmp_path, "mlp", recipes=("corrected",), profile="smoke_fashion", seeds=(0,), apart=True)
     (found,), problems = Store(tmp_path).all_records()
     assert problems == []
     assert found.profile == "smoke_fashion"

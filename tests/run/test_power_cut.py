@@ -4,8 +4,6 @@ The model of the disk: the content of a file is safe once the file is synced, a 
 not yet safe may all be on the disk, or none of them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

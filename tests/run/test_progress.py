@@ -10,33 +10,20 @@ import pytest
 
 from bench.cli.ending import ending
 from bench.cli.main import main
-from bench.core.records import Versions
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run import progress
 from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned, recorded
 from bench.run.runner import Result
+from tests.run.outside import chosen
 from tests.synthetic import record
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def cell(seed: int, protocol: str = "common", fit: str | None = None) -> Cell:
-    return Cell(
-        approach="mlp",
-        recipe="published",
-        protocol=protocol,
-        profile="full",
-        seed=seed,
-        device="cpu",
-        precision="float32",
-        split="train60k",
-        fit_key=fit or f"fit{seed}",
-        key=f"{protocol}{seed}",
-        values={},
-        corrections=(),
-        versions=Versions(recipe={"published": 1}, protocol=2, metrics=1),
-    )
+def cell(seed: int) -> Cell:
+    (found,) = chosen("mlp", seeds=(seed,))
+    return found
 
 
 def epoch(number: int, of: int = 10) -> EpochEnded:

@@ -22,14 +22,12 @@ from bench.run.runner import run
 from bench.run.supervisor import process_context
 from tests import synthetic
 from tests.run.outside import chosen, put_waiting
+from tests.run.toys import go
 from tests.run.watching import Recorder
 
 
-def smoke(tmp_path, *names, executor="inline", **options):
-    selection = Selection(approaches=names, profile="smoke", **options)
-    watcher = Recorder()
-    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path), threads=1), watcher, executor)
-    return results, watcher
+def smoke(tmp_path, *names, **options):
+    return go(tmp_path, *names, **{"seeds": (0,), **options})
 
 
 def test_protocols_share_one_fit_and_a_record_has_what_a_reader_needs(tmp_path):

@@ -1,7 +1,5 @@
 """What figures compute from records, against worked numbers, closed forms and the metrics."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

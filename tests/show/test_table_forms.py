@@ -1,7 +1,5 @@
 """The forms of a table: the terminal, Markdown, CSV, files and the blocks of the README; and how numbers look."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """What commands print fits the screen: every table and listing at 80 columns, with nothing cut off."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections import Counter
 from dataclasses import replace
