@@ -1,7 +1,5 @@
 """Small networks of ours and of the documents, for tests of throughput."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,6 @@
 """The speeds beside other people's libraries: what is measured when, intervals by hand, and the table."""
 
 import importlib.metadata
-import math
 from dataclasses import replace
 
 import pytest
@@ -34,9 +33,7 @@ TINY = Amounts(rounds=3, block_s=1e-6, predict_rounds=2, draws=2, images=20)
     ],
 )
 def test_an_interval_of_a_median_is_two_of_the_ordered_values(n, k):
-    values = [float(7 * i % n) for i in range(n)] if math.gcd(7, n) == 1 else [float(i) for i in reversed(range(n))]
-    assert sorted(values) == list(map(float, range(n)))
-    assert median_interval(values) == (k - 1, n - k)
+    assert median_interval([float(value) for value in reversed(range(n))]) == (k - 1, n - k)
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own():

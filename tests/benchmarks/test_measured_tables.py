@@ -52,11 +52,9 @@ def test_a_table_comes_back_and_a_folders_own_stands_before_the_baselines(tmp_pa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (None, "changed after it was written"),
         ({"rows": [["too short"]]}, "the 3 entries of the columns"),
         ({"rows": [["mlp", {"value": 1.0, "decimals": 10**9}, "-"]]}, "decimals"),
         ({"rows": [["mlp", ["-"], "-"]]}, "length 2"),
-        ({"name": "determinism"}, "in the wrong place"),
         ({"schema": 2}, "make it again with the program that measures it"),
     ],
 )
@@ -64,9 +62,7 @@ def test_a_damaged_table_is_named_in_one_line(tmp_path, capsys, change, message)
     keep(table(), tmp_path)
     path = tmp_path / "measured" / "throughput.json"
     text = path.read_text()
-    path.write_text(
-        text.replace("12.5", "12.6") if change is None else json.dumps(seal({**json.loads(text), **change}))
-    )
+    path.write_text(json.dumps(seal({**json.loads(text), **change})))
     place = ["--results", str(tmp_path), "--baseline", "none"]
     assert main(["table", "throughput", *place]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()

@@ -1,7 +1,5 @@
 """Throughput: blocks in turn under one clock that the tests move, how long they last, what is predicted."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -29,33 +27,21 @@ OURS_S, DOCUMENT_S, PRODUCT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 0.5, 1000.0, 
 class Time:
     """A clock that moves when told to, and what happened."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.log = ""
+    now, log = 0.0, ""
 
     def pass_(self, what: str, seconds: float) -> None:
         self.log += what
         self.now += seconds
 
 
-class FakeWatch:
-    time: ClassVar[Time]
-
-    def __init__(self, *_: object) -> None:
-        self.mark = float("nan")
-
-    def start(self) -> None:
-        self.mark = self.time.now
-
-    def stop(self) -> float:
-        return self.time.now - self.mark
+CLOCK = Time()
 
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    FakeWatch.time = Time()
-    monkeypatch.setattr(training, "Stopwatch", FakeWatch)
-    return FakeWatch.time
+    CLOCK.now, CLOCK.log = 0.0, ""
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: CLOCK.now)
+    return CLOCK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +53,11 @@ class TimedApproach(Approach):
     batch_size: int = 10
 
     def fit(self, train, task, ctx):
-        clock = FakeWatch.time
-        clock.pass_("|", SET_UP_S)
+        CLOCK.pass_("|", SET_UP_S)
         ctx.restore()
         for epoch in range(1, self.epochs + 1):
             for step in range(ctx.steps_per_epoch):
-                clock.pass_("o", OURS_S + FIRST_STEP_S * (epoch == 1 and step == 0))
+                CLOCK.pass_("o", OURS_S + FIRST_STEP_S * (epoch == 1 and step == 0))
             ctx.epoch_end(epoch, {}, lambda: None, dict)
 
     def rebuild(self, arrays, task, seed):
@@ -90,7 +75,7 @@ class TimedYardstick(Yardstick):
         pass
 
     def step(self):
-        FakeWatch.time.pass_("d", DOCUMENT_S)
+        CLOCK.pass_("d", DOCUMENT_S)
 
     def predict(self, images, n_draws):
         raise AssertionError("only training is timed here: nothing is predicted")
@@ -100,7 +85,7 @@ class TimedProduct:
     flops, size = 1e9, 794
 
     def __call__(self):
-        FakeWatch.time.pass_("p", PRODUCT_S)
+        CLOCK.pass_("p", PRODUCT_S)
 
 
 def timed_subject(n_rows: int = 1000) -> Subject:

@@ -1,7 +1,5 @@
 """The command that measures throughput: the table, one-line errors, what is skipped or fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.cli import INCOMPLETE, USAGE

@@ -1,6 +1,10 @@
-"""Records and tensors on disk: atomic, sealed, and set aside when they cannot be trusted."""
+"""Records, scores and tensors on disk: sealed, and set aside when they are not what they seem; locks."""
 
+import hashlib
 import json
+import os
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.core import locks, quarantine
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
 from bench.core.sealed import seal
@@ -100,33 +105,23 @@ def test_what_json_has_not_is_no_null(word, tmp_path):
         read_record(path)
 
 
-def test_damaged_scores_are_told_from_absent_ones(tmp_path):
-    store = Store(tmp_path)
-    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
-    found = store.find(record())
-    assert not store.set_aside_if_scores_are_damaged(found)
-    path.write_bytes(path.read_bytes()[:100])
-    assert store.set_aside_if_scores_are_damaged(found)
-    assert sorted(kept.suffix for kept in set_aside(tmp_path)) == [".json", ".npz"]
-    path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
-    path.unlink()
-    assert not store.set_aside_if_scores_are_damaged(store.find(record()))  # as in a clone
-
-
-def test_scores_come_back_and_damaged_ones_are_none(tmp_path):
+def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     kept = store.find(record())
+    assert not store.set_aside_if_scores_are_damaged(kept)
     assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"text"):
         path.write_bytes(damaged)
         assert store.scores(kept) == {}
         assert not path.exists()
-    assert store.scores(kept) == {}
+    assert not store.set_aside_if_scores_are_damaged(kept)  # absent, as in a clone
     path.write_bytes(whole)
     assert store.scores(record()) == {}  # of a record that has no hash of them
-    assert len(set_aside(tmp_path)) == 4
+    path.write_bytes(whole[:100])
+    assert store.set_aside_if_scores_are_damaged(kept)
+    assert sorted(each.suffix for each in set_aside(tmp_path)) == [".json", *[".npz"] * 5]
 
 
 def test_tensors_come_back_to_the_bit(tmp_path):
@@ -182,3 +177,76 @@ def test_relative_and_absolute_roots_are_one_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Store(Path("here")).write(record())
     assert Store(tmp_path / "here").find(record()) is not None
+
+
+# what is not what it seems
+
+
+def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
+    """A copy for another seed has a right seal; only its place gives it away."""
+    store = Store(tmp_path)
+    path = store.write(record())
+    copy = path.with_name(path.name.replace("seed0", "seed1"))
+    copy.write_bytes(path.read_bytes())
+    records, problems = store.all_records()
+    assert [found.seed for found in records] == [0]
+    assert [problem.path for problem in problems] == [copy]
+    assert "in the wrong place" in problems[0].reason
+
+
+def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.unlink()
+    os.mkfifo(path)
+    assert store.find(record()) is None
+    path.mkdir()
+    assert store.find(record()) is None
+    assert len(set_aside(tmp_path)) == 2
+
+
+def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
+    """Eight megabytes where one is allowed, of which the record knows the hash."""
+    monkeypatch.setattr("bench.core.store.LARGEST_SCORES", 1 << 20)
+    path = Store(tmp_path).write(record()).with_suffix(".npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("a.npy", bytes(8 << 20))
+    forged = record(scores_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    tracemalloc.start()
+    try:
+        assert Store(tmp_path).scores(forged) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_untrusted_record_and_its_scores_are_set_aside_and_nothing_in_quarantine_is_replaced(tmp_path):
+    store = Store(tmp_path)
+    for content in ("one", "two", "three"):
+        path = store.write(record(), {"mnist/label": np.arange(3)})
+        path.write_text(content)
+        assert store.find(record()) is None
+    kept = set_aside(tmp_path)
+    assert sorted(each.read_text() for each in kept if each.suffix == ".json") == ["one", "three", "two"]
+    assert len([each for each in kept if each.suffix == ".npz"]) == 3
+
+
+def test_what_another_process_has_set_aside_is_no_fault(tmp_path):
+    assert quarantine.set_aside(tmp_path, tmp_path / "gone.json", "it is broken") is None
+
+
+def test_all_locks_are_held_or_none(tmp_path):
+    store = Store(tmp_path)
+    with locks.hold(store.root, ["b" * 64]):
+        with pytest.raises(locks.Busy), locks.hold(store.root, ["a" * 64, "b" * 64, "c" * 64]):
+            pass
+        assert not locks.is_held(tmp_path, "a" * 64)
+        assert locks.is_held(tmp_path, "b" * 64)
+        assert locks.holder(tmp_path, "b" * 64).pid == os.getpid()
+    assert not locks.is_held(tmp_path, "b" * 64)
+    assert locks.holder(tmp_path, "b" * 64) is None
+
+
+def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
+    assert not locks.is_held(tmp_path, "a" * 64)
+    assert list(tmp_path.iterdir()) == []

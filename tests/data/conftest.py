@@ -6,16 +6,14 @@ import pytest
 
 from bench.data import fetching
 from bench.data.manifest import datasets_folder
-from tests.data.small_sets import IMAGES, LABELS, LETTER_LABELS, LETTER_PIXELS, put_fashion, sha256
+from tests.data.small_sets import IMAGES, LABELS, LETTER_LABELS, LETTER_PIXELS, no_data, put_fashion, sha256
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A data folder with the real manifests, but for two small sets in the place of two large ones."""
     made = tmp_path / "datasets"
-    shutil.copytree(
-        datasets_folder(), made, ignore=lambda _, names: [name for name in names if not name.endswith(".toml")]
-    )
+    shutil.copytree(datasets_folder(), made, ignore=no_data)
     (made / "fashion_mnist.toml").write_text(
         f"""
         title = "two"\nsource = "here"\nlicence = "none"\noptional = false\nkind = "idx"\nhow = "HOW TO GET IT"

@@ -1,5 +1,6 @@
 """Two small data sets with the faults that tests ask for, in the place of two large ones."""
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -7,6 +8,7 @@ import struct
 import zipfile
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from bench.data.splits import load_ood
@@ -60,10 +62,14 @@ def no_data(_, names):
     return [name for name in names if not name.endswith(".toml")]
 
 
-def says(caught, *words):
-    """Return whether an error is one line that has these words."""
+@contextlib.contextmanager
+def one_line(error, *words):
+    """Expect an error in one line that has these words."""
+    with pytest.raises(error) as caught:
+        yield
     message = str(caught.value)
-    return "\n" not in message and all(word in message for word in words)
+    assert "\n" not in message
+    assert [word for word in words if word not in message] == [], message
 
 
 def fashion(data_dir=None):

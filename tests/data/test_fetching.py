@@ -26,9 +26,9 @@ from tests.data.small_sets import (
     fashion,
     is_eleven,
     letters,
+    one_line,
     public_archive,
     put_fashion,
-    says,
     sha256,
 )
 
@@ -113,9 +113,8 @@ def test_what_is_intact_is_not_fetched_and_what_is_broken_is_replaced(folder, se
 def test_a_bad_download_leaves_nothing_behind(folder, serve, answer):
     shutil.rmtree(folder / "fashion_mnist")
     serve({"images.gz": answer})
-    with pytest.raises(DataMissing) as caught:
+    with one_line(DataMissing, "3 attempts", "images.gz", "--from PATH"):
         fetch("fashion_mnist")
-    assert says(caught, "3 attempts", "images.gz", "--from PATH")
     assert not (folder / "fashion_mnist").exists()
 
 
@@ -133,9 +132,8 @@ def test_a_download_that_drips_ends(folder, monkeypatch):
 
 
 def test_without_a_network_a_fetch_is_one_line(folder):
-    with pytest.raises(DataMissing) as caught:  # nothing listens at the manifest's address
+    with one_line(DataMissing, "Connection refused", "--from PATH"):  # nothing listens at the manifest's address
         fetch("notmnist459")
-    assert says(caught, "Connection refused", "--from PATH")
     assert not (folder / "notmnist459").exists()
 
 
@@ -178,29 +176,25 @@ def test_a_bad_local_copy_is_refused(folder, tmp_path):
         with pytest.raises(ConfigError, match="does not exist"):
             fetch(name, source=tmp_path / "nothing")
         (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(DataMissing) as caught:
+        with one_line(DataMissing, str(tmp_path / "empty")):
             fetch(name, source=tmp_path / "empty")
-        assert says(caught, str(tmp_path / "empty"))
     put_fashion(tmp_path / "bad", images=gzip.compress(IMAGES[:-1] + b"?"))
-    with pytest.raises(DataCorrupt) as caught:
+    with one_line(DataCorrupt, "SHA-256", "another copy"):
         fetch("fashion_mnist", source=tmp_path / "bad")
-    assert says(caught, "SHA-256", "another copy")
     assert not (folder / "fashion_mnist").exists()
 
 
 def test_a_set_without_a_public_address_says_how_to_get_it(folder):
     assert fetch("noise_gaussian") == []  # it is drawn
-    with pytest.raises(DataMissing) as caught:
+    with one_line(DataMissing, "tools/make_letters.py"):
         fetch("letters")
-    assert says(caught, "tools/make_letters.py")
 
 
 def test_what_cannot_be_written_is_one_line(folder, tmp_path):
     shutil.move(folder / "fashion_mnist", tmp_path / "copy")
     (folder / "fashion_mnist").write_bytes(b"a file in the way")
-    with pytest.raises(StoreError) as caught:
+    with one_line(StoreError, "cannot write", str(folder / "fashion_mnist"), "exists"):
         fetch("fashion_mnist", source=tmp_path / "copy")
-    assert says(caught, "cannot write", str(folder / "fashion_mnist"), "exists")
 
 
 def test_without_torchvision_the_mirrors_are_unknown_and_all_else_works(folder, monkeypatch):
@@ -208,9 +202,8 @@ def test_without_torchvision_the_mirrors_are_unknown_and_all_else_works(folder, 
     assert not torchvision_shim.make_importable()
     assert fashion().x.shape == (2, 784)
     shutil.rmtree(folder / "fashion_mnist")
-    with pytest.raises(MissingFramework) as caught:
+    with one_line(MissingFramework, "bnn-uncertainty-bench[torchvision]", "--from"):
         fetch("fashion_mnist")
-    assert says(caught, "bnn-uncertainty-bench[torchvision]", "--from")
 
 
 def test_a_torchvision_that_does_not_import_is_one_line(monkeypatch):
@@ -220,9 +213,8 @@ def test_a_torchvision_that_does_not_import_is_one_line(monkeypatch):
     spec = SimpleNamespace(submodule_search_locations=[])
     monkeypatch.setattr(torchvision_shim.importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(torchvision_shim.importlib, "import_module", fail)
-    with pytest.raises(MissingFramework) as caught:
+    with one_line(MissingFramework, "roi_align", "made for torch"):
         torchvision_shim.import_datasets()
-    assert says(caught, "roi_align", "made for torch")
 
 
 def test_torchvision_knows_the_files_of_the_manifests():

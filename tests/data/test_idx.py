@@ -11,7 +11,7 @@ import pytest
 
 from bench.core.errors import DataCorrupt
 from bench.data.idx import decode_idx, read_idx
-from tests.data.small_sets import IMAGES, LABELS, PIXELS, fashion, put_fashion, says, sha256
+from tests.data.small_sets import IMAGES, LABELS, PIXELS, fashion, one_line, put_fashion, sha256
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 28, 28)])
@@ -46,9 +46,8 @@ def test_what_is_written_is_read_compressed_or_not(shape):
 def test_each_fault_of_a_file_has_its_words(content, words, tmp_path):
     path = tmp_path / "file.gz"
     path.write_bytes(content)
-    with pytest.raises(DataCorrupt) as caught:
+    with one_line(DataCorrupt, str(path), words, "REMEDY"):
         read_idx(path, PIXELS.shape, sha256(IMAGES), "REMEDY")
-    assert says(caught, str(path), words, "REMEDY")
 
 
 def test_a_decompression_bomb_is_not_inflated():
@@ -80,10 +79,9 @@ def test_what_is_not_a_file_is_not_read(make, folder):
         os.mkfifo(path)
     else:
         path.symlink_to(path if make == "loop" else folder / "nowhere")
-    with pytest.raises(DataCorrupt) as caught:
-        fashion()
     words = {"folder": "it is a folder", "pipe": "it is not a regular file"}
-    assert says(caught, str(path), words.get(make, "cannot be read"), "HOW TO GET IT")
+    with one_line(DataCorrupt, str(path), words.get(make, "cannot be read"), "HOW TO GET IT"):
+        fashion()
 
 
 def test_a_file_that_changes_after_it_was_read_is_checked_again(folder):

@@ -1,7 +1,5 @@
 """What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
@@ -11,10 +9,13 @@ import pytest
 
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
+from bench.show.page.content import load_documents
 from benchmarks import blundell_grid, remarks
 
 TOP = Path(__file__).resolve().parents[2]
+README = (TOP / "README.md").read_text(encoding="utf-8")
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
@@ -60,3 +61,19 @@ def test_the_rates_of_remarks_and_the_grid_are_those_that_were_measured():
         grid = () if name == "predict" else (blundell_grid.read_grid(),)
         page = (TOP / "docs" / f"{name}.md").read_text(encoding="utf-8")
         assert f"\n\n{module.block(*grid, found)}\n\n<!-- end of" in page
+
+
+def test_every_document_is_named_with_author_title_year_and_link():
+    for name, facts in load_documents().items():
+        if "first-run" not in name:
+            row = next(line for line in README.splitlines() if line.startswith(f"| {name} |"))
+            for part in (facts.author.split(",")[0], facts.title, str(facts.date.year), facts.link):
+                assert part in row
+
+
+def test_generated_tables_are_narrow():
+    blocks = re.findall(r"<!-- table:\S+ -->(.*?)<!-- /table -->", README, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        rows = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|") and "---" not in line]
+        assert sum(max(len(row[place].strip()) for row in rows) for place in range(len(rows[0]))) <= WIDEST

@@ -69,27 +69,20 @@ def certificates(folder):
 
     made = Security.temporary()
     folder.mkdir()
-    paths = {}
-    for name in (
-        "ca_file",
-        "client_cert",
-        "client_key",
-        "worker_cert",
-        "worker_key",
-        "scheduler_cert",
-        "scheduler_key",
-    ):
-        paths[name] = folder / name
-        paths[name].write_text(getattr(made, f"tls_{name}"))
+
+    def put(name):
+        (folder / name).write_text(getattr(made, f"tls_{name}"))
+        return str(folder / name)
+
+    authority = put("ca_file")
     roles = {
-        role: {"cert": str(paths[f"{role}_cert"]), "key": str(paths[f"{role}_key"])}
-        for role in ("client", "worker", "scheduler")
+        role: {kind: put(f"{role}_{kind}") for kind in ("cert", "key")} for role in ("client", "worker", "scheduler")
     }
     tls = "distributed.comm.tls"
-    setting = {"distributed.comm.require-encryption": True, f"{tls}.ca-file": str(paths["ca_file"])}
+    setting = {"distributed.comm.require-encryption": True, f"{tls}.ca-file": authority}
     setting |= {f"{tls}.{role}.{kind}": path for role, files in roles.items() for kind, path in files.items()}
     options = {
-        role: ("--tls-ca-file", str(paths["ca_file"]), "--tls-cert", files["cert"], "--tls-key", files["key"])
+        role: ("--tls-ca-file", authority, "--tls-cert", files["cert"], "--tls-key", files["key"])
         for role, files in roles.items()
     }
     return options, setting

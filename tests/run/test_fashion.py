@@ -1,7 +1,5 @@
 """Task fashion: what it learns, what is foreign to it, and that nothing of task mnist changes or mixes with it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,17 +15,13 @@ from bench.data.fingerprint import split_hash
 from bench.data.manifest import DATASET_NAMES, TASKS, data_hashes
 from bench.interface import Categorical, Posterior, Split
 from bench.judge.compare.verified import UNSEEN, verified
-from bench.judge.results import Results, select
 from bench.measure import protocols
 from bench.measure.published_protocols import protocol_of
 from bench.measure.recomputed import contradictions
 from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task
-from bench.plan.registry import manifest, manifests
-from bench.run.options import Options
-from bench.run.runner import run
-from tests.run.watching import Recorder
-from tests.synthetic import record
+from bench.plan.registry import manifest
+from tests.run.toys import go
 
 N = 300  # images of each made-up file
 
@@ -92,13 +86,6 @@ def test_a_profile_has_the_size_of_its_first_part():
         profile_of_task("full", "fashio")
 
 
-def test_records_of_the_tasks_are_never_mixed():
-    both = [record("mlp", "corrected", "common", profile=name) for name in ("full", "full_fashion")]
-    assert [one.profile for one in select(both)] == ["full"]
-    with pytest.raises(ConfigError, match="cannot mix"):
-        Results(both, manifests())
-
-
 class SureOfItsLabel(Posterior):
     """Gives the class of the first pixel .91 and each other class .01."""
 
@@ -140,8 +127,7 @@ def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypat
 
 def test_a_run_learns_clothes_and_says_so(small, tmp_path):
     """Approaches call all that they learn mnist; a record has the name of what it was."""
-    chosen = cells(Selection(approaches=("mlp",), recipes=("corrected",), profile="smoke_fashion", apart=True))
-    run(chosen, Store(tmp_path), Options(str(tmp_path), threads=1), Recorder(), "inline")
+    go(tmp_path, "mlp", recipes=("corrected",), profile="smoke_fashion", seeds=(0,), apart=True)
     (found,), problems = Store(tmp_path).all_records()
     assert problems == []
     assert found.profile == "smoke_fashion"

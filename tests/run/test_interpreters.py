@@ -43,23 +43,6 @@ def test_the_option_goes_before_the_variable(tmp_path):
     assert interpreters([], {}) == {}
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("mlp", "give one as NAME=/path/to/python"),
-        ("mlp=", "give one as NAME=/path/to/python"),
-        ("mlp=/no/such/python", "is not a program"),
-        ("mlb=/bin/sh", "did you mean 'mlp'"),
-        ("mlp=/bin/false", "interpreter /bin/false of mlp: its process ended with exit code 1"),
-    ],
-)
-def test_an_interpreter_that_cannot_be_used_is_one_line(given, words, tmp_path, capsys):
-    assert main(["run", "mlp", *PUBLISHED, "--results", str(tmp_path), "--interpreter", given]) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert error.count("\n") == 1
-
-
 def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, capsys):
     """The same fit here and there; there although this process takes the framework for missing."""
     arguments = ["run", "toy_mlp", *PUBLISHED, "--threads", "1", "--results"]
@@ -68,6 +51,8 @@ def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, c
     without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
     monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
     assert main([*arguments, str(tmp_path / "skipped"), "--executor", "inline"]) == 3
+    (reason,) = {in_words(record.reason) for record in Store(tmp_path / "skipped").all_records()[0]}
+    assert "pip install 'bnn-uncertainty-bench[pyro]'" in reason
     monkeypatch.setenv(VARIABLE, f"toy_mlp={other(tmp_path)}")
     assert main([*arguments, str(tmp_path / "there")]) == 0
     here, there = (Store(tmp_path / name).all_records()[0] for name in ("here", "there"))

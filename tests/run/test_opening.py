@@ -1,34 +1,12 @@
 """Names of executors and what they stand for; what cannot be opened is said in one line."""
 
 import asyncio
-import re
 
 import pytest
 import torch
 
-from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.run.remote import dask_pool, opening
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--executor", "dusk"], "known: dask, .*did you mean 'dask'"),
-        (["--executor", "dask://nowhere"], "unknown executor"),
-        (["--executor", "dask://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
-        (["--executor", "tls://127.0.0.1:1"], "tls://127.0.0.1:1 needs a certificate"),
-        (["--executor", "inline", "--workers", "2"], "--workers is not for executor 'inline'"),
-        (["--job", "walltime=1:00"], "--job is for the executors slurm, pbs, sge, lsf, htcondor, not for 'process'"),
-        (["--workers", "0"], "is not a count"),
-    ],
-)
-def test_what_cannot_be_opened_is_one_line(arguments, words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("bench.run.remote.dask_pool.CONNECT_S", 0.5)
-    assert main(["run", "uniform", "--profile", "smoke", "--results", str(tmp_path), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert re.search(words, error)
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ The model of the disk: the content of a file is safe once the file is synced, a 
 not yet safe may all be on the disk, or none of them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -159,16 +157,6 @@ def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         assert_sound(root)
-
-
-def test_a_rename_before_the_sync_would_be_seen():
-    """The model itself: without the sync of the file, its name may come to the disk and its content not."""
-    renamed, folder = Step("renamed", "f", "name", "part", b"new"), Step("folder synced", "f")
-    assert after_a_cut([Step("file synced", "f", "part", content=b"new"), renamed, folder], False) == {
-        ("f", "name"): b"new"
-    }
-    assert after_a_cut([renamed, folder], False) == {("f", "name"): TORN}
-    assert after_a_cut([renamed], False) == {}
 
 
 @pytest.mark.parametrize("full_for", [1, 1000])

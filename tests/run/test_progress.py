@@ -1,49 +1,29 @@
 """What a run shows: bars on a terminal, plain lines in a pipe, nothing where it is to be quiet; the end."""
 
 import argparse
-import contextlib
-import fcntl
 import io
-import os
-import pty
 import re
-import struct
 import sys
-import termios
-import threading
 from pathlib import Path
 
 import pytest
 
 from bench.cli.main import main
 from bench.cli.run import ending
-from bench.core.records import Versions
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run import progress
 from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned, recorded
 from bench.run.runner import Result
+from tests.run.outside import chosen
 from tests.synthetic import record
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def cell(seed: int, protocol: str = "common", fit: str | None = None) -> Cell:
-    return Cell(
-        approach="mlp",
-        recipe="published",
-        protocol=protocol,
-        profile="full",
-        seed=seed,
-        device="cpu",
-        precision="float32",
-        split="train60k",
-        fit_key=fit or f"fit{seed}",
-        key=f"{protocol}{seed}",
-        values={},
-        corrections=(),
-        versions=Versions(recipe={"published": 1}, protocol=2, metrics=1),
-    )
+def cell(seed: int) -> Cell:
+    (found,) = chosen("mlp", seeds=(seed,))
+    return found
 
 
 def epoch(number: int, of: int = 10) -> EpochEnded:
@@ -269,34 +249,13 @@ def test_the_end_groups_what_failed_and_says_how_to_see_it():
     ]
 
 
-def on_terminal(command: list[str], monkeypatch) -> tuple[int, str]:
-    """Run a command with standard output and error on a terminal of 80 columns; return its exit code and the text."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    written = bytearray()
-
-    def read() -> None:
-        with contextlib.suppress(OSError):  # EIO: nobody is left at the other end
-            while part := os.read(ours, 65536):
-                written.extend(part)
-
-    reader = threading.Thread(target=read)  # a terminal holds some thousand characters, and then its writer waits
-    reader.start()
-    with monkeypatch.context() as patch, open(theirs, "w") as terminal:
-        patch.setattr(sys, "stdout", terminal)
-        patch.setattr(sys, "stderr", terminal)
-        code = main(command)
-    reader.join()
-    os.close(ours)
-    return code, written.decode().replace("\r\n", "\n")
-
-
-RUN = ["run", "uniform", "toy_mlp", "--profile", "smoke", "--executor", "inline", "--threads", "1", "--results"]
-
-
 def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, in_xterm, monkeypatch):
-    code, text = on_terminal([*RUN, str(tmp_path)], monkeypatch)
-    assert code == 0
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    how = ["--profile", "smoke", "--executor", "inline", "--threads", "1", "--results", str(tmp_path)]
+    assert main(["run", "uniform", "toy_mlp", *how]) == 0
+    text = screen.getvalue()
     assert len(re.findall(r": \x1b\[32mdone\x1b\[0m in \d+ s\n", text)) == 3
     assert re.search(r"\nwiring fine: 3 of 3, in [^\n]+\n$", STYLES.sub("", text))
     assert "ccuracy" not in text  # after two steps it means nothing

@@ -1,10 +1,6 @@
 """Real runs of real approaches with two steps an epoch: what is done twice, killed, broken or missing."""
 
 import io
-import os
-import signal
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -19,21 +15,19 @@ from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
-from bench.plan.registry import manifests
 from bench.run.events import EpochEnded, Recorded
 from bench.run.existing import existing, is_final
 from bench.run.options import Options
 from bench.run.runner import run
+from bench.run.supervisor import process_context
 from tests import synthetic
 from tests.run.outside import chosen, put_waiting
+from tests.run.toys import go
 from tests.run.watching import Recorder
 
 
-def smoke(tmp_path, *names, executor="inline", **options):
-    selection = Selection(approaches=names, profile="smoke", **options)
-    watcher = Recorder()
-    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path), threads=1), watcher, executor)
-    return results, watcher
+def smoke(tmp_path, *names, **options):
+    return go(tmp_path, *names, **{"seeds": (0,), **options})
 
 
 def test_protocols_share_one_fit_and_a_record_has_what_a_reader_needs(tmp_path):
@@ -69,19 +63,8 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
     assert len(list(tmp_path.glob("quarantine/*.json"))) == 1  # the record itself is intact, and kept too
 
 
-def test_a_missing_framework_skips_with_the_way_to_get_it(tmp_path, monkeypatch):
-    import bench.plan.registry
-
-    entry = manifests()["toy_mlp"]
-    without = {**manifests(), "toy_mlp": structs.replace(entry, requires=("not_there",), extra="pyro")}
-    monkeypatch.setattr(bench.plan.registry, "manifests", lambda: without)
-    results, _ = smoke(tmp_path, "toy_mlp", "uniform")
-    assert [result.outcome for result in results] == ["skipped", "skipped", "done"]
-    assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
-
-
 def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
-    """What is stale is named; one without versions is stale too, and one of an unknown approach is not."""
+    """What is stale is named and made again; one without versions is stale, and one of an unknown approach is not."""
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
     assert record.versions == Versions(recipe={"published": 1}, protocol=2, metrics=1)
@@ -96,13 +79,8 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
         assert words in why_stale(structs.replace(record, versions=other))
     assert not is_stale(structs.replace(record, approach="elsewhere", versions=None))
     assert "has no recipe" in why_stale(structs.replace(record, recipe="gone"))
-
-
-def test_a_record_without_versions_is_made_again(tmp_path):
-    results, _ = smoke(tmp_path, "uniform")
     store = Store(tmp_path)
-    record = structs.replace(existing(results[0].cell, store), versions=None, sha256="")
-    store.write(record, store.scores(record))
+    store.write(structs.replace(record, versions=None, sha256=""), store.scores(record))
     assert not is_final(existing(results[0].cell, store))
     again, _ = smoke(tmp_path, "uniform")
     assert [each.was_there for each in again] == [False]
@@ -119,17 +97,18 @@ def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again):
     """Kill a real run between two epochs: the second call goes on from there and marks its timings."""
     go_on, root = put_waiting(tmp_path, monkeypatch), tmp_path / "results"
-    command = ["run", "waits", "--protocol", "common", "--checkpoint-every", "0", "--executor", "inline"]
-    command += ["--quiet", "--threads", "1", "--results", str(root)]
+    command = ["run", "waits", "--approach-path", str(tmp_path), "--protocol", "common", "--checkpoint-every", "0"]
+    command += ["--executor", "inline", "--quiet", "--threads", "1", "--results", str(root)]
     (cell,) = chosen("waits")
     store = Store(root)
     checkpoint = store.fit_path(cell.fit_key, "checkpoint")
-    python = [sys.executable, "-m", "bench"]
-    with subprocess.Popen([*python, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not checkpoint.exists():
-            assert process.poll() is None, "the run ended before it could be killed"
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
+    process = process_context().Process(target=main, args=(command,), daemon=True)
+    process.start()
+    while not checkpoint.exists():
+        assert process.is_alive(), "the run ended before it could be killed"
+        time.sleep(0.05)
+    process.kill()
+    process.join()
     _, info = store.read_tensors(checkpoint)
     trained = info["seeds"]["0"]["epochs"]
     assert len(trained) in (1, 2)

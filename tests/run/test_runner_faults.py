@@ -6,7 +6,6 @@ import pytest
 import torch
 from msgspec import structs
 
-from bench.core import locks
 from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.store import Store
@@ -16,7 +15,7 @@ from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
 from bench.run.existing import existing
-from tests.run.toys import go, ill_seed, published, records, stopped
+from tests.run.toys import another_run_holds, go, ill_seed, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
@@ -141,15 +140,7 @@ def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch)
 def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):
     """The other run ends while this one waits for the lock."""
     ill_seed(monkeypatch, 0)
-    alone = cells(Selection(approaches=("toy_mlp",), seeds=(0,), profile="smoke"))
-    lock = locks.lock(tmp_path, alone[0].lock_key)
-    lock.acquire()
-
-    def wait(_):
-        lock.release()
-        go(tmp_path, "toy_mlp", seeds=(0,))
-
-    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
+    another_run_holds(tmp_path, monkeypatch, 0)
     results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
     assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
     assert watcher.of(EpochEnded) == []

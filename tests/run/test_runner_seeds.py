@@ -6,19 +6,23 @@ import socket
 from functools import partial
 
 import pytest
+import torch
 
 import implementations.toy_mlp
 from bench.cli.main import main
 from bench.core import locks
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
+from bench.data.splits import load_split
 from bench.plan import batches
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
+from bench.run import fitting
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
 from bench.run.existing import existing, is_final
+from bench.run.options import Options
 from tests import synthetic
-from tests.run.toys import close, go, ill_seed, numbers, published, records, stopped
+from tests.run.toys import another_run_holds, close, go, ill_seed, numbers, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
@@ -42,11 +46,11 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
         assert record.model == apart[key].model
 
 
-def test_processes_and_a_split_of_each_seed(tmp_path):
-    chosen = {"recipes": ("published",), "protocols": ("published",), "seeds": (3, 1)}
-    results, watcher = go(tmp_path, "dropout_fcn", **chosen, executor="process")
-    assert {result.outcome for result in results} == {"done"}
-    assert len(watcher.of(EpochEnded)) == 1
+def test_seeds_together_learn_from_the_split_of_each():
+    chosen = cells(Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), seeds=(3, 1)))
+    train, rows, _ = fitting._load_train(chosen, Options("unused"))
+    for own, cell in zip(rows, chosen, strict=True):
+        assert torch.equal(train.rows[own], load_split("train50k", cell.seed).rows)
 
 
 def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
@@ -205,15 +209,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
 
 def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
     """A batch waits for a single fit of one of its seeds, then leaves that seed out."""
-    alone = cells(Selection(approaches=("toy_mlp",), seeds=(1,), profile="smoke"))
-    lock = locks.lock(tmp_path, alone[0].lock_key)
-    lock.acquire()
-
-    def wait(_):
-        lock.release()
-        go(tmp_path, "toy_mlp", seeds=(1,))
-
-    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
+    another_run_holds(tmp_path, monkeypatch, 1)
     results, watcher = go(tmp_path, "toy_mlp")
     assert {result.outcome for result in results} == {"done"}
     assert isinstance(watcher.events[0], Waiting)
@@ -238,8 +234,10 @@ def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys)
     assert [row["seeds together"] for row in rows("plan", "--apart")["cells"]] == [1] * 6 + [0] * 2
     stopped(tmp_path, monkeypatch, 7, seeds=(0, 1, 2, 3))
     assert [row["state"] for row in rows("status")] == ["interrupted, will resume"] * 6 + ["done"] * 2
-    with locks.lock(tmp_path, cells(Selection(approaches=("toy_mlp",)))[0].lock_key):
-        assert [row["state"] for row in rows("status")][:3] == ["running", "running", "interrupted, will resume"]
+    with locks.hold(tmp_path, [cells(Selection(approaches=("toy_mlp",)))[0].lock_key]):
+        held = rows("status")
+    assert [row["state"] for row in held][:3] == ["running", "running", "interrupted, will resume"]
+    assert held[0]["by"].startswith(f"process {os.getpid()} on {socket.gethostname()} since 20")
     go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
     assert {row["state"] for row in rows("status")} == {"done"}
     assert {row["state"] for row in rows("plan")["cells"]} == {"done"}
@@ -256,15 +254,6 @@ def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
     assert estimate(cell.twin(), [share, alone]).fit_s == 2.0 * epochs
     assert estimate(cell.twin(), [alone]).fit_s == 8.0 * epochs  # together costs no more than one after the other
     assert estimate(cell.twin(), [share]).basis == "1 record on x"
-
-
-def test_status_says_who_works_on_what(tmp_path, capsys):
-    (first, *_) = cells(Selection(approaches=("toy_mlp",), profile="smoke"))
-    with locks.hold(tmp_path, [first.lock_key]):
-        main(["status", "toy_mlp", "--profile", "smoke", "--json", "--results", str(tmp_path)])
-    rows = json.loads(capsys.readouterr().out)
-    assert {row["state"] for row in rows} == {"running"}
-    assert all(row["by"].startswith(f"process {os.getpid()} on {socket.gethostname()} since 20") for row in rows)
 
 
 def test_events_for_machines_are_lines_of_json(tmp_path, capsys):

@@ -19,12 +19,12 @@ from bench.run.options import Options
 from bench.run.output import KEPT_BYTES
 from bench.run.runner import run
 from bench.run.supervisor import supervise
-from tests.run.outside import ROOT, chosen, put
+from tests.run.outside import ROOT, TOY, chosen, put
 from tests.run.watching import Recorder, interpreter
 from tests.stress.processes import PATIENCE_S, is_alive
 
 JOB = plan_job(Selection(approaches=("uniform",)))
-TOY = cells(Selection(approaches=("toy_mlp",), protocols=("common",), profile="smoke"))
+TOY_CELLS = cells(Selection(approaches=("toy_mlp",), protocols=("common",), profile="smoke"))
 
 
 def listen(python, **options):
@@ -91,17 +91,6 @@ def test_a_child_that_takes_too_long_is_ended_with_what_it_started(tmp_path, mon
         listen(program, time_limit_s=1000)
     assert caught.value.printed == "busy"
     assert not is_alive(int((tmp_path / "pid").read_text()))
-
-
-def test_a_crash_is_no_lack_of_time_though_a_grandchild_holds_the_pipe(tmp_path):
-    program = interpreter(
-        tmp_path, f'sleep 600 & echo $! > {tmp_path}/pid; echo \'{{"kind":"waiting"}}\'; kill -SEGV $$'
-    )
-    try:
-        with pytest.raises(FitCrashed, match="SIGSEGV"):
-            listen(program, time_limit_s=PATIENCE_S)
-    finally:
-        psutil.Process(int((tmp_path / "pid").read_text())).kill()
 
 
 WAITS = (
@@ -195,7 +184,7 @@ McDropout.fit = _fit
 
 
 def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(tmp_path, monkeypatch, look_again):
-    outside(tmp_path, monkeypatch, "locking", "\nimport multiprocessing\nLOCK = multiprocessing.RLock()\n")
+    put(tmp_path, monkeypatch, "locking", "\nimport multiprocessing\nLOCK = multiprocessing.RLock()\n", TOY)
     place = ("--recipe", "published", "--protocol", "common", "--profile", "smoke", "--results", str(tmp_path / "r"))
     command = [sys.executable, "-m", "bench", "run", "locking", *place, "--quiet"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
@@ -225,7 +214,7 @@ def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "")
     (tmp_path / "kept").touch()
-    job = WorkJob(TOY, Options(str(tmp_path), threads=3), expected=None)
+    job = WorkJob(TOY_CELLS, Options(str(tmp_path), threads=3), expected=None)
     with open(os.devnull, "wb") as pipe:
         child.forked(job, pipe, str(tmp_path / "kept"), os.getpid())
     assert heard == ["3"]

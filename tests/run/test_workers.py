@@ -24,7 +24,7 @@ from bench.run.executors import Processes
 from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.outside import chosen, put_waiting
-from tests.run.watching import Recorder
+from tests.run.watching import Recorder, assert_equal, results
 from tests.stress import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
@@ -40,18 +40,12 @@ def two(name):
     return chosen(name, seeds=(0, 1), apart=True)
 
 
-def numbers(folder):
-    records, problems = Store(folder).all_records()
-    assert problems == []
-    return {record.key: (record.outcome, record.metrics, record.arrays) for record in records}
-
-
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
     watcher = Recorder()
     at_once = smoke(tmp_path / "two", Processes(2), watcher)
     in_turn = smoke(tmp_path / "one", "inline")
     assert [result.outcome for result in at_once] == [result.outcome for result in in_turn] == ["done"] * 5
-    assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
+    assert_equal(results(Store(tmp_path / "two")), results(Store(tmp_path / "one")))
     assert len(watcher.groups) == 3
     # Three fits, two at a time: two are begun before any has ended, and never a third.
     assert max(event.fits for event in watcher.of(AtWork)) == 2
@@ -67,8 +61,7 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
             server = next(pid for pid in processes.children(os.getpid()) if processes.children(pid))
             os.kill(processes.children(server)[0], signal.SIGKILL)
 
-    results = smoke(tmp_path, Processes(2), Recorder(act))
-    failed = [result for result in results if result.outcome == "failed"]
+    failed = [result for result in smoke(tmp_path, Processes(2), Recorder(act)) if result.outcome == "failed"]
     assert 1 <= len(failed) <= 2
     assert len({result.cell.fit_key for result in failed}) == 1
     assert all("SIGKILL" in result.reason for result in failed)
@@ -84,7 +77,7 @@ def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp
     root = tmp_path / "results"
     with pytest.raises(ZeroDivisionError):
         run(two("waits"), Store(root), Options(str(root), threads=1), Recorder(act), Processes(2))
-    assert numbers(root) == {}
+    assert Store(root).all_records() == ([], [])
     assert processes.grandchildren(os.getpid()) == []
 
 
@@ -117,7 +110,7 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path, monkeypa
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert not any(map(processes.is_alive, at_work))
-    assert numbers(root) == {}
+    assert Store(root).all_records() == ([], [])
     assert len(list(root.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import implementations.toy_mlp
+from bench.core import locks
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run import contexts
@@ -66,6 +67,19 @@ def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **o
         interrupt(patch, owner, name, when)
         with pytest.raises(KeyboardInterrupt):
             published(root, **options)
+
+
+def another_run_holds(root, monkeypatch, seed):
+    """Hold the lock of a seed; the first time that a run waits for it, let go, and do that seed in another run."""
+    (first, *_) = cells(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
+    lock = locks.lock(root, first.lock_key)
+    lock.acquire()
+
+    def wait(_):
+        lock.release()
+        go(root, "toy_mlp", seeds=(seed,))
+
+    monkeypatch.setattr("bench.run.runner.time.sleep", wait)
 
 
 def ill_seed(monkeypatch, *seeds):

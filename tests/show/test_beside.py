@@ -12,6 +12,7 @@ from bench.show.beside import MARK, beside
 from bench.show.figures import catalogue
 from bench.show.figures.style import style
 from bench.show.material import Material
+from bench.show.tables.accuracy import accuracy_table
 from tests import synthetic
 
 FULL = ("full", "cpu", "float32")
@@ -37,14 +38,8 @@ def folders(tmp_path):
 
 
 def accuracies(material):
-    table = material.beside.marked(one(material))
+    table = material.beside.marked(accuracy_table(material))
     return {row[0]: row[table.columns.index("published x common")] for row in table.rows}
-
-
-def one(material):
-    from bench.show.tables.accuracy import accuracy_table
-
-    return accuracy_table(material)
 
 
 def test_each_is_shown_and_what_is_the_users_is_marked(folders):

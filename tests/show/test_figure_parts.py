@@ -1,7 +1,5 @@
 """What figures compute from records, against worked numbers, closed forms and the metrics."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -125,13 +123,8 @@ def test_epochs_of_a_curve_are_one_block():
 
 def test_losses_are_named_by_what_they_are_of():
     names = {quantity(claim) for claim in BY_ID.values() if claim.stage.startswith("epoch")}
-    assert names == {
-        "training loss",
-        "training accuracy",
-        "test loss",
-        "test accuracy",
-        "training loss, moving average",
-    }
+    plain = {f"{part} {what}" for part in ("training", "test") for what in ("loss", "accuracy")}
+    assert names == {*plain, "training loss, moving average"}
 
 
 def test_a_class_is_chosen_by_the_median_over_networks():

@@ -1,7 +1,5 @@
 """Figures from a made-up results folder: all are drawn, alike from alike records, and what is missing has a reason."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil
@@ -182,21 +180,6 @@ def test_command_lists_figures_and_reasons(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("alsibahi2019   alsibahi2019-digits: ") for line in lines)
     assert any(line.startswith("field          roc: not drawn: ") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["reliabilty"], "unknown figure 'reliabilty'"),
-        (["--format", "gif"], "unknown format 'gif'"),
-        (["roc"], "figure 'roc' cannot be drawn: there is no finished record"),
-    ],
-)
-def test_command_refuses_in_one_line(tmp_path, capsys, arguments, message):
-    assert main(["figures", *arguments, "--results", str(tmp_path), "--baseline", "none"]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
 
 
 def test_the_guide_names_every_figure(found):

@@ -1,7 +1,5 @@
 """The findings and their tables: worked shares, a promise that is broken, effects that are clear of zero or not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The README's first table: every quoted number is a claim, and its interval is that of one more run."""
 
+import pytest
+
 from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Sample
@@ -22,27 +24,19 @@ def test_every_quoted_number_is_a_claim_and_named_once():
     assert {BY_ID[claim].source for claim in quoted} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
 
 
-def test_the_interval_is_that_of_one_more_run():
-    # mean 1.0; squares of .1 (-2, -1, 0, 1, 2) add up to .1, over 4: sd .158114; half-width 3.0414 of it = .48088
-    claim = BY_ID["feldman2018.bbb.noise_entropy"]
-    (line,) = lines(claim, [0.8, 0.9, 1.0, 1.1, 1.2])
-    assert line[1:] == ["0.9909", "1.000 [0.5191, 1.481]", "agrees, coarsely"]
-
-
-def test_a_share_stays_between_0_and_1_and_long_prints_are_rounded():
-    # sd .05, mean .95: the interval would end at 1.10
-    (line,) = lines(BY_ID["feldman2018.mlp.epoch10.test_accuracy"], [0.9, 0.95, 1.0])
-    assert line[1:] == [
-        "0.9800",
-        "0.9500 [0.7016, 1.0000]",
-        "too few seeds",
-    ]  # t(2, .975) = 4.3027: .9500 - .05 * 4.9683
-
-
-def test_one_seed_has_no_interval_and_none_is_a_dash():
-    claim = BY_ID["feldman2018.mlp.noise_entropy"]
-    assert lines(claim, [0.14])[0][2:] == ["0.1400", "too few seeds"]
-    assert lines(claim, [])[0][2:] == ["-", "not run"]
+@pytest.mark.parametrize(
+    ("claim", "values", "shown"),
+    [
+        # mean 1.0; squares of .1 (-2, -1, 0, 1, 2) add up to .1, over 4: sd .158114; half-width 3.0414 of it = .48088
+        ("bbb.noise_entropy", [0.8, 0.9, 1.0, 1.1, 1.2], ["0.9909", "1.000 [0.5191, 1.481]", "agrees, coarsely"]),
+        # sd .05, mean .95, t(2, .975) = 4.3027: .9500 - .05 * 4.9683; a share ends at 1, not at 1.10
+        ("mlp.epoch10.test_accuracy", [0.9, 0.95, 1.0], ["0.9800", "0.9500 [0.7016, 1.0000]", "too few seeds"]),
+        ("mlp.noise_entropy", [0.14], ["0.1446", "0.1400", "too few seeds"]),
+        ("mlp.noise_entropy", [], ["0.1446", "-", "not run"]),
+    ],
+)
+def test_the_interval_is_that_of_one_more_run(claim, values, shown):
+    assert lines(BY_ID[f"feldman2018.{claim}"], values)[0][1:] == shown
 
 
 def test_the_caption_speaks_of_the_interval_that_is_shown():

@@ -1,7 +1,5 @@
 """Tables as LaTeX: worked cells, and that a real LaTeX accepts whatever text stands in them."""
 
-from __future__ import annotations
-
 import shutil
 import string
 import subprocess

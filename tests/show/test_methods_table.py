@@ -1,50 +1,27 @@
 """The methods' table: places, intervals and costs from records whose numbers are made up."""
 
 import math
+from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.store import Store
-from bench.judge.results import Results
 from bench.measure.metrics.shifts import STEPS, step_key
-from bench.plan import registry
-from bench.plan.manifests import Cost
 from bench.show.figures import methods
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
+from bench.show.material import Material
 from bench.show.tables.methods import Row, clothes_table, methods_table, order_sentence
-from tests.synthetic import manifest, record
-
-ENSEMBLE = structs.replace(manifest("deep_ensemble", corrected=False), group="methods", cost=Cost(training=5, stored=5))
+from tests.synthetic import record
 
 
-class Folder:
-    """Stands for a results folder with records of two groups; `known`: the manifest of the methods."""
-
-    def __init__(self, documents, methods, profile="full", known=ENSEMBLE):
-        self.profile = profile
-        self._given = {"mlp": manifest("mlp", "feldman2018")}, documents
-        self._methods = {known.name: known}, methods
-
-    @property
-    def results(self):
-        return self.of_profile(self.profile)
-
-    def of_profile(self, profile):
-        known, records = self._given
-        return Results([record for record in records if record.profile == profile], known)
-
-    def conditions(self, records):
-        return f"{len(records)} records"
-
-    def of_other_group(self, group):
-        assert group == "methods"
-        other = Folder([], [], self.profile)
-        other._given = self._methods
-        return other
+def material(*records, profile="full"):
+    """Return material of these records, as if they had been read from a results folder."""
+    found = Material(Path("no-such-folder"), profile)
+    found._read_once[found.store.root] = (list(records), [])
+    return found
 
 
 def made(approach, recipe, seed, nll, draws, epochs):
@@ -63,7 +40,7 @@ def made(approach, recipe, seed, nll, draws, epochs):
 def folder(n_seeds=5):
     documents = [made("mlp", "corrected", seed, 0.07 + 0.001 * seed, 1, 10) for seed in range(n_seeds)]
     ensembles = [made("deep_ensemble", "published", seed, 0.05 + 0.001 * seed, 5, 20) for seed in range(n_seeds)]
-    return Folder(documents, ensembles)
+    return material(*documents, *ensembles)
 
 
 def table(n_seeds=5):
@@ -133,7 +110,7 @@ def test_methods_that_learnt_clothes_have_a_table_of_their_own(profile):
     metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3, "mnist/auroc_predictive_entropy": 0.95}
     digits = [made("deep_ensemble", "published", 0, 0.05, 5, 20)]
     clothes = record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics)
-    (found,) = clothes_table(Folder([], [*digits, clothes], profile))
+    (found,) = clothes_table(material(*digits, clothes, profile=profile))
     assert found.name == "methods_fashion"
     (row,) = (dict(zip(found.columns, one, strict=True)) for one in found.texts())
     assert [row[name] for name in ("method", "accuracy", "NLL", "digits")] == [
@@ -151,7 +128,7 @@ def test_a_missing_row_of_ten_times_the_budget_is_named():
     plain = [made("mlp", "corrected", 0, 0.07, 1, 10)]
     short, long = (made("sghmc", recipe, 0, 0.05, 20, 10) for recipe in ("published", "published+ten-times"))
     for records, is_missing in (([short], True), ([short, long], False)):
-        (found,) = methods_table(Folder(plain, records, known=registry.manifest("sghmc")))
+        (found,) = methods_table(material(*plain, *records))
         (note,) = (note for note in found.notes if "ten times the budget: sghmc." in note)
         assert ("Missing row: sghmc ten-times (python -m bench run sghmc" in note) == is_missing
 
@@ -174,7 +151,7 @@ def test_turned_and_moved_digits_have_their_columns_where_they_were_measured():
             for name, first, step in (("accuracy", 0.6, 0.02), ("nll", nll, 0.2))
         }
         ensembles.append(shifted("deep_ensemble", "published", seed, areas))
-    (found,) = methods_table(Folder(documents, ensembles))
+    (found,) = methods_table(material(*documents, *ensembles))
     rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.texts()}
     columns = ("NLL, turned", "NLL, moved")
     assert [rows["deep_ensemble"][name] for name in columns] == ["2.100 +- 1.271", "3.100 +- 1.271"]
@@ -193,8 +170,8 @@ def test_the_figures_of_turned_and_moved_digits_have_a_panel_for_each_method():
         for name in ("accuracy", "sure@0.99")
     }
     digits = [made("mlp", "corrected", seed, 0.07, 1, 10) for seed in (0, 1)]
-    assert list(methods.make(Folder(digits, []))) == []
-    both = list(methods.make(Folder([*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1))], [])))
+    assert list(methods.make(material(*digits))) == []
+    both = list(methods.make(material(*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1)))))
     assert [found.name for found in both] == ["shift", "shift-moved"]
     for found, end in zip(both, ends.values(), strict=True):
         assert "Seeds: 2." in found.caption
@@ -219,7 +196,7 @@ def test_the_figure_names_every_method_with_costs():
 
 
 def test_without_records_of_methods_there_is_no_table():
-    assert list(methods_table(Folder([made("mlp", "corrected", 0, 0.07, 1, 10)], []))) == []
+    assert list(methods_table(material(made("mlp", "corrected", 0, 0.07, 1, 10)))) == []
 
 
 def test_names_of_similar_cost_stand_a_line_apart():

@@ -77,7 +77,7 @@ def test_a_figure(ending, store, three, four, capsys, tmp_path):
         assert "Date" not in text
 
 
-@pytest.mark.parametrize("approaches", [1, 2, 5])
+@pytest.mark.parametrize("approaches", [1, 5])
 def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, four):
     put(store, "mlp", mlp())
     ask = Predictor(store.root, "mlp")
@@ -102,13 +102,11 @@ def test_nothing_in_a_figure_lies_over_anything_else(approaches, store, three, f
         (["--all", "--approach", "mlp"], "not both"),
         (["--draws", "0"], "allowed are 1 to"),
         (["--draws", "100000000"], "allowed are 1 to"),
-        (["--rule", "mode"], "did you mean|known: entropy"),
-        (["--approach", "pyro_hidden_layer"], "python -m bench run pyro_hidden_layer"),
         (["x.png"] * 12 + ["--figure", "it.png"], "13 pictures are too many"),
         (["--figure", "FOLDER.png"], "is a folder; give a file"),
         (["--figure", "FILE/x.png"], "cannot write"),
+        ([""], "an empty name was given"),
         (["--recipe", "nosuch"], "no approach has a recipe 'nosuch'"),
-        (["--recipe", "corrected"], "mlp linear_bbb mxnet_bbb --recipe corrected"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, store, three, tmp_path, monkeypatch, capsys):
@@ -132,6 +130,7 @@ def test_what_cannot_answer_is_left_out_of_all_with_a_warning(store, three, caps
     code, out, err = call(capsys, three, "--approach", "linear_bbb", "--results", store.root)
     assert code == USAGE
     assert err.startswith("error: posterior ")
+    assert "does not fit today's linear_bbb" in err
 
 
 def test_what_a_run_trains_answers(three, capsys, tmp_path):
@@ -146,12 +145,6 @@ def test_what_a_run_trains_answers(three, capsys, tmp_path):
     # The uniform answer is refused by the median rule, since 1/10 is not above 0.2, and has entropy log 10.
     assert answers[-1]["digit"] is None
     assert answers[-1]["predictive_entropy"] == pytest.approx(math.log(10))
-
-
-def test_no_name_is_no_picture(capsys):
-    code, _, err = call(capsys, "")
-    assert (code, err.count("\n")) == (USAGE, 1)
-    assert "an empty name was given" in err
 
 
 def test_the_shipped_networks_answer_by_every_rule(three, capsys, tmp_path, monkeypatch):

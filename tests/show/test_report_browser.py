@@ -1,7 +1,5 @@
 """The report in a real browser: no error, no request, sorting and filters by mouse and keyboard, no overflow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

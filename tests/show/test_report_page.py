@@ -1,7 +1,5 @@
 """The page of the report: escaping, links, files, and that it depends on the records alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import multiprocessing

@@ -1,7 +1,5 @@
 """Every table: its rows, reasons for gaps, and the conditions that its caption names."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
