@@ -19,7 +19,7 @@ from bench.show.tables.methods import PLAIN, RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
 LINE = 0.045  # height of a line of text, as a share of the range of the losses
-SIMILAR = 1.5  # costs whose ratio is smaller stand so near that their names would overlap
+SIMILAR = 2.6  # costs whose ratio is smaller stand so near that their names would overlap
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 NINE = "by 180 degrees, a 6 looks like a 9"
 KINDS = {
