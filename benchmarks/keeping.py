@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from bench.cli.options import warn
 from bench.core.errors import StoreError
 from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import SCHEMA, MeasuredNumber, MeasuredTable, measured_folder
@@ -17,14 +16,17 @@ NOTHING = MeasuredTable(schema=SCHEMA, name="", title="", explanation="", column
 
 
 def kept(name: str, results: Path) -> MeasuredTable:
-    """Return the table that a results folder keeps, one without rows if there is none; warn of a damaged one."""
+    """Return the table that a results folder keeps, one without rows if there is none.
+
+    Raises:
+        StoreError: the table is damaged, and keeping a part of it anew would lose the rest.
+    """
     folder = measured_folder(results)
     path = folder.root / f"{name}.json"
     try:
         return folder.read(path) if path.exists() else NOTHING
     except StoreError as error:
-        warn(str(error))
-        return NOTHING
+        raise StoreError(f"{error}; to measure the whole table anew, remove the file") from error
 
 
 def others(

@@ -39,7 +39,9 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
     rows: list[list[str | MeasuredNumber | tuple[str, str] | None]]  # as `Entry`; code and reason of a gap
     remarks: list[str]
     origin: list[str]
-    versions: dict[str, dict[str, int]] = field(default_factory=dict)  # of the recipes measured, by approach
+    versions: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # of the recipes measured, by what their rows are about
 
     def __post_init__(self) -> None:
         """Raise ValueError for a row without an entry for each column."""

@@ -25,8 +25,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m benchmarks.throughput",
         description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
-        "keeps table 'throughput'; its rows of the same approach, device and precision are replaced. Let nothing else "
-        "run on the machine meanwhile.",
+        "keeps table 'throughput'; rows about the same approach, kind, device, precision and draws are replaced. Let "
+        "nothing else run on the machine meanwhile.",
     )
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
     parser.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")

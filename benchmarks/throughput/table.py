@@ -120,13 +120,14 @@ def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING)
     """
     targets = load_targets()
     new = [line for record in records for line in _lines(record, targets)]
-    rest = others(before, new, _subject)
+    rest = others(before, new, subject)
     lines = sorted([*rest.table().rows, *new], key=_place)
     devices = {str(line[DEVICE]).split(":")[0] for line in lines if isinstance(line[RATIO], Number)}
     sizes = [f"({size} x {size})" for size in sorted(PRODUCT_SIZE[device] for device in devices)]
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
     reasons = [f"!: {record.reason}" for record in records if record.outcome == "done" and record.reason]
-    marks = [note for note in rest.remarks if note.startswith("!: ")]
+    is_marked = any(str(line[1]).endswith(" !") for line in rest.rows)
+    marks = [note for note in rest.remarks if note.startswith("!: ") and is_marked]
     title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in records])
     return make_table(
         "throughput",
@@ -141,8 +142,12 @@ def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING)
 
 def keep_speeds(records: Sequence[Speeds], before: MeasuredTable, results: Path) -> Table:
     """Keep the table of what was measured, and of what was kept before."""
-    done = {record.request.approach: versions_today(record.request.approach) for record in records if record.rows}
-    return keep(throughput_table(records, before), results, {**before.versions, **done})
+    table = throughput_table(records, before)
+    new = {subject(line) for record in records if record.rows for line in _lines(record, {})}
+    versions = dict(before.versions)
+    versions |= {name: versions_today(name.split()[0]) for name in new}
+    shown = {subject(line) for line in table.rows if isinstance(line[RATIO], Number)}
+    return keep(table, results, {name: made for name, made in versions.items() if name in shown})
 
 
 def versions_today(approach: str) -> dict[str, int]:
@@ -150,15 +155,21 @@ def versions_today(approach: str) -> dict[str, int]:
     return dict(resolve(manifest(approach), "published").versions)
 
 
-def _subject(line: Sequence[object]) -> object:
-    return line[0], str(line[1]).split()[0].strip(","), line[DEVICE], line[2], line[3]
+def subject(line: Sequence[object]) -> str:
+    """Return what a row is about: approach, kind, device, precision and, of a prediction, the number of draws."""
+    kind = str(line[1]).split()[0].strip(",")
+    return f"{line[0]} {kind} {line[2]} {line[3]} {_n_draws(line) or ''}".rstrip()
+
+
+def _n_draws(line: Sequence[object]) -> int:
+    found = re.match(r"\d+(?= x )", str(line[-2]))  # of a prediction; a step draws once
+    return int(found[0]) if found else 0
 
 
 def _place(line: Sequence[Entry]) -> tuple[object, ...]:
     place = {name: index for index, name in enumerate(manifests())}
-    n_draws = re.match(r"\d+(?= x )", str(line[-2]))  # of a prediction
     is_training = str(line[1]).startswith("training")
-    return place.get(str(line[0]), len(place)), not is_training, line[2], line[3], int(n_draws[0] if n_draws else 0)
+    return place.get(str(line[0]), len(place)), not is_training, line[2], line[3], _n_draws(line)
 
 
 def _missed(lines: Sequence[Sequence[Entry]]) -> list[str]:

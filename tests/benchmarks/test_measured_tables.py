@@ -6,6 +6,7 @@ import pytest
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
+from bench.core.errors import StoreError
 from bench.core.project import RESULTS
 from bench.core.sealed import seal
 from bench.core.text import THREE, Digits
@@ -15,7 +16,7 @@ from bench.show.material import Material
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, kept
-from benchmarks.throughput.table import versions_today
+from benchmarks.throughput.table import subject, versions_today
 
 
 @pytest.mark.parametrize("name", ["throughput", "determinism", "fault_tests", "library_speed"])
@@ -26,10 +27,18 @@ def test_a_committed_table_is_that_of_its_kept_file(name):
 
 
 def test_no_speed_is_of_another_version():
-    made = kept("throughput", RESULTS).versions
-    stale = sorted(name for name, versions in made.items() if versions != versions_today(name))
-    assert len(made) == 6
-    assert not stale, f"measure these again: python -m benchmarks.throughput {' '.join(stale)}"
+    found = kept("throughput", RESULTS)
+    stale = sorted(name for name, made in found.versions.items() if made != versions_today(name.split()[0]))
+    assert set(found.versions) == {subject(row) for row in found.table().rows}
+    assert not stale, f"measure these again with python -m benchmarks.throughput: {', '.join(stale)}"
+
+
+def test_a_damaged_table_is_not_replaced_by_a_part(tmp_path):
+    keep(table(), tmp_path)
+    path = tmp_path / "measured" / "throughput.json"
+    path.write_text(path.read_text().replace("a note", "another note"))
+    with pytest.raises(StoreError, match=r"was changed after it was written.*remove the file"):
+        kept("throughput", tmp_path)
 
 
 def table(words="own"):

@@ -95,6 +95,9 @@ def _main(given: argparse.Namespace) -> int:
         manifest(name)
     if given.campaign not in (*CAMPAIGNS, *OTHERS):
         raise unknown_name("campaign", given.campaign, (*CAMPAIGNS, *OTHERS))
+    if given.write is not None:
+        for name in ("fault_tests", "determinism"):
+            kept(name, given.write)  # a damaged table is an error before the work, not after it
     chosen = {"all": CAMPAIGNS, "ci": CI}.get(given.campaign, (given.campaign,))
     faults = []
     for name in chosen:

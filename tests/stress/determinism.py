@@ -1,7 +1,7 @@
 """How repeatable each approach is: the same seed again, blocks of other sizes, more threads, a GPU. Smoke-sized fits.
 
-Every condition but "again" is a fit in a process of its own, compared with one on one thread of the processor that
-predicts in blocks of 64 rows.
+Every condition but "the same process" is a fit in a process of its own, compared with one on one thread of the
+processor that predicts in blocks of 64 rows.
 """
 
 from __future__ import annotations

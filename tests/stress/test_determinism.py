@@ -1,4 +1,4 @@
-"""The determinism report: what counts as exact, a fit that is not repeatable, records and the table."""
+"""The determinism report: what counts as exact, a fit that is not repeatable, rows and the table."""
 
 import csv
 

@@ -81,10 +81,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     device = torch.device(record.device)
     posterior: Posterior = approach.rebuild(arrays, task, seed)
-    with (
-        without_denormals(),
-        matrix_products(record.precision, device),
-    ):  # as when the record was measured
+    with without_denormals(), matrix_products(record.precision, device):  # as when it was measured
         protocol = Common(entry, seed, budget, data_dir, device)
         metrics, missing = read_keys(posterior, protocol, keys)
     made = environment.describe(torch.get_num_threads())

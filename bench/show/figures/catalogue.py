@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from bench.core.files import write_atomically
+from bench.show.figures import (
+    accuracy,
+    changes,
+    confidence,
+    cost,
+    detection,
+    digits,
+    feldman,
+    forest,
+    learning,
+    methods,
+    pruning,
+    rabanser,
+    training,
+    uncertainty,
+    votes,
+)
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-NAMES = ["confidence", "changes", "methods", "accuracy", "digits", "votes", "feldman", "rabanser"]
-NAMES += ["training", "forest", "uncertainty", "detection", "pruning", "learning", "cost"]
-MODULES = tuple(import_module(f"bench.show.figures.{name}") for name in NAMES)
+MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, accuracy, digits, votes, feldman, rabanser)
+MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""
 
 

@@ -6,7 +6,7 @@ import base64
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
@@ -53,13 +53,16 @@ class Drawings:
         workers = min(len(figures), len(os.sched_getaffinity(0)))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) if workers > 1 else None
         with threadpool_limits(1):
-            self._drawn = self._pool.map(_embed_number, range(len(figures))) if self._pool else map(_embed, figures)
+            self._drawn: Iterable[Image] = (
+                self._pool.map(_embed_number, range(len(figures))) if self._pool else map(_embed, figures)
+            )
         self._workers = set(active_children()) - others
 
     def images(self) -> list[Image]:
         """Return the figures as images, as soon as all are drawn; ask once."""
         with threadpool_limits(1):
-            return list(self._drawn)
+            self._drawn = list(self._drawn)
+            return self._drawn
 
     def __enter__(self) -> Self:
         """Return the drawings."""
