@@ -66,6 +66,7 @@ def test_without_the_count_the_load_average_decides(monkeypatch):
     ("training", "measuring", "expected"),
     [
         ([], [], []),
+        ([], [load.REASON], [load.REASON]),
         ([load.REASON], [load.REASON], [load.REASON]),
         ([Reason("resumed")], [load.REASON], [Reason("resumed"), load.REASON]),
     ],

@@ -29,7 +29,6 @@ RELU = {"layout": Layout((5, 4, 3, 10)), "activation": torch.relu_, "input_scale
 ONE_HIDDEN = {"layout": Layout((5, 4, 10)), "activation": torch.relu_, "names": ("fc1", "out")}
 LEFT_OUT = {"layout": Layout((5, 4, 4, 10)), "activation": torch.relu_, "used": (True, False, True)}
 CASES = {"sigmoid": SIGMOID, "relu": RELU, "one-hidden": ONE_HIDDEN, "layer-left-out": LEFT_OUT}
-N_DRAWS = 1_500  # of tests of distributions
 
 
 def posterior_of(seed=0, case=SIGMOID, dtype=torch.float32, prior_std=6.0, std=0.4, read_out=log_probabilities):
@@ -110,7 +109,7 @@ def test_shared_draws_are_the_plain_loop(case):
         torch.testing.assert_close(found[position], expected, rtol=1e-12, atol=1e-12)
 
 
-# --- both kinds of draws have one distribution for each row ---------------------------------------------------------
+# --- what a posterior says of its draws ------------------------------------------------------------------------------
 
 
 def test_a_shared_posterior_says_what_it_cannot_tell():

@@ -132,6 +132,14 @@ def assert_sound(root):
     return records
 
 
+def test_a_rename_before_the_sync_would_be_seen():
+    renamed, folder = Step("renamed", "f", "name", "part", b"new"), Step("folder synced", "f")
+    synced = Step("file synced", "f", "part", content=b"new")
+    assert after_a_cut([synced, renamed, folder], False) == {("f", "name"): b"new"}
+    assert after_a_cut([renamed, folder], False) == {("f", "name"): TORN}
+    assert after_a_cut([renamed], False) == {}
+
+
 def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         disk = Disk(tmp_path / "run", patch)

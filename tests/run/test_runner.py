@@ -13,6 +13,7 @@ from bench.core.reasons import in_words
 from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
+from bench.plan import registry
 from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
 from bench.run.events import EpochEnded, Recorded
@@ -24,6 +25,15 @@ from tests import synthetic
 from tests.run.outside import chosen, put_waiting
 from tests.run.toys import go
 from tests.run.watching import Recorder
+
+
+def test_a_missing_framework_skips_its_own_cells_alone(tmp_path, monkeypatch):
+    entry = structs.replace(registry.manifest("toy_mlp"), requires=("not_there",), extra="pyro")
+    known = {**registry.manifests(), "toy_mlp": entry}
+    monkeypatch.setattr(registry, "manifests", lambda: known)
+    results, _ = smoke(tmp_path, "toy_mlp", "uniform", recipes=("published",), protocols=("common",))
+    assert [one.outcome for one in results] == ["skipped", "done"]
+    assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
 
 
 def smoke(tmp_path, *names, **options):
