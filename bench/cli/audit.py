@@ -27,7 +27,7 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
-from bench.show.tables.audits import check_lines, finding_lines, library_lines
+from bench.show.screens.audit import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
 
 PARTS = ("documents", "approaches", "records", "data")

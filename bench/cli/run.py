@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psutil
-from rich.text import Text
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_selection, add_wide, count, is_of_documents, place_options, select, threads
+from bench.cli.ending import LEAST_WIDTH, ending, is_wiring_check
+from bench.cli.options import add_selection, add_wide, count, is_of_documents, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
@@ -28,21 +27,19 @@ from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.existing import existing, is_final, unfinished
-from bench.run.progress import console_of, is_screen, outcome_text
+from bench.run.progress import console_of, is_screen
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table, make_table
 from bench.show.terminal import shown
 
 if TYPE_CHECKING:
-    from bench.run.runner import Result
+    pass
 
 MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
 PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # columns of `plan`
-MOST_REASONS = 2
-LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -88,72 +85,6 @@ def _run(arguments: argparse.Namespace) -> int:
         for line in ["", *ending(results, time.monotonic() - started, arguments, width)]:
             console.print(line)
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
-
-
-def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:
-    """Return the last lines of a run.
-
-    Args:
-        results: how its cells ended.
-        seconds: how long the run took.
-        arguments: what was asked for.
-        width: columns that a reason is cut to; None: not cut.
-    """
-    bad = [result for result in results if result.outcome != "done"]
-    new = sum(not result.was_there for result in results)
-    count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
-    lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
-    place = place_options(arguments)
-    if not bad and is_wiring_check(arguments):
-        return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
-    if not bad:
-        words = ("verdict",) if is_of_documents(arguments) else ("table", "methods")
-        return [*lines, Text(f"next: {_command(*words, *place)}")]
-    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
-    again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
-    if again:
-        lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
-    return lines
-
-
-def is_wiring_check(arguments: argparse.Namespace) -> bool:
-    """Return whether a run only shows that everything works: after a few steps, no number means anything."""
-    return profile(arguments.profile).steps_per_epoch is not None
-
-
-def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
-    """Return a line for each outcome and reason, the most frequent first."""
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in bad:
-        groups.setdefault((result.outcome, result.reason), []).append(result)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = []
-    for (outcome, reason), found in ordered[:MOST_REASONS]:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
-        if width is not None:
-            line.truncate(width, overflow="ellipsis")
-        lines.append(line)
-    if len(ordered) > MOST_REASONS:
-        rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
-        lines.append(Text(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons"))
-    return lines
-
-
-def _chosen(arguments: argparse.Namespace) -> list[str]:
-    group = ["--group", arguments.group] if arguments.group else []
-    words = ["--all"] if arguments.all else group or list(arguments.approaches)
-    for option in ("recipe", "protocol"):
-        for value in getattr(arguments, option):
-            words += [f"--{option}", value]
-    if arguments.seeds != (0,):
-        is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
-        words += ["--seeds", str(len(arguments.seeds)) if is_count else ",".join(map(str, arguments.seeds))]
-    return words + (["--apart"] if arguments.apart else [])
-
-
-def _command(*words: str) -> str:
-    return f"python -m bench {shlex.join(words)}"
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:

@@ -12,7 +12,7 @@ from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.page.findings import sentences
-from bench.show.tables.accuracy import summary
+from bench.show.screens.summary import summary
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.methods import ON_CLOTHES
 from bench.show.tables.registry import TABLES, all_tables, one_table

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import json
 import textwrap
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_place, check_records, say
@@ -15,10 +16,14 @@ from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
+from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER
+from bench.judge.stats.rule import Verdict
+from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
 from bench.show.reasoning import as_json
-from bench.show.screens.verdict import all_text, ends_text, folded, own_json, own_text, summary_text
+from bench.show.screens.own_number import own_json, own_text
+from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
@@ -71,12 +76,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         judgement = judgement.of_documents([arguments.document])
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
-        ids = {verdict.claim.id: verdict for verdict in verdicts}
-        known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
-        if arguments.claim not in known:
-            near = ", ".join(difflib.get_close_matches(arguments.claim, ids, n=3, cutoff=0))
-            raise ConfigError(f"claim '{arguments.claim}' is unknown; nearest: {near}; `verdict --all` names all")
-        verdicts = [known[arguments.claim]]
+        verdicts = [_of_claim(arguments.claim, verdicts)]
     warn(material)
     if arguments.json:
         found = [as_json(judgement, verdict) for verdict in verdicts]
@@ -86,13 +86,28 @@ def _verdict(arguments: argparse.Namespace) -> int:
     elif arguments.claim is not None:
         say(folded(explained(judgement, material.results, verdicts[0]), screen().width))
     else:
-        text, names, width = all_text if arguments.all else ends_text, load_short_names(), screen().width
-        say(text(judgement, names, width))
-        say(textwrap.fill(material.results.describe(spread=False), width))
-        say(summary_text(judgement, width))
-        others = end_results_against(material.results, [verdict.claim for verdict in verdicts])
-        say("\n".join(textwrap.fill(line, width) for line in in_brief(others, names)))
+        _say_all(judgement, material.results, all_text if arguments.all else ends_text)
     return INCOMPLETE if material.problems else 0
+
+
+def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a claim, named by its id or with its approach's name; raises ConfigError."""
+    ids = {verdict.claim.id: verdict for verdict in verdicts}
+    known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
+    if name not in known:
+        near = ", ".join(difflib.get_close_matches(name, ids, n=3, cutoff=0))
+        raise ConfigError(f"claim '{name}' is unknown; nearest: {near}; `verdict --all` names all")
+    return known[name]
+
+
+def _say_all(judgement: Judgement, results: Results, text: Callable[[Judgement, Mapping[str, str], int], str]) -> None:
+    """Print verdicts as `text` words them, their records, their counts, and what they are weighed against."""
+    names, width = load_short_names(), screen().width
+    say(text(judgement, names, width))
+    say(textwrap.fill(results.describe(spread=False), width))
+    say(summary_text(judgement, width))
+    others = end_results_against(results, [verdict.claim for verdict in judgement.verdicts])
+    say("\n".join(textwrap.fill(line, width) for line in in_brief(others, names)))
 
 
 def _with_approach(claim: Claim) -> str:

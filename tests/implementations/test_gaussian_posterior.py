@@ -1,7 +1,4 @@
-"""The Gaussian posterior: both kinds of draws equal plain loops in float64 and have one distribution for each row.
-
-Tests of distributions have fixed seeds, and bounds that a right program exceeds with probability below 1e-6.
-"""
+"""The Gaussian posterior: both kinds of draws equal plain loops in float64, and what a posterior says of its draws."""
 
 import math
 from functools import partial
@@ -21,7 +18,7 @@ from implementations._kernels import gaussian_posterior as kernel
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior, log_probabilities
 from implementations._kernels.layout import Layout
 from implementations._kernels.network_draws import ROWS_AT_A_TIME
-from implementations._kernels.sums import CHUNK, sum_of_squares
+from implementations._kernels.sums import CHUNK, sum_of_logs, sum_of_squares
 
 PLAIN = {torch.sigmoid_: torch.sigmoid, torch.relu_: torch.relu}
 SIGMOID = {"layout": Layout((5, 4, 3, 10)), "activation": torch.sigmoid_}
@@ -183,6 +180,12 @@ def test_log_density_ratio_is_that_of_the_two_normals(case):
         bound = (CHUNK + 6) * 2.0**-24 * squares
         assert (found[position] - expected).abs() < bound
         assert bound < 2e-3 * squares.sqrt()  # far below the spread of the ratio itself
+
+
+@given(st.lists(st.floats(1e-8, 1e8), max_size=23))
+def test_a_sum_of_logs_of_any_size_stays_finite(values):
+    tensor = torch.tensor(values, dtype=torch.float32)
+    assert sum_of_logs(tensor).item() == pytest.approx(tensor.double().log().sum().item(), rel=1e-5, abs=1e-4)
 
 
 @given(st.integers(0, 5 * CHUNK), st.integers(0, 99), st.floats(1e-6, 1e6))

@@ -20,7 +20,6 @@ from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
 from implementations._kernels.loops import loops_for  # noqa: E402 - after the check that Pyro is there
-from implementations._kernels.sums import sum_of_logs  # noqa: E402
 from implementations._pyro import isolated, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
 from tests.implementations.made_up import rows as made_up  # noqa: E402
@@ -31,12 +30,6 @@ CPU = torch.device("cpu")
 N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short
 SMALL = {"n_hidden": N_HIDDEN, "batch_size": BATCH}
 TASK = Task("classification", 10, N_ROWS, N_INPUTS)
-
-
-@given(st.lists(st.floats(1e-8, 1e8), max_size=23))
-def test_a_sum_of_logs_of_any_size_stays_finite(values):
-    tensor = torch.tensor(values, dtype=torch.float32)
-    assert sum_of_logs(tensor).item() == pytest.approx(tensor.double().log().sum().item(), rel=1e-5, abs=1e-4)
 
 
 def identity(x):

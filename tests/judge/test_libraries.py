@@ -11,7 +11,7 @@ from bench.judge.audit.libraries import objectives, reading, setting
 from bench.judge.audit.libraries.examples import EXAMPLES, examples_of
 from bench.judge.audit.libraries.objectives import AUDITS, audit_example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading, keep, readings
-from bench.show.tables.audits import COLUMNS, as_if_n, libraries_table, weights
+from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
 
 N, B = 60_000, 128

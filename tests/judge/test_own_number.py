@@ -13,7 +13,7 @@ from bench.judge.alternatives.own import Brought, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
 from bench.judge.stats.rule import AGREES, DIFFERS
-from bench.show.screens.verdict import own_text
+from bench.show.screens.own_number import own_text
 from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
 

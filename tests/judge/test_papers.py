@@ -14,7 +14,7 @@ from bench.plan.registry import manifest
 from bench.show.figures import learning
 from bench.show.figures.style import style
 from bench.show.material import Material
-from bench.show.tables.papers import blundell_table, can_it_be_reproduced, noise_left
+from bench.show.tables.blundell2015 import blundell_table, can_it_be_reproduced, noise_left
 from tests.judge.claims import results
 from tests.synthetic import record
 

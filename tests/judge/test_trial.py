@@ -8,7 +8,7 @@ from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.judge.claims import print_interval
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
-from bench.show.tables.alternatives import trial_table
+from bench.show.tables.trial import trial_table
 from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record
 

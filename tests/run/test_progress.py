@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli.ending import ending
 from bench.cli.main import main
-from bench.cli.run import ending
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run import progress

@@ -16,7 +16,7 @@ from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
 from bench.judge.samples import Gap, Sample
 from bench.show.cells import Measured, Missing, Number, Table, make_table
-from bench.show.tables.accuracy import summary
+from bench.show.screens.summary import summary
 from bench.show.tables.files import readme_body, update_readme, write_tables
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import escape, markdown, render

@@ -21,6 +21,7 @@ from bench.show.figures import (
     methods,
     pruning,
     rabanser,
+    shift,
     training,
     uncertainty,
     votes,
@@ -30,7 +31,7 @@ from bench.show.figures.style import printed, style
 from bench.show.material import Material
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, accuracy, digits, votes, feldman, rabanser)
+MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, feldman, rabanser)
 MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
 """The figures in their order; `make` of each gives its figures, or why they are absent."""
 

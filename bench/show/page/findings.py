@@ -20,9 +20,9 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
+from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, listed, noise_left
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
-from bench.show.tables.papers import can_it_be_reproduced, in_one_line, listed, noise_left
 from bench.show.tables.verdicts import load_short_names
 
 LEVEL = f"{100 * SURE:g} %"

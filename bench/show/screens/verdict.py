@@ -1,20 +1,16 @@
-"""Verdicts on a terminal: the end results on one screen, then curves, computed numbers and all points; a user's own."""
+"""Verdicts on a terminal: the end results on one screen, then curves, computed numbers and all points."""
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted
-from bench.judge.alternatives.own import JudgedNumber
-from bench.judge.claims import print_interval
 from bench.judge.stats.curves import SEEN_BEFORE
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import CurveVerdict, Judgement
 from bench.show.outcomes import counts, how_far, why
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
-from bench.show.tables.alternatives import against_json, against_lines
 from bench.show.tables.verdicts import reported_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
@@ -25,7 +21,6 @@ MEANING = (
     "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "
     "show. `verdict CLAIM` says why; `verdict --all` lists all claims by name."
 )
-LABEL = 14  # columns before what is said of a user's own number
 WIDE = 120  # columns from which on a verdict is given in words
 
 
@@ -136,61 +131,3 @@ def folded(text: str, width: int) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
-def own_text(judged: JudgedNumber, width: int) -> str:
-    """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
-    longest, indent = max(width, 2 * LABEL), " " * LABEL
-    return "\n".join(
-        textwrap.fill(text, longest, initial_indent=f"{name:<{LABEL}}", subsequent_indent=indent)
-        for name, text in _parts(judged)
-    )
-
-
-def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
-    brought, verdict, claim = judged.brought, judged.verdict, judged.verdict.claim
-    interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
-    where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
-    parts = [
-        ("verdict", in_words(verdict.outcome, why(verdict))),
-        ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
-        ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
-    ]
-    if evidence is not None and sample.mean is not None and sample.sd is not None:
-        ends = verdict.interval or (0.0, 0.0)
-        below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
-        above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
-        parts += [
-            ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
-            (
-                "one of ours?",
-                f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; above {above}",
-            ),
-            (
-                "how sharply?",
-                f"one more run of ours: {ends[0]:.4g} to {ends[1]:.4g} in 95 of 100 cases; shifts below "
-                f"{verdict.in_words(evidence.resolution(verdict.level))} might not have shown; the margin, "
-                f"{claim.margin:.3g}, is {claim.margin_reason}",
-            ),
-        ]
-    lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
-    return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
-
-
-def own_json(judged: JudgedNumber) -> dict[str, object]:
-    """Return the same for machines."""
-    verdict, evidence = judged.verdict, judged.verdict.evidence
-    return {
-        **dataclasses.asdict(judged.brought),
-        "key": judged.key,
-        "margin": verdict.claim.margin,
-        "margin_reason": verdict.claim.margin_reason,
-        "values": list(verdict.sample.values),
-        "verdict": verdict.outcome,
-        "reason": why(verdict),
-        "p": evidence and evidence.p,
-        "percentile": evidence and evidence.percentile,
-        "interval": verdict.interval,
-        "resolution": evidence and evidence.resolution(verdict.level),
-        "alternatives": against_json(judged.against),
-    }

@@ -1,8 +1,7 @@
-"""The main table: reported accuracy against the three cells; and the summary that `run` and `table` print of it."""
+"""The main table: reported accuracy against the three cells."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, meas
 from bench.judge.samples import Gap, Sample, metrics_of
 from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, make_table, of_claim
 from bench.show.material import Material
-from bench.show.terminal import notes_of, shown
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(
@@ -108,30 +106,3 @@ def _rows(material: Material, approach: str) -> list[list[Entry]]:
         shown = Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
         rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
     return rows
-
-
-def summary(material: Material, more: str = "") -> str:
-    """Return the main table for the screen.
-
-    Args:
-        material: the records.
-        more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
-            and the rows of approaches without any record.
-    """
-    table = material.beside.marked(accuracy_table(material))
-    notes = [f"notes: {more}"] if more else notes_of(table)
-    if more:
-        ran = {record.approach for record in material.results.records}
-        table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
-    means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
-    inside = sum(mean in print_interval(claim) for claim, mean in means)
-    measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
-    last = f"{measured}; {inside} print as the document has them."
-    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
-
-
-def _narrowed(table: Table) -> Table:
-    """Return the table with the columns of the summary; a variant stands below its approach and need not name it."""
-    narrow = table.without(("document", "measured on"))
-    rows = tuple((re.sub(r"^.*? (?=\+ )", "", str(name)), *others) for name, *others in narrow.rows)
-    return replace(narrow, columns=tuple(column.replace("difference", "diff.") for column in narrow.columns), rows=rows)

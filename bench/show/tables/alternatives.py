@@ -1,12 +1,11 @@
-"""Against what: how likely each end result is under every named alternative; and the rule tried on known truths."""
+"""Against what: how likely each end result is under every named alternative, as a table and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bench.core.text import FRACTION, SIX, WHOLE, counted
+from bench.core.text import FRACTION, SIX, counted
 from bench.judge.alternatives.named import CORRECTED, CORRECTION
-from bench.judge.alternatives.trial import FIRST_EPOCH, TRUE, Trial
 from bench.judge.alternatives.weighing import (
     COMMON,
     FAR,
@@ -22,9 +21,9 @@ from bench.judge.alternatives.weighing import (
 from bench.judge.claims import Claim
 from bench.judge.results import Results
 from bench.judge.samples import Gap
-from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, Verdict
+from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
-from bench.show.cells import Entry, Linked, Measured, Missing, Number, Table, make_table, of_claim
+from bench.show.cells import Entry, Linked, Measured, Missing, Table, make_table, of_claim
 from bench.show.reasoning import explain
 from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
 
@@ -36,18 +35,6 @@ CAPTION = (
     "two t distributions for one more run; 1 if they are the same. Ratio: how many times likelier the reported number "
     f"is under the published recipe. Far outside: more than {FAR:g} standard deviations from the alternative's mean, "
     f"too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
-)
-TRIAL_COLUMNS = ("approach", "reports from", "told apart")
-COUNTED = (DIFFERS, AGREES, COARSE)
-TRIAL_CAPTION = (
-    "How often does the rule of verdicts err? Each report here is a run of ours whose recipe is known, judged as if "
-    "the document had printed it. True: a seed of the published recipe, judged by its other seeds. The others are "
-    "false: a seed of another recipe (+NAME: the published recipe with that change), of a control, or of the published "
-    "recipe with a small fault planted in the code, judged by the published recipe's seeds in the same protocol. Told "
-    "apart: reports with at least one claim that differs; of the true ones, at most "
-    f"{ALPHA:.0%} should be. The other columns count the claims with each verdict. The claims are the document's end "
-    "results and quoted numbers; for the first epoch, its numbers of that epoch. The claims of a document are tested "
-    "together. The protocol is the published one, except where the common one is named."
 )
 
 
@@ -199,52 +186,3 @@ def against_json(mine: Against) -> list[dict[str, object]]:
         }
         for one in mine.found
     ]
-
-
-def trial_table(results: Results, found: Sequence[Trial]) -> Table:
-    """One line for each truth about each approach."""
-    rows: list[list[Entry]] = [
-        [
-            trial.approach,
-            _reports(trial),
-            f"{trial.n_told}/{len(trial.reports)}",
-            *(Number(trial.count(outcome), WHOLE) for outcome in COUNTED),
-        ]
-        for trial in found
-    ]
-    remarks = [f"In all, told apart: {_share([trial for trial in found if trial.kind == TRUE])} true reports"]
-    kinds = dict.fromkeys(trial.kind for trial in found if trial.kind != TRUE)
-    remarks += [f"of kind {kind}: {_share([trial for trial in found if trial.kind == kind])}" for kind in kinds]
-    title = "The judge judged: reports whose truth is known"
-    return make_table(
-        "trial",
-        title,
-        TRIAL_CAPTION,
-        [*TRIAL_COLUMNS, *COUNTED],
-        rows,
-        ["; ".join(remarks) + "."]
-        if found
-        else ["No approach has enough seeds: `python -m bench reference` says which are missing."],
-        origin=results.origin(),
-        lines=[_trial_line(trial) for trial in found],
-    )
-
-
-def _reports(trial: Trial) -> str:
-    """Return what made the reports, without what the column of approaches and the caption say."""
-    recipe = trial.truth.removeprefix(f"{trial.approach} ").replace("published+", "+").removesuffix(" published")
-    short = recipe if recipe == trial.kind else f"{trial.kind}: {recipe}"
-    conditions = (("common protocol", trial.protocol == COMMON), ("first epoch", trial.profile == FIRST_EPOCH))
-    return ", ".join([short, *(words for words, holds in conditions if holds)])
-
-
-def _trial_line(trial: Trial) -> dict[str, str]:
-    said = (trial.approach, trial.truth, trial.kind, trial.protocol, trial.profile)
-    line = dict(zip(("approach", "what made the reports", "kind", "protocol", "profile"), said, strict=True))
-    counts = {outcome: str(trial.count(outcome)) for outcome in COUNTED}
-    return line | {"reports": str(len(trial.reports)), "told apart": str(trial.n_told)} | counts
-
-
-def _share(found: Iterable[Trial]) -> str:
-    some = list(found)
-    return f"{sum(trial.n_told for trial in some)} of {sum(len(trial.reports) for trial in some)}"

@@ -23,19 +23,22 @@ from bench.judge.stats.papers import load_papers
 from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against, trial_table
+from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
 from bench.show.tables.answer import answer_table
-from bench.show.tables.audits import audit_tables, libraries_table
+from bench.show.tables.audits import audit_tables
+from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.definitions import definitions_table
 from bench.show.tables.ladder import ladder_table, mistakes_table
+from bench.show.tables.libraries import libraries_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
-from bench.show.tables.papers import blundell_table, papers_table
+from bench.show.tables.papers import papers_table
 from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import cited_records, provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
+from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,

@@ -1,0 +1,87 @@
+"""The last lines of a run: what is not done and why, and the next command."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from bench.cli.options import is_of_documents, place_options
+from bench.core.text import counted, duration, one_line
+from bench.plan.recipes import profile
+from bench.run.progress import outcome_text
+
+if TYPE_CHECKING:
+    from bench.run.runner import Result
+
+MOST_REASONS = 2
+LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
+
+
+def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:
+    """Return the last lines of a run.
+
+    Args:
+        results: how its cells ended.
+        seconds: how long the run took.
+        arguments: what was asked for.
+        width: columns that a reason is cut to; None: not cut.
+    """
+    bad = [result for result in results if result.outcome != "done"]
+    new = sum(not result.was_there for result in results)
+    count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
+    lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
+    place = place_options(arguments)
+    if not bad and is_wiring_check(arguments):
+        return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
+    if not bad:
+        words = ("verdict",) if is_of_documents(arguments) else ("table", "methods")
+        return [*lines, Text(f"next: {_command(*words, *place)}")]
+    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
+    again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
+    if again:
+        lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
+    return lines
+
+
+def is_wiring_check(arguments: argparse.Namespace) -> bool:
+    """Return whether a run only shows that everything works: after a few steps, no number means anything."""
+    return profile(arguments.profile).steps_per_epoch is not None
+
+
+def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
+    """Return a line for each outcome and reason, the most frequent first."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in bad:
+        groups.setdefault((result.outcome, result.reason), []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = []
+    for (outcome, reason), found in ordered[:MOST_REASONS]:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    if len(ordered) > MOST_REASONS:
+        rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
+        lines.append(Text(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons"))
+    return lines
+
+
+def _chosen(arguments: argparse.Namespace) -> list[str]:
+    group = ["--group", arguments.group] if arguments.group else []
+    words = ["--all"] if arguments.all else group or list(arguments.approaches)
+    for option in ("recipe", "protocol"):
+        for value in getattr(arguments, option):
+            words += [f"--{option}", value]
+    if arguments.seeds != (0,):
+        is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
+        words += ["--seeds", str(len(arguments.seeds)) if is_count else ",".join(map(str, arguments.seeds))]
+    return words + (["--apart"] if arguments.apart else [])
+
+
+def _command(*words: str) -> str:
+    return f"python -m bench {shlex.join(words)}"

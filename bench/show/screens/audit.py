@@ -1,0 +1,60 @@
+"""What `audit` prints: findings, the checks of an approach, and what each library's example trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bench.judge.audit.findings import Finding
+from bench.judge.audit.libraries.examples import Example
+from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
+from bench.judge.audit.rules import RULES
+from bench.show.cells import EMPTY
+
+if TYPE_CHECKING:
+    from bench.judge.audit.check import CheckLine  # imports PyTorch, which tables do not need
+from bench.show.tables.libraries import as_if_n, weights
+
+INDENT = " " * 4
+
+
+def finding_lines(found: Finding) -> list[str]:
+    """Return a finding: severity, outcome, rule and subject, then what was seen, what to do and what it is worth."""
+    heading = f"{RULES[found.rule].severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
+    return [heading, *_details(found.detail, found.remedy, found.effect)]
+
+
+def check_lines(check: CheckLine) -> list[str]:
+    """Return a check of an approach: outcome, part, name and recipe, then what was seen and what to do."""
+    heading = f"{check.outcome:<14}  {check.part:<8}  {check.name:<27}  {check.recipe}"
+    return [heading, *_details(check.detail, check.remedy, "")]
+
+
+def _details(detail: str, remedy: str, effect: str) -> list[str]:
+    named = (("", detail), ("to do: ", remedy), ("effect: ", effect))
+    return [f"{INDENT}{name}{' '.join(text.split())}" for name, text in named if text]
+
+
+def library_lines(example: Example, found: LibraryReading) -> list[str]:
+    """Return an example: its name and version, what it follows, what was measured, and what the change gives."""
+    heading = f"{example.name}: {example.package} {found.versions[example.package]}, {example.licence}"
+    details = [
+        f"follows: {example.source}",
+        f"line: {example.line} (batch size {example.batch_size})",
+        *_measured(found.published),
+        f"change: {example.change}",
+        f"after it the KL counts in an epoch: {weights(found.changed)}",
+    ]
+    return [heading, *(INDENT + detail for detail in details)]
+
+
+def _measured(one: ObjectiveReading) -> Iterator[str]:
+    yield f"gradients: {one.slopes_detail}"
+    if not one.kl_weights:
+        yield f"KL: {one.kl_detail}"
+        return
+    for name, value in one.kl_weights.items():
+        yield f"KL of {name}: counts {value:.4g} times in an epoch"
+    yield f"as if N were {as_if_n(one) or EMPTY}"
+    if one.prior_std is not None:
+        yield f"prior: standard deviation {one.prior_std:.4g}"

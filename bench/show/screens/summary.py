@@ -1,0 +1,39 @@
+"""The summary that `run` and `table` print: the table of accuracies, as wide as the terminal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from bench.judge.claims import print_interval
+from bench.show.cells import Table
+from bench.show.material import Material
+from bench.show.tables.accuracy import accuracy_table
+from bench.show.terminal import notes_of, shown
+
+
+def summary(material: Material, more: str = "") -> str:
+    """Return the main table for the screen.
+
+    Args:
+        material: the records.
+        more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
+            and the rows of approaches without any record.
+    """
+    table = material.beside.marked(accuracy_table(material))
+    notes = [f"notes: {more}"] if more else notes_of(table)
+    if more:
+        ran = {record.approach for record in material.results.records}
+        table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
+    means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
+    inside = sum(mean in print_interval(claim) for claim, mean in means)
+    measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
+    last = f"{measured}; {inside} print as the document has them."
+    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
+
+
+def _narrowed(table: Table) -> Table:
+    """Return the table with the columns of the summary; a variant stands below its approach and need not name it."""
+    narrow = table.without(("document", "measured on"))
+    rows = tuple((re.sub(r"^.*? (?=\+ )", "", str(name)), *others) for name, *others in narrow.rows)
+    return replace(narrow, columns=tuple(column.replace("difference", "diff.") for column in narrow.columns), rows=rows)
