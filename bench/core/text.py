@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SMALLEST_FIXED = 1e-4  # smaller numbers get an exponent
@@ -71,6 +72,11 @@ def _visible(character: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: "1 curve", "16 curves"; the noun's plural ends in an s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def duration(seconds: float | None) -> str:

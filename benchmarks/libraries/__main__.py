@@ -1,7 +1,7 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
-Keeps table `library_speed`, which docs/libraries.md shows. `--quick` measures next to nothing and keeps nothing: it
-shows that everything runs.
+Without names, keeps table `library_speed`, which docs/libraries.md shows. With names or with `--quick`, prints
+the table and keeps nothing: its targets compare all libraries in one run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posterio
 def main() -> int:
     """Measure, keep and print the table; return the exit code."""
     parser = Parser(prog="python -m benchmarks.libraries", description="Our code beside other people's libraries.")
-    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"default: {', '.join(LIBRARIES)}")
+    parser.add_argument(
+        "libraries",
+        nargs="*",
+        metavar="LIBRARY",
+        help=f"default: {', '.join(LIBRARIES)}; with names, the table is printed and not kept",
+    )
     parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
     parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")
     parser.add_argument("--threads", type=count, help="default: all cores")
@@ -46,7 +51,7 @@ def _made(given: argparse.Namespace) -> int:
             )
     amounts = QUICK if given.quick else Amounts(rounds=given.rounds, predict_rounds=given.predict_rounds)
     table = library_speed_table(run(chosen, amounts, given.threads, say))
-    if not given.quick:
+    if not given.quick and not given.libraries:
         keep(table, given.results)
     sys.stdout.write(f"{render(table)}\n")
     return 0

@@ -16,7 +16,7 @@ from bench.plan.registry import ORDER
 from bench.show.figures import forest
 from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
-from bench.show.figures.figure import mosaic, spread
+from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.style import COLOURS, REPORTED, look, style
 from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson

@@ -8,7 +8,8 @@ from functools import partial
 
 from matplotlib.ticker import LogLocator
 
-from bench.show.figures.figure import FIELD, Figure, spread
+from bench.show.figures.figure import FIELD, Figure
+from bench.show.figures.layout import spread
 from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
 from bench.show.tables.methods import RANKED, Row, half_width, rows

@@ -10,7 +10,8 @@ import numpy as np
 from bench.core.records import Record
 from bench.judge.claims import Claim, measured_key
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples
+from bench.show.figures.figure import FIELD, Absent, Figure
+from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look
 from bench.show.material import Cells, Material
 

@@ -10,7 +10,8 @@ from statistics import fmean
 from bench.core.metric_table import SHARE_SURE, SURE
 from bench.core.records import Record
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, step_key
-from bench.show.figures.figure import FIELD, Figure, small_multiples
+from bench.show.figures.figure import FIELD, Figure
+from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import COLOURS, FAINT, Drawing
 from bench.show.material import Material
 from bench.show.tables.methods import PLAIN, Row, rows

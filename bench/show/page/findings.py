@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
-from bench.core.text import counted
+from bench.core.text import counted, listed
 from bench.data.manifest import SHOWN
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
@@ -20,7 +20,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, listed, noise_left
+from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, noise_left
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.verdicts import load_short_names

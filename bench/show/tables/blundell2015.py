@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from bench.core.text import Digits, counted
+from bench.core.text import Digits, counted, listed
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.shorter import records_of
@@ -269,11 +269,6 @@ def _errors(claim: PaperClaim, results: Results, split: str = TEST, epochs: int 
 
 def _units(claim: PaperClaim) -> str:
     return claim.paper.network.split("-")[1]
-
-
-def listed(parts: Sequence[str]) -> str:
-    """Return "a", "a and b" or "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _mean(errors: Sequence[float]) -> str:
