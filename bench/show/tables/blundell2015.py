@@ -8,6 +8,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from bench.core.text import Digits, counted, listed
+from bench.judge.ladder.effects import Numbers, effects, seeds_lost
+from bench.judge.ladder.rungs import MNIST, VARIANT
+from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.shorter import records_of
@@ -29,6 +32,7 @@ from bench.show.cells import Entry, Measured, Table, make_table
 PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
+SHORT_FIT = "+epochs-150"  # of the recipe that open choices change
 LENGTHS = (100, 150, 300)  # epochs, beside the 600 of a whole fit
 SHARES = (50, 75, 95, 98)  # percent of the weights that are pruned
 MIXTURE, GAUSSIAN = "the scale mixture", "one Gaussian"
@@ -237,6 +241,36 @@ def _gains(results: Results) -> Iterator[str]:
             f"{_interval(held_out)}, choosing it on the test images by {100 * peek.mean:+.2f} {_interval(peek)} "
             f"({len(rows)} fits)."
         )
+
+
+def worth_of_choices(results: Results) -> str:
+    """Say how each choice that the paper leaves open changes the error after 150 epochs, and which fits diverged."""
+    (ladder,) = chosen(("blundell_bbb",))
+    changed: dict[str, Paired] = {}
+    diverged = []
+    for rung, found in effects(ladder, Numbers(results, ())):
+        effect, (before, after) = found[MNIST, "error"], rung.numbers[MNIST, "error"]
+        if rung.kind != VARIANT or not before.recipe.endswith(SHORT_FIT) or after.recipe.count("epochs-") > 1:
+            continue
+        lost = sum(gap.code == "diverged" for gap in seeds_lost(effect))
+        n = effect.paired.n if effect.paired else 0
+        if lost:
+            diverged.append(f"{lost} of {lost + n} with {rung.title}")
+        elif effect.paired is not None:
+            changed[rung.title] = effect.paired
+    if not (changed or diverged):
+        return f"Not run yet: {COMMANDS}."
+    said = []
+    if changed:
+        order = sorted(changed, key=lambda title: changed[title].mean)
+        seeds = counted(min(one.n for one in changed.values()), "seed")
+        each = [f"{title} {100 * changed[title].mean:+.2f} {_interval(changed[title])}" for title in order]
+        said.append(f"Error on test images, in points, by one change at a time ({seeds} each): {'; '.join(each)}.")
+        if not any(one.excludes_zero and one.mean < 0 for one in changed.values()):
+            said.append("None of these changes lowers the error beyond chance.")
+    if diverged:
+        said.append(f"Fits that diverged: {'; '.join(diverged)}.")
+    return " ".join(said)
 
 
 def noise_left(results: Results) -> str:
