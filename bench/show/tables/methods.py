@@ -115,10 +115,9 @@ def _row(
     by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
     numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in qualities.items()}
     records = by_protocol["common"]
-    label = approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
     entry = results.manifests.get(approach)
     costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(label, records, by_protocol["shift"], numbers, costs, qualities)
+    return Row(_label(approach, recipe), records, by_protocol["shift"], numbers, costs, qualities)
 
 
 def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
@@ -202,22 +201,31 @@ def _table(
         caption,
         ["method", "place", *_shown(qualities), *COSTS, "seeds"],
         [_entries(row, ranked[row.name]) for row in found],
-        [*notes, *_long_walks(found, methods, "" if is_of_digits else f" --task {FASHION}")],
+        [*notes, *_long_budgets(found, methods, "" if is_of_digits else f" --task {FASHION}")],
         conditions=described(conditions, seeds),
         origin=methods.origin(),
         lines=[_line(row, ranked[row.name]) for row in found],
     )
 
 
-def _long_walks(found: Sequence[Row], methods: Results, task: str) -> list[str]:
+def _long_budgets(found: Sequence[Row], methods: Results, task: str) -> list[str]:
     """Say which methods can have ten times the budget, and which of them have no such row."""
-    able = [entry.name for entry in methods.manifests.values() if LONG in entry.variants]
+    able = {
+        entry.name: "corrected" if methods.has_corrected(entry.name) else "published"
+        for entry in methods.manifests.values()
+        if LONG in entry.variants
+    }
+    shown = {row.name for row in found}
     missing = [
-        f"Missing row: {name} {LONG} (python -m bench run {name} --recipe published+{LONG}{task} makes its records)."
-        for name in able
-        if f"{name} {LONG}" not in {row.name for row in found}
+        f"Missing row: {label} (python -m bench run {name} --recipe {recipe}+{LONG}{task} makes its records)."
+        for name, recipe in able.items()
+        if (label := _label(name, f"{recipe}+{LONG}")) not in shown
     ]
     return [" ".join([f"Methods with a recipe of ten times the budget: {', '.join(able)}.", *missing])] if able else []
+
+
+def _label(approach: str, recipe: str) -> str:
+    return approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
 
 
 def _shown(qualities: Mapping[str, Quality]) -> list[str]:
