@@ -103,6 +103,22 @@ def test_a_coarse_agreement_says_how_near_the_nearest_seed_came():
     """Seeds of mean 1.50 and standard deviation .1 do not exclude 1.36, and no seed is as low."""
     said = sentence(records("published", [0.0140, 0.0140, 0.0150, 0.0160, 0.0160]))
     assert "cannot be excluded with the network of the means (none of 5 seeds came below 1.40 %)" in said
+    assert "for this number alone" not in said  # p is .27: 0.14 / (0.1 sqrt(1 + 1/5)) = 1.28 on 4 degrees of freedom
+
+
+def test_a_number_that_differs_alone_but_not_beside_the_others_of_its_source_says_so():
+    """Errors of mean 1.50 % and sd .0005 sqrt(3.5 / 4) = .000468 are .00175 from the nearest error that rounds to 1.32.
+
+    .00175 / (.000468 sqrt(1 + 1/5)) = 3.41 on 4 degrees of freedom: p .027. Three numbers of the paper have seeds: both
+    tables' with 1200 units and one with 400. 3 x .027 = .081.
+    """
+    large = [0.0150 + 0.0005 * step for step in (-1.5, 0, 0, 0.5, 1)]
+    said = sentence(records("published+units-1200", large), records("published", FIVE))
+    assert "1.32 % with 1200 units does not come out with 100 draws averaged; it cannot be excluded with the " in said
+    assert (
+        " Tested alone, p is 0.027, 0.027 and 0.027; the rule counts p adjusted for the source's other numbers, 0.081, "
+        "0.081 and 0.081." in said
+    )
 
 
 def long_fits(recipe, n_seeds, approach="blundell_bbb"):

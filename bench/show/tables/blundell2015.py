@@ -25,9 +25,10 @@ from bench.judge.stats.papers import (
     paper_claims,
     paper_verdicts,
 )
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
+from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
 from bench.measure.metrics.epochs import HELD_OUT, TEST
 from bench.show.cells import Entry, Measured, Table, make_table
+from bench.show.reasoning import p_text
 
 PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
@@ -146,7 +147,8 @@ def _short(one: PaperVerdict) -> str:
     ours = f"{PERCENT.text(sample.mean)} % with the network of the means"
     if not _has_verdict([one]):
         return f"{what}: open, {sample.n} of {counted(ENOUGH, 'seed')} so far ({ours})."
-    return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}, {counted(sample.n, 'seed')})."
+    near = f"; {_nearest(one)}" if one.verdict.outcome == COARSE else f", {counted(sample.n, 'seed')}"
+    return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})."
 
 
 def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
@@ -165,11 +167,23 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     said = []
     for outcome, words in OUTCOMES.items():
         same = [one for one in mine if one.verdict.outcome == outcome]
-        readings = [WAYS[one.reading] + (f" ({_nearest(one)})" if outcome == COARSE else "") for one in same]
-        if readings:
-            is_all = len(readings) == len(mine) and outcome != COARSE
-            said.append(f"{words} {'however it is measured' if is_all else ' or '.join(readings)}")
-    return f"{reported} with {units} units {'; it '.join(said)}."
+        if len(same) == len(mine):
+            how = "; ".join(f"{WAYS[one.reading]}, {_nearest(one)}" for one in same if outcome == COARSE)
+            said.append(f"{words} however it is measured{f': {how}' if how else ''}")
+        elif same:
+            readings = [WAYS[one.reading] + (f" ({_nearest(one)})" if outcome == COARSE else "") for one in same]
+            said.append(f"{words} {' or '.join(readings)}")
+    return f"{reported} with {units} units {'; it '.join(said)}.{_alone(mine)}"
+
+
+def _alone(mine: Sequence[PaperVerdict]) -> str:
+    """Say what the adjustment for several numbers decides: a number that would differ if it were the only one."""
+    coarse = [one.verdict for one in mine if one.verdict.outcome == COARSE]
+    single = [one.evidence.p for one in coarse if one.evidence is not None]
+    if not single or min(single) >= ALPHA:
+        return ""
+    alone, adjusted = (listed([*map(p_text, found)]) for found in (single, [one.p_adjusted for one in coarse]))
+    return f" Tested alone, p is {alone}; the rule counts p adjusted for the source's other numbers, {adjusted}."
 
 
 def _nearest(one: PaperVerdict) -> str:
