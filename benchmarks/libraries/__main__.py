@@ -1,7 +1,8 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
-Without names, keeps table `library_speed`, which docs/libraries.md shows. With names or with `--quick`, prints
-the table and keeps nothing: its targets compare all libraries in one run.
+Without names, keeps table `library_speed`, which docs/libraries.md shows. With names, prints the table of these
+libraries, of which the fastest is not the fastest of all, and keeps nothing. `--quick` keeps nothing
+either: it shows that everything runs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
     parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")
     parser.add_argument("--threads", type=count, help="default: all cores")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="without names; default: results"
+    )
     parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
     return guarded(lambda: _made(parser.parse_args()))
 

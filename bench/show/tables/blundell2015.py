@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from bench.core.text import Digits, counted, listed
-from bench.judge.ladder.effects import Numbers, effects, seeds_lost
+from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import MNIST, VARIANT
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
@@ -146,13 +146,18 @@ def _short(one: PaperVerdict) -> str:
         return f"{what}: not run yet."
     ours = f"{PERCENT.text(sample.mean)} % with the network of the means"
     if not _has_verdict([one]):
-        return f"{what}: open, {sample.n} of {counted(ENOUGH, 'seed')} so far ({ours})."
+        return f"{what}: open, {_progress(sample.n)} ({ours})."
     near = f"; {_nearest(one)}" if one.verdict.outcome == COARSE else f", {counted(sample.n, 'seed')}"
     return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})."
 
 
 def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
-    return bool(mine) and all(one.verdict.sample.n >= ENOUGH for one in mine)
+    return bool(mine) and all(one.verdict.outcome in OUTCOMES for one in mine)
+
+
+def _progress(n: int) -> str:
+    """Say why a number is open; with enough seeds it is so because a further fit has no number."""
+    return f"{n} of {counted(ENOUGH, 'seed')} so far" if n < ENOUGH else f"{n} seeds finished, but not every fit did"
 
 
 def _opening(mine: Sequence[PaperVerdict]) -> str:
@@ -160,10 +165,7 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     if not _has_verdict(mine):
         few = min(one.verdict.sample.n for one in mine)
         lowest = [f"{PERCENT.text(min(_in_percent(one).values))} % {WAYS[one.reading]}" for one in mine]
-        return (
-            f"{reported} with {units} units is open: it needs {counted(ENOUGH, 'seed')}, {few} "
-            f"{'has' if few == 1 else 'have'} finished, and the lowest error so far is {', '.join(lowest)}."
-        )
+        return f"{reported} with {units} units is open: {_progress(few)}; the lowest error is {', '.join(lowest)}."
     said = []
     for outcome, words in OUTCOMES.items():
         same = [one for one in mine if one.verdict.outcome == outcome]
@@ -178,12 +180,13 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
 
 def _alone(mine: Sequence[PaperVerdict]) -> str:
     """Say what the adjustment for several numbers decides: a number that would differ if it were the only one."""
-    coarse = [one.verdict for one in mine if one.verdict.outcome == COARSE]
-    single = [one.evidence.p for one in coarse if one.evidence is not None]
-    if not single or min(single) >= ALPHA:
+    coarse = [one for one in mine if one.verdict.outcome == COARSE]
+    alone = [one.verdict.evidence.p for one in coarse if one.verdict.evidence is not None]
+    if not alone or min(alone) >= ALPHA:
         return ""
-    alone, adjusted = (listed([*map(p_text, found)]) for found in (single, [one.p_adjusted for one in coarse]))
-    return f" Tested alone, p is {alone}; the rule counts p adjusted for the source's other numbers, {adjusted}."
+    each = [f"{p_text(p)} {WAYS[one.reading]}" for p, one in zip(alone, coarse, strict=True)]
+    adjusted = listed([p_text(one.verdict.p_adjusted) for one in coarse])
+    return f" Tested alone, p is {', '.join(each)}; adjusted for the source's other numbers, which decides, {adjusted}."
 
 
 def _nearest(one: PaperVerdict) -> str:
@@ -258,33 +261,38 @@ def _gains(results: Results) -> Iterator[str]:
 
 
 def worth_of_choices(results: Results) -> str:
-    """Say how each choice that the paper leaves open changes the error after 150 epochs, and which fits diverged."""
+    """Say how choices that the paper leaves open change the error after 150 epochs, and which fits diverged."""
     (ladder,) = chosen(("blundell_bbb",))
+    numbers = Numbers(results, ())
     changed: dict[str, Paired] = {}
     diverged = []
-    for rung, found in effects(ladder, Numbers(results, ())):
-        effect, (before, after) = found[MNIST, "error"], rung.numbers[MNIST, "error"]
+    for rung in ladder.rungs:
+        before, after = rung.numbers[MNIST, "error"]
         if rung.kind != VARIANT or not before.recipe.endswith(SHORT_FIT) or after.recipe.count("epochs-") > 1:
             continue
-        lost = sum(gap.code == "diverged" for gap in seeds_lost(effect))
-        n = effect.paired.n if effect.paired else 0
+        finite, gaps = numbers.by_seed(after)
+        lost = sum(gap.code == "diverged" for gap in gaps)
+        paired = numbers.effect(before, after).paired
         if lost:
-            diverged.append(f"{lost} of {lost + n} with {rung.title}")
-        elif effect.paired is not None:
-            changed[rung.title] = effect.paired
-    if not (changed or diverged):
-        return f"Not run yet: {COMMANDS}."
-    said = []
-    if changed:
-        order = sorted(changed, key=lambda title: changed[title].mean)
-        seeds = counted(min(one.n for one in changed.values()), "seed")
-        each = [f"{title} {100 * changed[title].mean:+.2f} {_interval(changed[title])}" for title in order]
-        said.append(f"Error on test images, in points, by one change at a time ({seeds} each): {'; '.join(each)}.")
+            diverged.append(f"{lost} of {lost + len(finite)} with {rung.title}")
+        elif paired is not None and paired.interval is not None:
+            changed[rung.title] = paired
+    said = [*_changes(changed), *([f"Fits that diverged: {'; '.join(diverged)}."] if diverged else [])]
+    return " ".join(said) or f"The choices that the paper leaves open have not run yet: {COMMANDS}."
+
+
+def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
+    """Say how much each change alone adds to the error, the least first, and whether one lowers it."""
+    counts = {one.n for one in changed.values()}
+    each = [
+        f"{title} {100 * one.mean:+.2f} {_interval(one)}{'' if len(counts) == 1 else f' ({one.n} seeds)'}"
+        for title, one in sorted(changed.items(), key=lambda item: item[1].mean)
+    ]
+    if each:
+        n = f" ({counts.pop()} seeds each)" if len(counts) == 1 else ""
+        yield f"Error on test images, in points, by one change at a time{n}: {'; '.join(each)}."
         if not any(one.excludes_zero and one.mean < 0 for one in changed.values()):
-            said.append("None of these changes lowers the error beyond chance.")
-    if diverged:
-        said.append(f"Fits that diverged: {'; '.join(diverged)}.")
-    return " ".join(said)
+            yield "None of these changes lowers the error beyond chance."
 
 
 def noise_left(results: Results) -> str:
