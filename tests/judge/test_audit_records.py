@@ -75,6 +75,17 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     assert "1 of 2 cells: corrected x published" in mixed.detail
 
 
+def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
+    done, failed = record("mlp"), record("mlp", seed=1, outcome="failed", reason="killed")
+    diverged = record("mlp", seed=1, outcome="diverged", reason="loss is nan")
+    other = record(
+        "mlp", recipe="corrected", seed=1, outcome="diverged", reason="loss is nan"
+    )  # a cell without numbers
+    sets = ([done, diverged], [done, failed], [done, other])
+    found = [audited(Store(tmp_path), *records)["one-seed"].outcome for records in sets]
+    assert found == ["passes", "fails", "fails"]
+
+
 def test_unlike_draws_are_seen(tmp_path):
     def drawn(name, n):
         return record(name, protocol="common", timings={"valid": True, "reason": "", "predict_draws": n})

@@ -34,16 +34,21 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
     found: list[Finding] = []
     for name in dict.fromkeys(record.approach for record in done):
         own = [record for record in done if record.approach == name]
-        found += [_one_seed(name, own), _stale(name, own), *_last_epoch(name, own)]
+        diverged = [record for record in records if record.approach == name and record.outcome == "diverged"]
+        found += [_one_seed(name, own, diverged), _stale(name, own), *_last_epoch(name, own)]
         if name in known:
             found += [*_recomputed(name, own, store), *_predictions(own, store), *_sigma(own, store)]
     return found + list(_draws(done))
 
 
-def _one_seed(name: str, records: Iterable[Record]) -> Finding:
+def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record]) -> Finding:
+    """Count the seeds of each cell with a number; that a further seed diverged is a result, and is shown as one."""
     cells: dict[str, set[int]] = {}
-    for record in records:
+    for record in done:
         cells.setdefault(f"{record.recipe} x {record.protocol}", set()).add(record.seed)
+    for record in diverged:
+        if (cell := f"{record.recipe} x {record.protocol}") in cells:
+            cells[cell].add(record.seed)
     single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
     few = sum(len(seeds) < ENOUGH for seeds in cells.values())
     least = min(map(len, cells.values()))
