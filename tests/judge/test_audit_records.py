@@ -78,12 +78,13 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
 def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
     done, failed = record("mlp"), record("mlp", seed=1, outcome="failed", reason="killed")
     diverged = record("mlp", seed=1, outcome="diverged", reason="loss is nan")
-    other = record(
-        "mlp", recipe="corrected", seed=1, outcome="diverged", reason="loss is nan"
-    )  # a cell without numbers
+    # a cell without numbers
+    other = record("mlp", recipe="corrected", seed=1, outcome="diverged", reason="loss is nan")
     sets = ([done, diverged], [done, failed], [done, other])
     found = [audited(Store(tmp_path), *records)["one-seed"].outcome for records in sets]
     assert found == ["passes", "fails", "fails"]
+    four = [record("mlp", seed=seed) for seed in range(2, 6)]  # with a diverged one they are five, but no verdict
+    assert audited(Store(tmp_path), *four, diverged)["one-seed"].detail.endswith("of a verdict in 1")
 
 
 def test_unlike_draws_are_seen(tmp_path):

@@ -17,6 +17,7 @@ from bench.show.material import Material
 from bench.show.tables.blundell2015 import (
     blundell_table,
     can_it_be_reproduced,
+    hours,
     in_one_line,
     noise_left,
     worth_of_choices,
@@ -124,7 +125,7 @@ def test_a_number_that_differs_alone_but_not_beside_the_others_of_its_source_say
     assert "1.32 % with 1200 units does not come out with 100 draws averaged; it cannot be excluded with the " in said
     assert (
         " Tested alone, p is 0.027 with the network of the means, 0.027 at the epoch that held-out images choose, "
-        "0.027 at the epoch that the test images choose; adjusted for the source's other numbers, which decides, "
+        "0.027 at the epoch that the test images choose. The rule adjusts p for the source's other numbers: "
         "0.081, 0.081 and 0.081." in said
     )
 
@@ -218,6 +219,12 @@ def test_a_number_with_five_seeds_and_a_fit_that_diverged_is_open():
     said = can_it_be_reproduced(made)
     assert "1.36 % with 400 units is open: 5 seeds finished, but not every fit did; the lowest error is 1.34 %" in said
     assert in_one_line(made).startswith("1.36 % with 400 units: open, 5 seeds finished, but not every fit did (1.36 % ")
+
+
+def test_hours_are_medians_of_whole_fits():
+    timed = [record("blundell_sgd", seed=seed, timings={"fit_s": 3600.0 * hour}) for seed, hour in enumerate((1, 2, 6))]
+    short = record("blundell_sgd", SHORT, timings={"fit_s": 36.0})
+    assert hours(results([*timed, short])) == "Median hours of a whole fit: plain SGD with 400 units 2.0 (3 fits)."
 
 
 def test_noise_that_is_left_in_pruned_weights_has_rows_and_a_sentence():

@@ -111,6 +111,7 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_short").startswith("1.36 % with 400 units: not run yet.")
     assert said.pop("blundell2015").startswith("Not run yet")
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
+    assert said.pop("blundell2015_hours").startswith("Not timed yet")
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     assert set(said.values()) == {NOT_MEASURED}
 

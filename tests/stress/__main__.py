@@ -120,13 +120,13 @@ def _told(name: str, lines: list[str], faults: list[str], given: argparse.Namesp
     return faults
 
 
-def _from(given: argparse.Namespace) -> str:
+def _seed_line(given: argparse.Namespace) -> str:
     return f"all that is random: from seed {given.seed}"
 
 
 def _kills(given: argparse.Namespace) -> list[str]:
     found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
-    return _told("kills", [*found.lines(), _from(given)], found.faults, given)
+    return _told("kills", [*found.lines(), _seed_line(given)], found.faults, given)
 
 
 def _planted(given: argparse.Namespace) -> list[str]:
@@ -141,7 +141,7 @@ def _together(given: argparse.Namespace) -> list[str]:
 
 def _soak(given: argparse.Namespace) -> list[str]:
     found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
-    return _told("soak", [*found.lines(), _from(given)], found.faults, given)
+    return _told("soak", [*found.lines(), _seed_line(given)], found.faults, given)
 
 
 def _fuzz(given: argparse.Namespace) -> list[str]:
@@ -164,7 +164,7 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         f"{len(faults)} tracebacks or hangs; slowest {max(each.slowest_s for each in tried) * 1000:.0f} ms of the "
         f"processor, memory +{sum(each.peak_mib for each in tried):.0f} MiB"
     )
-    return _told("fuzz", [*(each.line() for each in tried), whole, _from(given)], faults, given)
+    return _told("fuzz", [*(each.line() for each in tried), whole, _seed_line(given)], faults, given)
 
 
 def _determinism(given: argparse.Namespace) -> list[str]:

@@ -42,15 +42,15 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
 
 
 def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record]) -> Finding:
-    """Count the seeds of each cell with a number; that a further seed diverged is a result, and is shown as one."""
-    cells: dict[str, set[int]] = {}
+    """Count the seeds of each cell with a number; a seed that diverged is a second one, as it is reported too."""
+    finished: dict[str, set[int]] = {}
     for record in done:
-        cells.setdefault(f"{record.recipe} x {record.protocol}", set()).add(record.seed)
+        finished.setdefault(_cell(record), set()).add(record.seed)
+    cells = {cell: {*seeds} for cell, seeds in finished.items()}
     for record in diverged:
-        if (cell := f"{record.recipe} x {record.protocol}") in cells:
-            cells[cell].add(record.seed)
+        cells.get(_cell(record), set()).add(record.seed)
     single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
-    few = sum(len(seeds) < ENOUGH for seeds in cells.values())
+    few = sum(len(seeds) < ENOUGH for seeds in finished.values())  # a verdict counts finished seeds
     least = min(map(len, cells.values()))
     if single:
         detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
@@ -58,6 +58,10 @@ def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record]) -> 
     where = "the only cell" if len(cells) == 1 else f"all {len(cells)} cells"
     detail = f"{least} seeds or more in {where}; less than the {ENOUGH} of a verdict in {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
+
+
+def _cell(record: Record) -> str:
+    return f"{record.recipe} x {record.protocol}"
 
 
 def _stale(name: str, records: Sequence[Record]) -> Finding:
@@ -71,7 +75,7 @@ def _stale(name: str, records: Sequence[Record]) -> Finding:
 
 
 def _name(record: Record) -> str:
-    return f"{record.recipe} x {record.protocol} {record.profile} seed {record.seed} {record.key[:8]}"
+    return f"{_cell(record)} {record.profile} seed {record.seed} {record.key[:8]}"
 
 
 def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced, in_one_line, noise_left, worth_of_choices
+from bench.show.tables.blundell2015 import can_it_be_reproduced, hours, in_one_line, noise_left, worth_of_choices
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.verdicts import load_short_names
@@ -313,6 +313,7 @@ def sentences(material: Material) -> dict[str, str]:
         PAPER: can_it_be_reproduced(material.paper),
         f"{PAPER}_short": in_one_line(material.paper),
         f"{PAPER}_choices": worth_of_choices(material.paper),
+        f"{PAPER}_hours": hours(material.paper),
         f"{PAPER}_pruning": noise_left(material.paper),
     }
     return {"in_short": in_short(material), **found, **paper}

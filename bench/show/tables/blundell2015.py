@@ -33,7 +33,7 @@ from bench.show.reasoning import p_text
 PERCENT = Digits(decimals=2)
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
 SMALL = "blundell2015.t1.bbb_mixture.400"
-SHORT_FIT = "+epochs-150"  # of the recipe that open choices change
+SHORT_FIT = "+epochs-150"  # the end of the recipe that each open choice changes
 LENGTHS = (100, 150, 300)  # epochs, beside the 600 of a whole fit
 SHARES = (50, 75, 95, 98)  # percent of the weights that are pruned
 MIXTURE, GAUSSIAN = "the scale mixture", "one Gaussian"
@@ -186,7 +186,7 @@ def _alone(mine: Sequence[PaperVerdict]) -> str:
         return ""
     each = [f"{p_text(p)} {WAYS[one.reading]}" for p, one in zip(alone, coarse, strict=True)]
     adjusted = listed([p_text(one.verdict.p_adjusted) for one in coarse])
-    return f" Tested alone, p is {', '.join(each)}; adjusted for the source's other numbers, which decides, {adjusted}."
+    return f" Tested alone, p is {', '.join(each)}. The rule adjusts p for the source's other numbers: {adjusted}."
 
 
 def _nearest(one: PaperVerdict) -> str:
@@ -310,6 +310,19 @@ def noise_left(results: Results) -> str:
         f"the removed weights keep their noise, {with_noise} % ({counted(noisy[0].n, 'seed')}, 10 draws averaged). "
         f"saxena-mayur, whose code leaves it, reports {listed(theirs)} %."
     )
+
+
+def hours(results: Results) -> str:
+    """Say how long whole fits took, on machines that often had other work."""
+    said = []
+    for method, name in {**OTHERS, "bbb_mixture": MIXTURE}.items():
+        for units in (400, 1200):
+            claim = _claims()[f"{PAPER}.t1.{method}.{units}"]
+            records = records_of(results, claim.approach, claim.recipe, "published")
+            taken = [one.timings.fit_s / 3600 for one in records if one.outcome == "done" and one.timings.fit_s]
+            if taken:
+                said.append(f"{name} with {units} units {statistics.median(taken):.1f} ({counted(len(taken), 'fit')})")
+    return f"Median hours of a whole fit: {'; '.join(said)}." if said else f"Not timed yet: {COMMANDS}."
 
 
 def _claims() -> dict[str, PaperClaim]:
