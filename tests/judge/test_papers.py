@@ -14,14 +14,9 @@ from bench.plan.registry import manifest
 from bench.show.figures import learning
 from bench.show.figures.style import style
 from bench.show.material import Material
-from bench.show.tables.blundell2015 import (
-    blundell_table,
-    can_it_be_reproduced,
-    hours,
-    in_one_line,
-    noise_left,
-    worth_of_choices,
-)
+from bench.show.tables.blundell2015 import blundell_table
+from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
+from bench.show.tables.blundell2015_choices import hours, noise_left, worth_of_choices
 from tests.judge.claims import results
 from tests.synthetic import record
 

@@ -20,7 +20,8 @@ from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
-from bench.show.tables.blundell2015 import can_it_be_reproduced, hours, in_one_line, noise_left, worth_of_choices
+from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
+from bench.show.tables.blundell2015_choices import hours, noise_left, worth_of_choices
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.verdicts import load_short_names

@@ -1,0 +1,195 @@
+"""Can the error of 1.32 % of Blundell et al. 2015 be reproduced? The answer in sentences."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from bench.core.text import counted, listed
+from bench.judge.results import Results
+from bench.judge.stats.paired import Paired, pair
+from bench.judge.stats.papers import (
+    PAPER,
+    READINGS,
+    PaperClaim,
+    PaperVerdict,
+    load_papers,
+    paper_claims,
+    paper_verdicts,
+)
+from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
+from bench.measure.metrics.epochs import HELD_OUT, TEST
+from bench.show.reasoning import p_text
+from bench.show.tables.blundell2015_errors import (
+    COMMANDS,
+    GAUSSIAN,
+    MIXTURE,
+    OTHERS,
+    PERCENT,
+    claims_by_id,
+    errors_by_seed,
+    in_percent,
+    interval_text,
+    mean_text,
+    units_of,
+)
+
+QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
+SMALL = "blundell2015.t1.bbb_mixture.400"
+LENGTHS = (100, 150, 300)  # epochs, beside the 600 of a whole fit
+WAYS = {
+    "means": "with the network of the means",
+    "draws": "with 100 draws averaged",
+    "held-out": "at the epoch that held-out images choose",
+    "peek": "at the epoch that the test images choose",
+}
+OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot be excluded"}
+
+
+def can_it_be_reproduced(results: Results) -> str:
+    """Say whether 1.32 % comes out, then what more epochs give, how methods rank, and what choosing an epoch gives.
+
+    What 400 units say of the paper's number is there until 1200 units have a verdict.
+    """
+    found = paper_verdicts(paper_claims(load_papers()), results)
+    quoted, small = (
+        [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
+        for claim_id in (QUOTED, SMALL)
+    )
+    if not (quoted or small):
+        return f"Not run yet: {COMMANDS}."
+    openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
+    if small and not _has_verdict(quoted):
+        openings.append(_opening(small))
+    return " ".join([*openings, *_patience(results), *_beside(results), *_gains(results)])
+
+
+def in_one_line(results: Results) -> str:
+    """Say what the network of the means makes of the paper's two best-known errors."""
+    verdicts = paper_verdicts(paper_claims(load_papers()), results)
+    found = {one.claim.paper.id: one for one in verdicts if one.reading == "means"}
+    return " ".join(_short(found[name]) for name in (SMALL, QUOTED))
+
+
+def _short(one: PaperVerdict) -> str:
+    sample = in_percent(one)
+    what = f"{100 * one.claim.paper.value:.2f} % with {units_of(one.claim)} units"
+    if sample.mean is None:
+        return f"{what}: not run yet."
+    ours = f"{PERCENT.text(sample.mean)} % with the network of the means"
+    if not _has_verdict([one]):
+        return f"{what}: open, {_progress(sample.n)} ({ours})."
+    near = f"; {_nearest(one)}" if one.verdict.outcome == COARSE else f", {counted(sample.n, 'seed')}"
+    return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})."
+
+
+def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
+    return bool(mine) and all(one.verdict.outcome in OUTCOMES for one in mine)
+
+
+def _progress(n: int) -> str:
+    """Say why a number is open; with enough seeds it is so because a further fit has no number."""
+    return f"{n} of {counted(ENOUGH, 'seed')} so far" if n < ENOUGH else f"{n} seeds finished, but not every fit did"
+
+
+def _opening(mine: Sequence[PaperVerdict]) -> str:
+    reported, units = f"{100 * mine[0].claim.paper.value:.2f} %", units_of(mine[0].claim)
+    if not _has_verdict(mine):
+        few = min(one.verdict.sample.n for one in mine)
+        lowest = [f"{PERCENT.text(min(in_percent(one).values))} % {WAYS[one.reading]}" for one in mine]
+        return f"{reported} with {units} units is open: {_progress(few)}; the lowest error is {', '.join(lowest)}."
+    said = []
+    for outcome, words in OUTCOMES.items():
+        same = [one for one in mine if one.verdict.outcome == outcome]
+        if len(same) == len(mine):
+            how = "; ".join(f"{WAYS[one.reading]}, {_nearest(one)}" for one in same if outcome == COARSE)
+            said.append(f"{words} however it is measured{f': {how}' if how else ''}")
+        elif same:
+            readings = [WAYS[one.reading] + (f" ({_nearest(one)})" if outcome == COARSE else "") for one in same]
+            said.append(f"{words} {' or '.join(readings)}")
+    return f"{reported} with {units} units {'; it '.join(said)}.{_alone(mine)}"
+
+
+def _alone(mine: Sequence[PaperVerdict]) -> str:
+    """Say what the adjustment for several numbers decides: a number that would differ if it were the only one."""
+    coarse = [one for one in mine if one.verdict.outcome == COARSE]
+    alone = [one.verdict.evidence.p for one in coarse if one.verdict.evidence is not None]
+    if not alone or min(alone) >= ALPHA:
+        return ""
+    each = [f"{p_text(p)} {WAYS[one.reading]}" for p, one in zip(alone, coarse, strict=True)]
+    adjusted = listed([p_text(one.verdict.p_adjusted) for one in coarse])
+    return f" Tested alone, p is {', '.join(each)}. The rule adjusts p for the source's other numbers: {adjusted}."
+
+
+def _nearest(one: PaperVerdict) -> str:
+    """Say how near our nearest seed came, so that a coarse agreement does not read as a reproduction."""
+    reported, errors = 100 * one.claim.paper.value, in_percent(one).values
+    if min(errors) <= reported <= max(errors):
+        return f"our {len(errors)} seeds lie on both sides"
+    side, nearest = ("below", min(errors)) if reported < min(errors) else ("above", max(errors))
+    return f"none of {len(errors)} seeds came {side} {PERCENT.text(nearest)} %"
+
+
+def _patience(results: Results) -> Iterator[str]:
+    """Say what the network of the means errs after fewer epochs of the same fits."""
+    said = []
+    for claim in map(claims_by_id().__getitem__, (QUOTED, SMALL)):
+        errors = [
+            *(errors_by_seed(claim, results, epochs=length) for length in LENGTHS),
+            errors_by_seed(claim, results),
+        ]
+        change = pair(errors[0], errors[-1])
+        if change is not None:
+            means = listed([mean_text([*one.values()]) for one in errors])
+            by = f"last minus first {100 * change.mean:+.2f} points {interval_text(change)}"
+            said.append(f"{means} % with {units_of(claim)} units ({counted(change.n, 'seed')}; {by})")
+    if said:
+        yield f"After {listed([*map(str, LENGTHS), '600'])} epochs, mistakes are {'; '.join(said)}."
+
+
+def _beside(results: Results) -> Iterator[str]:
+    """Compare the scale mixture with the paper's other methods: errors with the network of the means, per seed."""
+    claims = {name: claims_by_id()[f"{PAPER}.t1.{method}.400"] for method, name in OTHERS.items()}
+    mixture = claims_by_id()[SMALL]
+    own = errors_by_seed(mixture, results)
+    paired = {name: pair(errors_by_seed(claim, results), own) for name, claim in claims.items()}
+    whole = {name: one for name, one in paired.items() if one is not None and one.n >= ENOUGH}
+    if not whole:
+        return
+    values = {name: claims[name].paper.value for name in whole}
+    errors = [f"{name} {mean_text(one.before)} and {100 * values[name]:.2f} %" for name, one in whole.items()]
+    yield f"Mistakes of the other methods with 400 units, ours and the paper's: {'; '.join(errors)}."
+    reported = {name: mixture.paper.value - value for name, value in values.items()}
+    turned = [name for name, one in whole.items() if one.excludes_zero and one.mean * reported[name] < 0]
+    if turned:
+        yield (
+            f"With {' and '.join(turned)}, beside the scale mixture, the order is the opposite of the paper's, beyond "
+            "chance (paired by seed; the ladder has the intervals)."
+        )
+    yield from _held_out({MIXTURE: mixture, **{name: claims[name] for name in whole}}, results)
+
+
+def _held_out(claims: Mapping[str, PaperClaim], results: Results) -> Iterator[str]:
+    """Rank methods by the error on held-out images, and say which prior a choice by this error takes."""
+    errors = {name: tuple(errors_by_seed(claim, results, HELD_OUT).values()) for name, claim in claims.items()}
+    if not all(errors.values()):
+        return
+    order = sorted(errors, key=lambda name: statistics.fmean(errors[name]))
+    first, *others = [name for name in order if name in (MIXTURE, GAUSSIAN)]
+    best = f"; so the best reading by this error takes {first} and not {others[0]}" if others else ""
+    yield f"On held-out images the order is {', '.join(f'{name} {mean_text(errors[name])} %' for name in order)}{best}."
+
+
+def _gains(results: Results) -> Iterator[str]:
+    """Say what choosing an epoch changes, over all finished fits of the paper's methods."""
+    keys = [f"mnist/{TEST}/{READINGS[reading][0]}" for reading in ("means", "held-out", "peek")]
+    found = [[record.metrics.get(key) for key in keys] for record in results.records]
+    rows = [[error for error in errors if error is not None] for errors in found if None not in errors]
+    if len(rows) > 1:
+        last, *chosen = zip(*rows, strict=True)
+        held_out, peek = (Paired(tuple(range(len(rows))), last, errors) for errors in chosen)
+        yield (
+            f"Choosing the epoch on held-out images changes the error by {100 * held_out.mean:+.2f} points "
+            f"{interval_text(held_out)}, choosing it on the test images by {100 * peek.mean:+.2f} "
+            f"{interval_text(peek)} ({len(rows)} fits)."
+        )

@@ -1,0 +1,84 @@
+"""What the choices that Blundell et al. 2015 leave open change, what noise in removed weights costs, and the hours."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+
+from bench.core.text import counted, listed
+from bench.judge.ladder.effects import Numbers
+from bench.judge.ladder.rungs import MNIST, VARIANT
+from bench.judge.ladder.selection import chosen
+from bench.judge.results import Results
+from bench.judge.shorter import records_of
+from bench.judge.stats.paired import Paired
+from bench.judge.stats.papers import PAPER, paper_verdicts
+from bench.show.tables.blundell2015_errors import COMMANDS, MIXTURE, OTHERS, claims_by_id, in_percent, interval_text
+
+SHORT_FIT = "+epochs-150"  # the end of the recipe that each open choice changes
+SHARES = (50, 75, 95, 98)  # percent of the weights that are pruned
+
+
+def worth_of_choices(results: Results) -> str:
+    """Say how choices that the paper leaves open change the error after 150 epochs, and which fits diverged."""
+    (ladder,) = chosen(("blundell_bbb",))
+    numbers = Numbers(results, ())
+    changed: dict[str, Paired] = {}
+    diverged = []
+    for rung in ladder.rungs:
+        before, after = rung.numbers[MNIST, "error"]
+        if rung.kind != VARIANT or not before.recipe.endswith(SHORT_FIT) or after.recipe.count("epochs-") > 1:
+            continue
+        finite, gaps = numbers.by_seed(after)
+        lost = sum(gap.code == "diverged" for gap in gaps)
+        paired = numbers.effect(before, after).paired
+        if lost:
+            diverged.append(f"{lost} of {lost + len(finite)} with {rung.title}")
+        elif paired is not None and paired.interval is not None:
+            changed[rung.title] = paired
+    said = [*_changes(changed), *([f"Fits that diverged: {'; '.join(diverged)}."] if diverged else [])]
+    return " ".join(said) or f"The choices that the paper leaves open have not run yet: {COMMANDS}."
+
+
+def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
+    """Say how much each change alone adds to the error, the least first, and whether one lowers it."""
+    counts = {one.n for one in changed.values()}
+    each = [
+        f"{title} {100 * one.mean:+.2f} {interval_text(one)}{'' if len(counts) == 1 else f' ({one.n} seeds)'}"
+        for title, one in sorted(changed.items(), key=lambda item: item[1].mean)
+    ]
+    if each:
+        n = f" ({counts.pop()} seeds each)" if len(counts) == 1 else ""
+        yield f"Error on test images, in points, by one change at a time{n}: {'; '.join(each)}."
+        if not any(one.excludes_zero and one.mean < 0 for one in changed.values()):
+            yield "None of these changes lowers the error beyond chance."
+
+
+def noise_left(results: Results) -> str:
+    """Say what pruning costs if the removed weights keep their noise, as in a public attempt."""
+    found = {(one.claim.paper.id, one.reading): one for one in paper_verdicts([*claims_by_id().values()], results)}
+    clean, noisy = (
+        [in_percent(found[f"{PAPER}.t2.pruned{share}", reading]) for share in SHARES] for reading in ("draws", "noisy")
+    )
+    if not all(sample.n for sample in (*clean, *noisy)):
+        return f"Pruning has not run yet: {COMMANDS}."
+    theirs = [f"{100 * found[f'saxena-mayur.pruned{share}', 'noisy'].claim.paper.value:.3g}" for share in SHARES]
+    with_noise, without = (listed([f"{sample.mean:.{n}f}" for sample in ours]) for ours, n in ((noisy, 1), (clean, 2)))
+    return (
+        f"With {listed([*map(str, SHARES)])} % of the weights of 1200 units removed, mistakes are {without} %; where "
+        f"the removed weights keep their noise, {with_noise} % ({counted(noisy[0].n, 'seed')}, 10 draws averaged). "
+        f"saxena-mayur, whose code leaves it, reports {listed(theirs)} %."
+    )
+
+
+def hours(results: Results) -> str:
+    """Say how long whole fits took, on machines that often had other work."""
+    said = []
+    for method, name in {**OTHERS, "bbb_mixture": MIXTURE}.items():
+        for units in (400, 1200):
+            claim = claims_by_id()[f"{PAPER}.t1.{method}.{units}"]
+            records = records_of(results, claim.approach, claim.recipe, "published")
+            taken = [one.timings.fit_s / 3600 for one in records if one.outcome == "done" and one.timings.fit_s]
+            if taken:
+                said.append(f"{name} with {units} units {statistics.median(taken):.1f} ({counted(len(taken), 'fit')})")
+    return f"Median hours of a whole fit: {'; '.join(said)}." if said else f"Not timed yet: {COMMANDS}."

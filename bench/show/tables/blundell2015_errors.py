@@ -1,0 +1,55 @@
+"""Errors of the fits behind the numbers of Blundell et al. 2015, and words for them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bench.core.text import Digits
+from bench.judge.results import Results
+from bench.judge.samples import Sample
+from bench.judge.shorter import records_of
+from bench.judge.stats.paired import Paired
+from bench.judge.stats.papers import PaperClaim, PaperVerdict, load_papers, paper_claims
+from bench.measure.metrics.epochs import TEST
+
+PERCENT = Digits(decimals=2)
+COMMANDS = "docs/blundell2015.md has the commands"
+MIXTURE, GAUSSIAN = "the scale mixture", "one Gaussian"
+OTHERS = {"sgd": "plain SGD", "dropout": "dropout", "bbb_gaussian": GAUSSIAN}
+
+
+def claims_by_id() -> dict[str, PaperClaim]:
+    """Return every number of the paper and of its public attempts."""
+    return {one.paper.id: one for one in paper_claims(load_papers())}
+
+
+def errors_by_seed(
+    claim: PaperClaim, results: Results, split: str = TEST, epochs: int | None = None
+) -> dict[int, float]:
+    """Return the error of the network of the means after the last epoch, or after fewer, by seed."""
+    recipe = claim.recipe if epochs is None else f"{claim.recipe}+epochs-{epochs}"
+    records = records_of(results, claim.approach, recipe, "published")
+    return {one.seed: error for one in records if (error := one.metrics.get(f"mnist/{split}/error")) is not None}
+
+
+def in_percent(one: PaperVerdict) -> Sample:
+    """Return the errors of all seeds in percent; table and sentence round the same mean."""
+    sample = one.verdict.sample
+    return replace(sample, values=tuple(100 * value for value in sample.values))
+
+
+def units_of(claim: PaperClaim) -> str:
+    """Return the number of units of a hidden layer."""
+    return claim.paper.network.split("-")[1]
+
+
+def mean_text(errors: Sequence[float]) -> str:
+    """Return the mean in percent."""
+    return PERCENT.text(100 * statistics.fmean(errors))
+
+
+def interval_text(paired: Paired) -> str:
+    """Return the 95 % interval of a mean difference, in points."""
+    return "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in paired.interval or (0.0, 0.0)))
