@@ -30,7 +30,7 @@ def blundell_table(results: Results) -> Table:
         "CSV file has the p-values and names the fits behind each number."
     )
     columns = ["number", "reported", "reading", "ours", "verdict"]
-    notes = [can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
+    notes = [*can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
     title, lines = "Do the numbers of Blundell et al. 2015 come out?", [_line(one) for one in found]
     return make_table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
 

@@ -46,7 +46,7 @@ WAYS = {
 OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot be excluded"}
 
 
-def can_it_be_reproduced(results: Results) -> str:
+def can_it_be_reproduced(results: Results) -> list[str]:
     """Say whether 1.32 % comes out, then what more epochs give, how methods rank, and what choosing an epoch gives.
 
     What 400 units say of the paper's number is there until 1200 units have a verdict.
@@ -57,11 +57,11 @@ def can_it_be_reproduced(results: Results) -> str:
         for claim_id in (QUOTED, SMALL)
     )
     if not (quoted or small):
-        return f"Not run yet: {COMMANDS}."
+        return [f"Not run yet: {COMMANDS}."]
     openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
     if small and not _has_verdict(quoted):
         openings.append(_opening(small))
-    return " ".join([*openings, *_patience(results), *_beside(results), *_gains(results)])
+    return [*openings, *_patience(results), *_beside(results), *_gains(results)]
 
 
 def in_one_line(results: Results) -> str:
@@ -98,27 +98,27 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
         few = min(one.verdict.sample.n for one in mine)
         lowest = [f"{PERCENT.text(min(in_percent(one).values))} % {WAYS[one.reading]}" for one in mine]
         return f"{reported} with {units} units is open: {_progress(few)}; the lowest error is {', '.join(lowest)}."
-    said = []
+    said, near = [], _how_near(mine)
     for outcome, words in OUTCOMES.items():
         same = [one for one in mine if one.verdict.outcome == outcome]
         if len(same) == len(mine):
-            how = "; ".join(f"{WAYS[one.reading]}, {_nearest(one)}" for one in same if outcome == COARSE)
+            how = "; ".join(f"{WAYS[one.reading]}, {near[one.reading]}" for one in same if outcome == COARSE)
             said.append(f"{words} however it is measured{f': {how}' if how else ''}")
         elif same:
-            readings = [WAYS[one.reading] + (f" ({_nearest(one)})" if outcome == COARSE else "") for one in same]
+            readings = [WAYS[one.reading] + (f" ({near[one.reading]})" if outcome == COARSE else "") for one in same]
             said.append(f"{words} {' or '.join(readings)}")
-    return f"{reported} with {units} units {'; it '.join(said)}.{_alone(mine)}"
+    return f"{reported} with {units} units {'; it '.join(said)}."
 
 
-def _alone(mine: Sequence[PaperVerdict]) -> str:
-    """Say what the adjustment for several numbers decides: a number that would differ if it were the only one."""
-    coarse = [one for one in mine if one.verdict.outcome == COARSE]
-    alone = [one.verdict.evidence.p for one in coarse if one.verdict.evidence is not None]
-    if not alone or min(alone) >= ALPHA:
-        return ""
-    each = [f"{p_text(p)} {WAYS[one.reading]}" for p, one in zip(alone, coarse, strict=True)]
-    adjusted = listed([p_text(one.verdict.p_adjusted) for one in coarse])
-    return f" Tested alone, p is {', '.join(each)}. The rule adjusts p for the source's other numbers: {adjusted}."
+def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
+    """Say for each reading how near our seeds came, with p if the adjustment for several numbers decides."""
+    found = {one.reading: one.verdict for one in mine}
+    alone = {reading: one.evidence.p for reading, one in found.items() if one.outcome == COARSE and one.evidence}
+    near = {one.reading: _nearest(one) for one in mine}
+    if min(alone.values(), default=1) < ALPHA:  # the number would differ if it were the source's only one
+        for reading, p in alone.items():
+            near[reading] += f", p {p_text(p)} alone and {p_text(found[reading].p_adjusted)} adjusted"
+    return near
 
 
 def _nearest(one: PaperVerdict) -> str:
