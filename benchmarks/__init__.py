@@ -1,1 +1,1 @@
-"""Yardsticks: the documents' own steps, written plainly, for equality tests and speed ratios only."""
+"""Measure the suite: its speed beside plain references, its memory, and how often verdicts, gate and auditor err."""
