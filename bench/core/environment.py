@@ -17,7 +17,7 @@ from bench.core.project import COMMIT, IS_CLONE, PACKAGE, TOP
 from bench.core.records import Provenance
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_VARIABLES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @cache
@@ -83,8 +83,15 @@ def harness_hash() -> str:
 
 
 def thread_variables(threads: int | None) -> dict[str, str]:
-    """Return the environment variables that limit the threads of frameworks imported later; {} sets no limit."""
-    return dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {}
+    """Return the environment variables that limit the threads of frameworks imported later; {} sets no limit.
+
+    MXNet 1.9.1 gets half of the threads, as of the processors if nothing is said: its Python thread works beside them.
+    OMP_NUM_THREADS is left out: where PyTorch has started OpenMP before, MXNet takes it as an order to use all
+    processors.
+    """
+    if not threads:
+        return {}
+    return {**dict.fromkeys(THREAD_VARIABLES, str(threads)), "MXNET_OMP_MAX_THREADS": str(max(1, threads // 2))}
 
 
 def load_average() -> float:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import environment
+from bench.core.environment import thread_variables
 from bench.core.errors import BenchError, Unsupported
 from bench.core.text import Digits
 from bench.data.splits import load_split, toy_split
@@ -159,7 +160,7 @@ def answers(
     name: str, threads: int, device: str, n_fits: int, blocks: Sequence[int], data_dir: Path | None = None
 ) -> Answers:
     """Fit the published recipe with the smoke budget and predict; changes the process's number of threads."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # for a framework that is imported from here on
+    os.environ.update(thread_variables(threads))  # for a framework that is imported from here on
     torch.set_num_threads(threads)
     entry = manifest(name)
     train, task, inputs = _rows(entry, data_dir)
