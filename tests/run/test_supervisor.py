@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from bench.core.environment import thread_variables
+from bench.core.environment import limit_threads
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan import plugins, registry
@@ -226,7 +226,7 @@ def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
 
 MXNETS_THREADS = """
 import os, torch
-os.environ.update({variables})
+os.environ.update({environ})
 torch.set_num_threads(1)
 from implementations._mxnet import mx
 inputs, weights, bias = (mx.nd.ones(shape) for shape in ((128, 784), (400, 784), 400))
@@ -241,10 +241,11 @@ def test_mxnet_computes_with_one_thread_if_a_fit_has_one():
     """PyTorch has loaded OpenMP here. So OMP_NUM_THREADS comes too late, and makes MXNet use all processors."""
     unset = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MXNET_"))}
 
-    def count(variables):
-        code = MXNETS_THREADS.format(variables=variables)
+    def count(environ):
+        code = MXNETS_THREADS.format(environ=environ)
         done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
         return int(done.stdout)
 
-    ours = thread_variables(1)
+    ours = {"OMP_NUM_THREADS": "1"}
+    limit_threads(ours, 1)
     assert count(ours) < count({**ours, "OMP_NUM_THREADS": "1"})

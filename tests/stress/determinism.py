@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import environment
-from bench.core.environment import thread_variables
 from bench.core.errors import BenchError, Unsupported
 from bench.core.text import Digits
 from bench.data.splits import load_split, toy_split
@@ -160,7 +159,7 @@ def answers(
     name: str, threads: int, device: str, n_fits: int, blocks: Sequence[int], data_dir: Path | None = None
 ) -> Answers:
     """Fit the published recipe with the smoke budget and predict; changes the process's number of threads."""
-    os.environ.update(thread_variables(threads))  # for a framework that is imported from here on
+    os.environ["MXNET_OMP_MAX_THREADS"] = str(threads)  # MXNet reads it when it is imported
     torch.set_num_threads(threads)
     entry = manifest(name)
     train, task, inputs = _rows(entry, data_dir)
