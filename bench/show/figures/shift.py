@@ -61,7 +61,7 @@ def _draw_shift(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawin
             if plain is not None and plain is not row:
                 axes.plot(steps, curve(plain.shifted, shift, name), color=FAINT, linestyle=line, linewidth=0.9)
             axes.plot(steps, curve(row.shifted, shift, name), color=colour, linestyle=line, label=label)
-        axes.set_title(row.name)
+        axes.set_title(row.name.replace("+", "\n+"))  # a long name takes two lines
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, steps[-1])
         axes.set_xticks(range(0, steps[-1] + 1, ticks))
