@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from itertools import chain, compress
@@ -38,6 +39,8 @@ def import_mxnet() -> ModuleType:
     # MXNet 1.9.1 uses numpy.bool, which NumPy 1.24 removed. The name exists during the import only.
     lacks_bool = "bool" not in vars(np)
     threads = torch.get_num_threads()
+    # PyTorch has started OpenMP already. If MXNet sees this variable now, it uses all processors.
+    openmp = os.environ.pop("OMP_NUM_THREADS", None)
     if lacks_bool:
         setattr(np, "bool", bool)  # noqa: B010 - mypy knows that NumPy has no such name
     try:
@@ -52,6 +55,8 @@ def import_mxnet() -> ModuleType:
     finally:
         if lacks_bool:
             delattr(np, "bool")
+        if openmp is not None:
+            os.environ["OMP_NUM_THREADS"] = openmp
         torch.set_num_threads(threads)  # the import leaves PyTorch with one thread of OpenMP
 
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import MutableMapping
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
@@ -18,6 +17,7 @@ from bench.core.project import COMMIT, IS_CLONE, PACKAGE, TOP
 from bench.core.records import Provenance
 
 PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyro-ppl", "mxnet", "torchvision", "safetensors")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @cache
@@ -82,16 +82,14 @@ def harness_hash() -> str:
     return source_hash(sorted(PACKAGE.rglob("*.py")))
 
 
-def limit_threads(environ: MutableMapping[str, str], threads: int | None) -> None:
-    """Limit the threads of frameworks that are imported later, by their environment variables; None sets no limit.
+def thread_variables(threads: int | None) -> dict[str, str]:
+    """Return the environment variables that limit the threads of frameworks imported later; {} sets no limit.
 
-    MXNet 1.9.1 gets half of the threads, as of the processors if nothing is said: its Python thread works beside them.
-    OMP_NUM_THREADS goes: where PyTorch has started OpenMP before, MXNet takes it as an order to use all processors.
+    MXNet gets half of the threads. Without a limit it takes half of the processors, and its Python thread works too.
     """
-    if threads:
-        environ.pop("OMP_NUM_THREADS", None)
-        environ.update(dict.fromkeys(("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)))
-        environ["MXNET_OMP_MAX_THREADS"] = str(max(1, threads // 2))
+    if not threads:
+        return {}
+    return {**dict.fromkeys(THREAD_VARIABLES, str(threads)), "MXNET_OMP_MAX_THREADS": str(max(1, threads // 2))}
 
 
 def load_average() -> float:

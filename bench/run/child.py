@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import msgspec
 
-from bench.core.environment import harness_hash, limit_threads
+from bench.core.environment import harness_hash, thread_variables
 from bench.core.errors import BenchError, ConfigError
 from bench.core.heap import tidy
 from bench.plan import plugins
@@ -45,7 +45,7 @@ def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
         owner: number of the run's process; this process ends when it ends.
     """
     output.keep(os.open(kept, os.O_RDWR | os.O_APPEND))
-    limit_threads(os.environ, job.options.threads)
+    os.environ.update(thread_variables(job.options.threads))
     # Without this, a child of the fork server would start its own processes with a fork server too, whose locks have
     # names (tqdm makes one). This process skips Python's clean-up, so that Python would warn of these locks at the end.
     multiprocessing.set_start_method("fork", force=True)

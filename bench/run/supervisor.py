@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -27,7 +27,7 @@ from typing import IO, TypeAlias
 import msgspec
 import psutil
 
-from bench.core.environment import limit_threads
+from bench.core.environment import thread_variables
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.run.child import forked
 from bench.run.events import Ended, Event, Refused, Tick, decode
@@ -126,10 +126,11 @@ def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
 def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
     """Start a child process under an interpreter; see `_fork`."""
     command = [python, "-m", "bench.run.remote", str(os.getpid())]
-    environ = _environment(python)
-    limit_threads(environ, job.options.threads if isinstance(job, WorkJob) else None)
+    environ = thread_variables(job.options.threads) if isinstance(job, WorkJob) else {}
     try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=environ)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=_environment(python, environ)
+        )
     except OSError as error:
         raise FitCrashed(f"interpreter {python} does not start: {error.strerror}") from error
     assert process.stdin is not None
@@ -140,14 +141,14 @@ def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
         return process, os.dup(process.stdout.fileno())
 
 
-def _environment(python: str) -> dict[str, str]:
+def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
     """Return the child's environment: this one, without variables that point another interpreter to our packages."""
     same = python == sys.executable
     found = {name: value for name, value in os.environ.items() if same or name not in NOT_HANDED_ON}
     root = Path(__file__).resolve().parents[2]
     if root.name not in INSTALLED:  # a clone: the child process must import this one
         found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), found.get("PYTHONPATH", "")]))
-    return found
+    return {**found, **more}
 
 
 def _listen(process: _Process, pipe: int, deadline: float | None) -> Iterator[Event]:

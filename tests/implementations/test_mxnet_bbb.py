@@ -3,6 +3,10 @@
 import importlib
 import importlib.util
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from bench.core.errors import MissingFramework, Unsupported
 from bench.core.streams import normals_
 from bench.interface import Task
 from bench.judge.contract import CheckContext
+from bench.run.remote.opening import cores
 
 try:
     from implementations import _mxnet
@@ -285,3 +290,29 @@ def test_a_gpu_is_refused():
     context.device = torch.device("cuda")
     with pytest.raises(Unsupported, match="--device cpu"):
         MxnetBbb().fit(rows(4, 784), MNIST, context)
+
+
+COUNT_THREADS = """
+import os, torch
+torch.set_num_threads(1)
+os.environ.update(OMP_NUM_THREADS="1", MXNET_OMP_MAX_THREADS="{threads}")
+from implementations._mxnet import mx
+inputs, weights, bias = (mx.nd.ones(shape) for shape in ((128, 784), (400, 784), 400))
+mx.nd.FullyConnected(inputs, weights, bias, num_hidden=400).wait_to_read()
+print(len(os.listdir("/proc/self/task")), os.environ["OMP_NUM_THREADS"])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists() or cores() < 2, reason="needs Linux and two cores")
+def test_mxnet_obeys_a_limit_of_threads_that_is_set_after_pytorch_has_started_openmp():
+    """If MXNet saw OMP_NUM_THREADS, it would use all processors, and both counts would be equal."""
+    unset = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MXNET_"))}
+
+    def count(threads):
+        code = COUNT_THREADS.format(threads=threads)
+        done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
+        n_threads, openmp = done.stdout.split()
+        assert openmp == "1"  # other frameworks still see it
+        return int(n_threads)
+
+    assert count(1) < count(2)

@@ -106,7 +106,8 @@ def test_a_coarse_agreement_says_how_near_the_nearest_seed_came():
     said = sentence(records("published", [0.0140, 0.0140, 0.0150, 0.0160, 0.0160]))
     assert "cannot be excluded with the network of the means (none of 5 seeds came below 1.40 %)" in said
     # .135 (to the edge of what rounds to 1.36) / (.1 sqrt(1 + 1/5)) = 1.23 on 4 degrees of freedom: p is .29
-    assert " alone " not in said
+    assert ", p " not in said
+    assert "adjusted" not in said
 
 
 def test_a_number_that_differs_alone_but_not_beside_the_others_of_its_source_says_so():
@@ -119,6 +120,7 @@ def test_a_number_that_differs_alone_but_not_beside_the_others_of_its_source_say
     said = sentence(records("published+units-1200", large), records("published", FIVE))
     assert "1.32 % with 1200 units does not come out with 100 draws averaged; it cannot be excluded with the " in said
     assert said.count(", p 0.027 alone and 0.081 adjusted)") == 3
+    assert "). Alone: as if it were the paper's only number; adjusted: for its other numbers." in said
 
 
 def long_fits(recipe, n_seeds, approach="blundell_bbb"):

@@ -188,7 +188,7 @@ def done(pool, python):
 
 def test_a_worker_has_one_gpu_and_a_fit_as_many_threads_as_asked_for(pool, tmp_path):
     assert pool.width() == 2
-    place = '{\\"kind\\":\\"place\\",\\"host\\":\\"h\\",\\"pid\\":$MKL_NUM_THREADS,\\"parent\\":0'
+    place = '{\\"kind\\":\\"place\\",\\"host\\":\\"h\\",\\"pid\\":$OMP_NUM_THREADS,\\"parent\\":0'
     text = f'echo "{place},\\"gpu\\":\\"$CUDA_VISIBLE_DEVICES\\"}}"; sleep 1; echo \'{{"kind":"end"}}\''
     python, seen = interpreter(tmp_path, text), []
     threads = [threading.Thread(target=lambda: seen.append(done(pool, python))) for _ in range(2)]

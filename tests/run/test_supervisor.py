@@ -1,16 +1,14 @@
 """How a child process is heard, ended and remembered, with programs in place of Python."""
 
-import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from bench.core.environment import limit_threads
+from bench.core.environment import thread_variables
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan import plugins, registry
@@ -20,7 +18,6 @@ from bench.run.events import Recorded, Tick, Waiting
 from bench.run.jobs import WorkJob, plan_job, work_job
 from bench.run.options import Options
 from bench.run.output import KEPT_BYTES
-from bench.run.remote.opening import cores
 from bench.run.runner import run
 from bench.run.supervisor import supervise
 from tests.run.outside import ROOT, TOY, chosen, put
@@ -210,7 +207,7 @@ def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(t
 
 def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
     """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
-    heard, names = [], ("MXNET_OMP_MAX_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    heard, names = [], ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_OMP_MAX_THREADS")
     monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append([os.environ[name] for name in names]))
     monkeypatch.setattr(child, "end_with", lambda *processes: None)
     monkeypatch.setattr(child.multiprocessing, "set_start_method", lambda method, force: None)
@@ -218,34 +215,9 @@ def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
     for name in names:
         monkeypatch.setenv(name, "")
     (tmp_path / "kept").touch()
-    job = WorkJob(TOY_CELLS, Options(str(tmp_path), threads=4), expected=None)
+    job = WorkJob(TOY_CELLS, Options(str(tmp_path), threads=5), expected=None)
     with open(os.devnull, "wb") as pipe:
         child.forked(job, pipe, str(tmp_path / "kept"), os.getpid())
-    assert heard == [["2", "4", "4"]]
-
-
-MXNETS_THREADS = """
-import os, torch
-os.environ.update({environ})
-torch.set_num_threads(1)
-from implementations._mxnet import mx
-inputs, weights, bias = (mx.nd.ones(shape) for shape in ((128, 784), (400, 784), 400))
-mx.nd.FullyConnected(inputs, weights, bias, num_hidden=400).wait_to_read()
-print(len(os.listdir("/proc/self/task")))
-"""
-
-
-@pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet is not installed")
-@pytest.mark.skipif(not Path("/proc/self/task").exists() or cores() < 2, reason="needs Linux and two cores")
-def test_mxnet_computes_with_one_thread_if_a_fit_has_one():
-    """PyTorch has loaded OpenMP here. So OMP_NUM_THREADS comes too late, and makes MXNet use all processors."""
-    unset = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MXNET_"))}
-
-    def count(environ):
-        code = MXNETS_THREADS.format(environ=environ)
-        done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
-        return int(done.stdout)
-
-    ours = {"OMP_NUM_THREADS": "1"}
-    limit_threads(ours, 1)
-    assert count(ours) < count({**ours, "OMP_NUM_THREADS": "1"})
+    assert heard == [["5", "5", "5", "2"]]
+    assert thread_variables(1)["MXNET_OMP_MAX_THREADS"] == "1"
+    assert thread_variables(None) == {}

@@ -13,7 +13,7 @@ from bench.judge.samples import Gap
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show.page import findings
-from bench.show.page.findings import NOT_MEASURED, sentences
+from bench.show.page.findings import NOT_MEASURED, as_list, sentences
 from bench.show.tables import ladder as mistakes_table
 from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
@@ -229,3 +229,8 @@ def test_at_least_is_rounded_down(monkeypatch):
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
     assert "at least 99.0 % of its answers on digits are right" in findings.sure(made)
+
+
+def test_points_are_a_paragraph_and_a_list():
+    assert as_list(["a"]) == "a"
+    assert as_list(["a", "b", "c"]) == "a\n\n- b\n- c"

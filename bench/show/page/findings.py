@@ -311,7 +311,7 @@ def sentences(material: Material) -> dict[str, str]:
     """Return the answer of every finding, and what the paper's text says of its records."""
     found = {finding.name: finding.answer(material) for finding in FINDINGS}
     paper = {
-        PAPER: _as_list(can_it_be_reproduced(material.paper)),
+        PAPER: as_list(can_it_be_reproduced(material.paper)),
         f"{PAPER}_short": in_one_line(material.paper),
         f"{PAPER}_choices": worth_of_choices(material.paper),
         f"{PAPER}_hours": hours(material.paper),
@@ -320,7 +320,7 @@ def sentences(material: Material) -> dict[str, str]:
     return {"in_short": in_short(material), **found, **paper}
 
 
-def _as_list(points: Sequence[str]) -> str:
+def as_list(points: Sequence[str]) -> str:
     """Return the first point as a paragraph, and the others as a list below it."""
     first, *others = points
     return "\n".join([first, *([""] if others else []), *(f"- {point}" for point in others)])

@@ -47,7 +47,7 @@ OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot b
 
 
 def can_it_be_reproduced(results: Results) -> list[str]:
-    """Say whether 1.32 % comes out, then what more epochs give, how methods rank, and what choosing an epoch gives.
+    """Return whether 1.32 % comes out, then a sentence each on more epochs, other methods and choosing an epoch.
 
     What 400 units say of the paper's number is there until 1200 units have a verdict.
     """
@@ -61,7 +61,7 @@ def can_it_be_reproduced(results: Results) -> list[str]:
     openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
     if small and not _has_verdict(quoted):
         openings.append(_opening(small))
-    return [*openings, *_patience(results), *_beside(results), *_gains(results)]
+    return [" ".join(openings), *_patience(results), *_beside(results), *_gains(results)]
 
 
 def in_one_line(results: Results) -> str:
@@ -107,11 +107,13 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
         elif same:
             readings = [WAYS[one.reading] + (f" ({near[one.reading]})" if outcome == COARSE else "") for one in same]
             said.append(f"{words} {' or '.join(readings)}")
-    return f"{reported} with {units} units {'; it '.join(said)}."
+    meaning = " Alone: as if it were the paper's only number; adjusted: for its other numbers."
+    has_p = any(", p " in text for text in near.values())
+    return f"{reported} with {units} units {'; it '.join(said)}.{meaning if has_p else ''}"
 
 
 def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
-    """Say for each reading how near our seeds came, with p if the adjustment for several numbers decides."""
+    """Say for each reading how near our seeds came, with p if the adjustment decides under at least one reading."""
     found = {one.reading: one.verdict for one in mine}
     alone = {reading: one.evidence.p for reading, one in found.items() if one.outcome == COARSE and one.evidence}
     near = {one.reading: _nearest(one) for one in mine}
