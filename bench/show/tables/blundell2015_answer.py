@@ -108,19 +108,29 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
             readings = [WAYS[one.reading] + (f" ({near[one.reading]})" if outcome == COARSE else "") for one in same]
             said.append(f"{words} {' or '.join(readings)}")
     meaning = " Alone: as if it were the paper's only number; adjusted: for its other numbers."
-    has_p = any(", p " in text for text in near.values())
-    return f"{reported} with {units} units {'; it '.join(said)}.{meaning if has_p else ''}"
+    return f"{reported} with {units} units {'; it '.join(said)}.{meaning if _adjustment_decides(mine) else ''}"
 
 
 def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
     """Say for each reading how near our seeds came, with p if the adjustment decides under at least one reading."""
-    found = {one.reading: one.verdict for one in mine}
-    alone = {reading: one.evidence.p for reading, one in found.items() if one.outcome == COARSE and one.evidence}
-    near = {one.reading: _nearest(one) for one in mine}
-    if min(alone.values(), default=1) < ALPHA:  # the number would differ if it were the source's only one
-        for reading, p in alone.items():
-            near[reading] += f", p {p_text(p)} alone and {p_text(found[reading].p_adjusted)} adjusted"
+    alone = _alone(mine) if _adjustment_decides(mine) else {}
+    near = {}
+    for one in mine:
+        p = alone.get(one.reading)
+        said = "" if p is None else f", p {p_text(p)} alone and {p_text(one.verdict.p_adjusted)} adjusted"
+        near[one.reading] = f"{_nearest(one)}{said}"
     return near
+
+
+def _adjustment_decides(mine: Sequence[PaperVerdict]) -> bool:
+    """Return whether the number would differ under a reading if it were its source's only one."""
+    return min(_alone(mine).values(), default=1) < ALPHA
+
+
+def _alone(mine: Sequence[PaperVerdict]) -> dict[str, float]:
+    """Return p before the adjustment, of the readings that cannot be excluded."""
+    found = {one.reading: one.verdict for one in mine if one.verdict.outcome == COARSE}
+    return {reading: verdict.evidence.p for reading, verdict in found.items() if verdict.evidence}
 
 
 def _nearest(one: PaperVerdict) -> str:
