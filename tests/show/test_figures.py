@@ -1,6 +1,5 @@
 """Figures from a made-up results folder: all are drawn, alike from alike records, and what is missing has a reason."""
 
-import io
 import re
 import shutil
 import struct
@@ -15,7 +14,7 @@ from bench.core.store import Store
 from bench.judge.ladder.readings import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
-from bench.show.figures.style import WIDTH, place_empty_labels, printed, style
+from bench.show.figures.style import WIDTH
 from bench.show.material import Material
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
@@ -67,28 +66,6 @@ def test_equal_records_make_equal_files(root, found, tmp_path):
         first, second = (next(figure for figure in both if figure.name == name) for both in (found, again))
         for form in catalogue.FORMATS:
             assert catalogue.render(first, form) == catalogue.render(second, form)
-
-
-@pytest.mark.parametrize("name", CHEAP)
-@pytest.mark.parametrize("form", catalogue.FORMATS)
-def test_a_layout_made_once_is_that_which_matplotlib_makes(found, name, form):
-    figure = next(figure for figure in found if figure.name == name)
-    plain = io.BytesIO()
-    metadata = {"svg": dict.fromkeys(("Creator", "Date", "Format", "Type")), "png": {"Software": None}}[form]
-    with style():
-        drawing = figure.draw()
-        place_empty_labels(drawing)
-        drawing.savefig(plain, format=form, metadata=metadata)
-    assert catalogue.render(figure, form) == plain.getvalue()
-
-
-def test_a_drawing_printed_twice_is_laid_out_for_each_format(found):
-    figure = next(figure for figure in found if figure.name == "accuracy")
-    with style():
-        drawing = figure.draw()
-        engine = drawing.get_layout_engine()
-        printed(drawing, "svg")
-        assert drawing.get_layout_engine() is engine  # so that the next format, of other sizes of text, uses it
 
 
 def test_png_has_the_resolution_of_print(found):

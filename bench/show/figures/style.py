@@ -29,7 +29,6 @@ INK = "#333333"
 WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
 NARROW = 3.7  # of a figure for a page as narrow as a telephone: 355 pixels
 SMALL = 7.0  # smallest text, points
-SVG_DPI = 72  # in which matplotlib writes SVG, whose units are points
 
 _FIXED = {
     "dropout_fcn": 0,
@@ -110,31 +109,9 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
 def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    The layout is made first, by the sizes that texts have in this format and, for PNG, at these dots per inch. Then the
-    canvas prints: `savefig` would draw everything once before, to make a layout.
+    `dpi`: dots per inch of a PNG.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    is_vector = form == "svg"
-    drawing.dpi = SVG_DPI if is_vector else dpi
-    paper = FigureCanvasSVG(drawing) if is_vector else FigureCanvasAgg(drawing)
-    place_empty_labels(drawing)
-    engine = drawing.get_layout_engine()
-    if engine is not None:
-        engine.execute(drawing)
-        drawing.set_layout_engine("none")
     buffer = io.BytesIO()
-    without = dict.fromkeys(("Creator", "Date", "Format", "Type") if is_vector else ("Software",))
-    (paper.print_svg if isinstance(paper, FigureCanvasSVG) else paper.print_png)(buffer, metadata=without)
-    if engine is not None:
-        drawing.set_layout_engine(engine)  # another format has other sizes
+    without = dict.fromkeys(("Creator", "Date", "Format", "Type") if form == "svg" else ("Software",))
+    drawing.savefig(buffer, format=form, dpi=dpi, metadata=without)
     return buffer.getvalue()
-
-
-def place_empty_labels(drawing: Drawing) -> None:
-    """Fix the place of empty axis labels, which matplotlib would otherwise compute from all ticks again and again."""
-    for axes in drawing.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            if not axis.get_label_text():
-                axis.set_label_coords(0.5, 0.5)
