@@ -208,7 +208,7 @@ def products_rate(ours: Profiled, products: Sequence[float], step_flops: float, 
 def lines(name: str) -> list[list[str | Number]]:
     """Return the table's two lines of an approach."""
     subject = make_subject(Request(name))
-    yardstick = yardsticks.load(name)(subject.train, subject.seed)
+    yardstick = yardsticks.YARDSTICKS[name](subject.train, subject.seed)
     product = MatrixProduct(subject.device)
     ours, document, products = compare(subject, yardstick, product)
     reached = products_rate(ours, products, yardstick.training_flops(subject.batch_size), product.flops)

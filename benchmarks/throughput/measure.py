@@ -117,7 +117,7 @@ def _rows(request: Request, threads: int) -> list[SpeedRow]:
 def _compared(request: Request, subject: Subject, threads: int) -> list[SpeedRow]:
     with torch.random.fork_rng(devices=[subject.device] if subject.device.type == "cuda" else []):
         torch.manual_seed(stream_seed(SEED, "yardstick"))
-        yardstick = yardsticks.load(request.approach)(subject.train, SEED)
+        yardstick = yardsticks.YARDSTICKS[request.approach](subject.train, SEED)
         product = MatrixProduct(subject.device, threads)
         if request.what == "train":
             return [training_row(request, subject, yardstick, product)]

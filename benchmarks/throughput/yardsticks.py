@@ -1,6 +1,4 @@
-"""What a document's own code offers to be timed beside ours, and where it is found.
-
-The yardsticks are `benchmarks/yardsticks/NAME.py`. Each imports a framework, so it is imported when it is timed.
+"""The documents' own code (`benchmarks/documents`) as it is timed beside ours.
 
 Floating-point operations are those of the matrix products that a step or a prediction needs: a product
 [B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count, so that the
@@ -9,22 +7,22 @@ share of the product rate that code reaches says how much of its time goes elsew
 
 from __future__ import annotations
 
-import importlib
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from bench.core.errors import check_known
+from bench.core.streams import generator
 from bench.interface import Noise, Split
 from bench.plan.registry import manifest, manifests
+from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 from benchmarks.throughput.blocks import cycle
 
-FOLDER = Path(__file__).parents[1] / "yardsticks"
 BATCH = 128  # rows of a training step of every document
 
 
@@ -35,7 +33,7 @@ class Yardstick(ABC):
     """
 
     smallest: ClassVar[Mapping[str, Any]]  # fields that make our network so small that its arithmetic costs nothing
-    predict_rows: ClassVar[int]  # rows of a batch of the document's prediction
+    predict_rows: ClassVar[int] = 128  # rows of a batch of the document's prediction
     refuses: ClassVar[bool] = False  # the document's prediction ends with a rule that can refuse
 
     def __init__(self, train: Split, sizes: Sequence[int]) -> None:
@@ -80,13 +78,202 @@ class Yardstick(ABC):
         return 2 * first + n_draws * sum(rest) if noise == "shared" else n_draws * (first + sum(rest))
 
 
-Factory = Callable[[Split, int], Yardstick]
-"""(training rows on the device to use, seed) -> yardstick."""
+class DropoutFcn(Yardstick):
+    """alsibahi2019's network with dropout."""
+
+    smallest: ClassVar = {"hidden": (8, 8, 8)}
+    predict_rows: ClassVar = dropout_fcn.TEST_BATCH_SIZE
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
+        del seed
+        super().__init__(train, sizes)
+        self.network = dropout_fcn.network(sizes[0], sizes[1]).to(train.x.device)
+        self.sgd = dropout_fcn.optimizer(self.network)
+
+    def step(self) -> tuple[float, float]:
+        """Return the loss and the accuracy of the step, which the document reads after every batch."""
+        return dropout_fcn.train_epoch(self.network, self.sgd, [self.next_batch()])
+
+    def predict(self, images: Tensor, n_draws: int) -> list[Tensor]:
+        """Return log-probabilities [B, K] of each draw; gradients are recorded, as published."""
+        return [self.network(images) for _ in range(n_draws)]
+
+
+class Mlp(Yardstick):
+    """feldman2018's deterministic classifier."""
+
+    smallest: ClassVar = {"width": 8}
+    predict_rows: ClassVar = mlp.TEST_BATCH_SIZE
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10)) -> None:
+        del seed
+        super().__init__(train, sizes)
+        self.network = mlp.Classifier(sizes[0], sizes[1]).to(train.x.device)
+        self.adam = mlp.optimizer(self.network)
+
+    def step(self) -> Tensor:
+        """Return the loss of the step."""
+        return mlp.training_step(self.network, self.adam, *self.next_batch())
+
+    def predict(self, images: Tensor, n_draws: int) -> list[Tensor]:
+        """Return log-probabilities [B, K] of each draw; gradients are recorded, as published."""
+        return [self.network(images) for _ in range(n_draws)]
+
+
+class LinearBbb(Yardstick):
+    """feldman2018's Bayes by Backprop; predicts by one network after another."""
+
+    smallest: ClassVar = {"hidden_units": 8}
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 512, 512, 10)) -> None:
+        super().__init__(train, sizes)
+        self.n_batches = len(train) / BATCH
+        network = linear_bbb.GaussianNetwork(sizes, prior_std=6.0)
+        linear_bbb.initialise_classifier(network, generator(seed, "yardstick"))
+        self.network = network.to(train.x.device)
+        self.adam, _ = linear_bbb.document_adam(self.network)
+
+    def step(self) -> Tensor:
+        """Return the loss of the step."""
+        return linear_bbb.classifier_step(self.network, self.adam, *self.next_batch(), self.n_batches)
+
+    def predict(self, images: Tensor, n_draws: int) -> Tensor:
+        """Return log-probabilities [S, B, K]."""
+        return linear_bbb.predict(self.network, images, n_draws)
+
+
+class _InPyro(Yardstick):
+    """A document in Pyro, with the parameters that its steps make, in a store of their own, and without validation."""
+
+    smallest: ClassVar = {"n_hidden": 8}
+    document: Any
+
+    def __init__(self, train: Split, sizes: Sequence[int]) -> None:
+        super().__init__(train, sizes)
+        self._store: dict[str, dict[str, Any]] = {"params": {}, "constraints": {}}
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Give the body the document's parameters, and keep what it makes of them."""
+        import pyro
+
+        with pyro.validation_enabled(False), pyro.get_param_store().scope(self._store), warnings.catch_warnings():
+            for message, category in (
+                ("The `random_module` primitive is deprecated", FutureWarning),
+                ("Encountered NaN", UserWarning),
+            ):
+                warnings.filterwarnings("ignore", message=message, category=category)
+            yield
+
+    def step(self) -> object:
+        """Return the loss of the step, and what else the document reads."""
+        return self.document.training_step(*self.next_batch())
+
+
+class PyroHiddenLayer(_InPyro):
+    """alsibahi2019's Bayesian network; predicts image by image."""
+
+    predict_rows: ClassVar = 1
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
+        from benchmarks.documents.pyro_hidden_layer import DocumentNetwork
+
+        del seed
+        super().__init__(train, sizes)
+        self.document = DocumentNetwork(len(train), n_hidden=sizes[1], n_inputs=sizes[0], batch_size=BATCH)
+
+    def predict(self, images: Tensor, n_draws: int) -> object:
+        """Return log-probabilities [S, B, K]."""
+        return self.document.predict(images, n_draws)
+
+    def training_flops(self, n_rows: int) -> float:
+        """Return those of means and variances, each a product, and of the draw for the accuracy after the step."""
+        return 2 * (super().training_flops(n_rows) + sum(self.layer_flops(n_rows)))
+
+    def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
+        """Return those of means and variances, the first layer's once for all draws.
+
+        With noise "shared" the later layers' weights are drawn: one product each.
+        """
+        if noise != "row":
+            return super().prediction_flops(n_rows, n_draws, noise)
+        first, *rest = self.layer_flops(n_rows)
+        return 2 * (first + n_draws * sum(rest))
+
+
+class PyroRandomModule(_InPyro):
+    """chopra2018's network; predicts by its rule that refuses."""
+
+    refuses: ClassVar = True
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 10)) -> None:
+        from benchmarks.documents.pyro_random_module import DocumentNetwork
+
+        del seed
+        super().__init__(train, sizes)
+        self.document = DocumentNetwork(n_hidden=sizes[1], n_inputs=sizes[0])
+        self.document.net.to(train.x.device)
+
+    def predict(self, images: Tensor, n_draws: int) -> object:
+        """Return the class of each image, or None where the document's rule refuses."""
+        return self.document.predict_or_refuse(images, n_draws)
+
+
+class MxnetBbb(Yardstick):
+    """rabanser2017's Bayes by Backprop; `sizes` leaves out the layer that its forward pass leaves out."""
+
+    smallest: ClassVar = {"hidden_units": 8}
+
+    def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 10)) -> None:
+        from benchmarks.documents import mxnet_bbb
+        from implementations._mxnet import mx, to_ndarray
+
+        super().__init__(train, sizes)
+        self._mx = mx
+        self._scaled = lambda images: to_ndarray(images) * (255 / 126)  # the document divides bytes by 126
+        mx.random.seed(seed)
+        mus, rhos = mxnet_bbb.initial_parameters(mxnet_bbb.layer_shapes(*sizes))
+        self.document = mxnet_bbb.DocumentBbb(mus, rhos, n_batches=-(-len(train) // BATCH))
+        self.x, self.y = self._scaled(train.x), to_ndarray(train.y.float())
+        self.networks: list[list[Any]] = []
+
+    def step(self) -> float:
+        """Return the loss of the step."""
+        rows = next(self._batches)
+        return self.document.step(self.x[rows], self.y[rows])
+
+    def predict(self, images: Tensor, n_draws: int) -> Any:
+        """Return log-probabilities [S, B, K]; the document has no such loop, so all batches go through the same draws.
+
+        Drawing comes before the first timed block, which favours the document: each batch its own is slower.
+        """
+        if len(self.networks) != n_draws:
+            self.networks = self.document.draw_networks(n_draws)
+            self.settle()
+        return self.document.predict(self._scaled(images.contiguous()), self.networks)
+
+    def settle(self) -> None:
+        """Wait for MXNet's queue."""
+        self._mx.nd.waitall()
+
+
+YARDSTICKS = {
+    "dropout_fcn": DropoutFcn,
+    "pyro_hidden_layer": PyroHiddenLayer,
+    "pyro_random_module": PyroRandomModule,
+    "mlp": Mlp,
+    "linear_bbb": LinearBbb,
+    "mxnet_bbb": MxnetBbb,
+}
+"""By approach: (training rows on the device to use, seed, sizes for tests) -> yardstick.
+
+Those in Pyro and MXNet import it when they are made.
+"""
 
 
 def names() -> list[str]:
     """Return the approaches with a yardstick, in the order of the tables."""
-    return [name for name in manifests() if (FOLDER / f"{name}.py").is_file()]
+    return [name for name in manifests() if name in YARDSTICKS]
 
 
 def choose(given: Sequence[str]) -> list[str]:
@@ -96,10 +283,3 @@ def choose(given: Sequence[str]) -> list[str]:
         manifest(name)
         check_known("approach with a yardstick", known, name)
     return list(dict.fromkeys(given)) or known
-
-
-def load(name: str) -> Factory:
-    """Import an approach's yardstick; its framework must be installed."""
-    choose([name])
-    factory: Factory = importlib.import_module(f"benchmarks.yardsticks.{name}").yardstick
-    return factory

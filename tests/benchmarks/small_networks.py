@@ -56,4 +56,4 @@ def subject_of(name: str, n_rows: int = 300) -> Subject:
 
 def yardstick_of(name: str, train: Split) -> Yardstick:
     needs(name)
-    return yardsticks.load(name)(train, 0, SIZES[name])
+    return yardsticks.YARDSTICKS[name](train, 0, SIZES[name])

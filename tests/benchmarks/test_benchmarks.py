@@ -19,7 +19,7 @@ from bench.show.tables.render import markdown
 from benchmarks import calibration, many_seeds, memory, shares, whole
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.training import Subject
-from benchmarks.throughput.yardsticks import load, names
+from benchmarks.throughput.yardsticks import YARDSTICKS, names
 
 
 def test_ratio_is_the_median_of_the_rounds_own():
@@ -148,7 +148,7 @@ def test_both_sides_steps_are_profiled(name, kinds):
     loop = compiled.fill_normals
     source = torch.Generator().manual_seed(0)
     train = Split("rows", torch.rand(64, 784, generator=source), torch.arange(64) % 10, torch.arange(64))
-    yardstick = load(name)(train, 0, sizes=(784, 12, 12, 10))
+    yardstick = YARDSTICKS[name](train, 0, sizes=(784, 12, 12, 10))
     approach = load_class(name)(batch_size=8, **yardstick.smallest)
     subject = Subject(approach, Task("classification", 10, 64, 784), train, train, 0, torch.device("cpu"))
     ours, document, products = shares.compare(subject, yardstick, MatrixProduct(torch.device("cpu"), size=64), 2, 0.01)
