@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +21,7 @@ from bench.core.text import WHOLE
 from bench.data.splits import load_split
 from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
-from bench.show.cells import Number, Table, make_table
+from bench.show.cells import Number, make_table
 from bench.show.predict.fits import choose, rebuilt
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
@@ -49,32 +47,24 @@ def main() -> int:
 
 def _measure(given: argparse.Namespace) -> int:
     fits, draws, images = given.fits, given.draws, given.images
-    made = table([in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))], draws, images)
+    lines = [in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))]
+    origin = origin_of([environment.describe(torch.get_num_threads())])
+    caption = CAPTION.format(draws=draws, images=images)
+    made = make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin)
     write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0
 
 
-def one(folder: Path, approach: str, draws: int, images: int) -> dict[str, Any]:
-    """Return what one posterior takes, by the names of the columns."""
+def one(folder: Path, approach: str, draws: int, images: int) -> list[str | Number]:
+    """Return the line of one posterior."""
     (fit,) = choose(Store(folder), [approach])
     posterior = rebuilt(Store(folder), fit)
     split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1))
     before = resident_mib()
     predict_split(posterior, split, draws_of(posterior, draws))
-    return dict(zip(COLUMNS, (approach, posterior.noise, before, peak_mib() - before), strict=True))
-
-
-def table(found: Sequence[Mapping[str, Any]], draws: int, images: int) -> Table:
-    """Return the table of what `one` found."""
-    lines = [
-        [number if isinstance(number, str) else Number(number, WHOLE) for number in (each[name] for name in COLUMNS)]
-        for each in found
-    ]
-    made = environment.describe(torch.get_num_threads())
-    caption = CAPTION.format(draws=draws, images=images)
-    return make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin_of([made]))
+    return [approach, posterior.noise, Number(before, WHOLE), Number(peak_mib() - before, WHOLE)]
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ best trial of that file; tests/benchmarks/test_search.py says so.
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from bench.cli.main import Parser, guarded
@@ -36,25 +35,6 @@ DRAWS = 30
 NLL, ACCURACY, SECONDS = "held-out nll", "held-out accuracy", "seconds"
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One combination of values and what it gave; None for a fit that diverged."""
-
-    values: Mapping[str, ManifestValue]
-    epochs: int
-    seed: int
-    nll: float | None  # nats an image
-    accuracy: float | None
-    seconds: float
-
-    def line(self) -> dict[str, ManifestValue]:
-        """Return the line of the file."""
-        found: dict[str, ManifestValue] = {**self.values, "epochs": self.epochs, "seed": self.seed}
-        found[NLL] = "diverged" if self.nll is None else round(self.nll, 5)
-        found[ACCURACY] = "diverged" if self.accuracy is None else round(self.accuracy, 5)
-        return {**found, SECONDS: round(self.seconds)}
-
-
 def combinations(entry: ApproachManifest) -> list[dict[str, ManifestValue]]:
     """Return every combination of the manifest's values; raises ConfigError if it names none."""
     if not entry.search:
@@ -62,11 +42,13 @@ def combinations(entry: ApproachManifest) -> list[dict[str, ManifestValue]]:
     return [dict(zip(entry.search, values, strict=True)) for values in itertools.product(*entry.search.values())]
 
 
-def trial(approach: Approach, values: Mapping[str, ManifestValue], train: Split, held: Split, seed: int) -> Trial:
-    """Fit with the values, and measure the held-out rows."""
+def trial(
+    approach: Approach, values: Mapping[str, ManifestValue], train: Split, held: Split, seed: int
+) -> dict[str, ManifestValue]:
+    """Fit with the values, measure the held-out rows, and return the line of the file; nll in nats an image."""
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     start = time.monotonic()
-    found: tuple[float | None, float | None] = (None, None)
+    found: tuple[ManifestValue, ManifestValue] = ("diverged", "diverged")
     try:
         posterior = dataclasses.replace(approach, **values).fit(
             train, task, FitAlone(seed, torch.device("cpu"), None, None)
@@ -76,8 +58,10 @@ def trial(approach: Approach, values: Mapping[str, ManifestValue], train: Split,
     else:
         posterior = posterior.per_row()
         summary = predict_split(posterior, held, draws_of(posterior, DRAWS)).summary
-        found = nll(summary.log_mean_probs, held.y.numpy()), accuracy(summary.mean_probs, held.y.numpy())
-    return Trial(values, approach.epochs, seed, *found, time.monotonic() - start)
+        labels = held.y.numpy()
+        found = round(nll(summary.log_mean_probs, labels), 5), round(accuracy(summary.mean_probs, labels), 5)
+    measured = {NLL: found[0], ACCURACY: found[1], SECONDS: round(time.monotonic() - start)}
+    return {**values, "epochs": approach.epochs, "seed": seed, **measured}
 
 
 def best(lines: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
@@ -105,15 +89,12 @@ def _search(arguments: argparse.Namespace) -> int:
     parts = [load_split(name, arguments.seed, arguments.data_dir) for name in ("train50k", "heldout10k-of-train")]
     lines: list[dict[str, ManifestValue]] = []
     for values in combinations(entry):
-        lines.append(trial(approach, values, parts[0], parts[1], arguments.seed).line())
+        lines.append(trial(approach, values, parts[0], parts[1], arguments.seed))
         print(*(f"{name} {value}" for name, value in lines[-1].items()), sep=", ", flush=True)
     print("best:", best([{name: str(value) for name, value in line.items()} for line in lines]))
     if arguments.write:
         FOLDER.mkdir(exist_ok=True)
-        with (FOLDER / f"{entry.name}.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
+        pd.DataFrame(lines).to_csv(FOLDER / f"{entry.name}.csv", index=False, lineterminator="\n")
     return 0
 
 

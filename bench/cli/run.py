@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -31,9 +30,6 @@ from bench.run.progress import console_of, is_screen
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table, make_table
 from bench.show.terminal import shown
-
-if TYPE_CHECKING:
-    pass
 
 MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
 LONGEST_LINE = 300  # characters

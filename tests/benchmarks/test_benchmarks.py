@@ -12,10 +12,9 @@ import torch
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import BenchError, ConfigError
+from bench.core.errors import BenchError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
-from bench.show.tables.render import markdown
 from benchmarks import calibration, many_seeds, memory, shares, whole
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.training import Subject
@@ -27,14 +26,9 @@ def test_ratio_is_the_median_of_the_rounds_own():
     assert calibration.ratio([2.0, 30.0, 4.0], [1.0, 10.0, 1.0]) == 3.0
 
 
-@pytest.mark.parametrize(("found", "wrong"), [(0.1, False), (4.0, False), (4.1, True)])
-def test_only_more_than_twice_the_baseline_is_too_slow(found, wrong):
-    problem = calibration.verdict("kernel", found, {"kernel": 2.0})
-    assert bool(problem) == wrong
-    assert not wrong or "took 2: more than 2 times" in problem
-
-
-def test_a_kernel_without_baseline_says_how_to_make_one():
+def test_only_more_than_twice_the_baseline_is_too_slow():
+    assert [calibration.verdict("kernel", found, {"kernel": 2.0}) for found in (0.1, 4.0)] == ["", ""]
+    assert "took 2: more than 2 times" in calibration.verdict("kernel", 4.1, {"kernel": 2.0})
     assert "--renew-baselines" in calibration.verdict("new", 1.0, {})
 
 
@@ -48,12 +42,6 @@ def test_renewing_keeps_what_was_not_measured(tmp_path, monkeypatch):
     made = json.loads(path.read_text())["made"]
     assert made["cpu"]
     assert made["threads"] == calibration.THREADS == 1
-
-
-def test_calibration_remembers_its_seconds():
-    work = calibration.Calibration()
-    work()
-    assert min(work.seconds) > 0
 
 
 def test_every_approach_with_a_yardstick_has_baselines():
@@ -84,10 +72,6 @@ def test_seconds_of_seeds_are_those_of_the_last_epoch_of_all_of_them(n_seeds, mo
     # the clock of the first seed is read first in each epoch: as reading n_seeds + 1 in the second
     assert many_seeds.seconds(subject, range(n_seeds), steps=2) == n_seeds + 1
     assert len(ticks) == 2 * n_seeds
-
-
-def test_every_approach_that_fits_seeds_together_is_measured():
-    assert many_seeds.names() == ["dropout_fcn", "mlp", "linear_bbb"]
 
 
 @pytest.mark.parametrize(
@@ -160,14 +144,6 @@ def test_both_sides_steps_are_profiled(name, kinds):
         for seconds, parts in zip(side.whole, side.parts, strict=True):
             assert 0 < parts[shares.PRODUCTS] < sum(parts.values()) < seconds
     assert set(ours.parts[0]) == kinds
-
-
-def test_the_table_of_memory_rounds_to_mebibytes():
-    found = dict(zip(memory.COLUMNS, ("mlp", "none", 512.4, 99.6), strict=True))
-    table = memory.table([found], 1000, 10_000)
-    assert "| mlp " in markdown(table)
-    assert [cell.value for cell in table.rows[0][2:]] == [512.4, 99.6]
-    assert table.caption.startswith("1,000 draws of 10,000 test images")
 
 
 AT_THE_LIMITS = {  # 75 min, which were planned to take 30 % more, and 2 GiB
@@ -302,14 +278,6 @@ def test_a_run_that_fails_is_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(whole, "_output", lambda arguments: json.dumps(planned) if "plan" in arguments else "1e9")
     with pytest.raises(BenchError, match=r"the run in .* ended with exit code 2"):
         whole.measure("all", tmp_path, 1)
-
-
-@needs_proc
-def test_a_cell_that_cannot_run_is_told_before_the_run(tmp_path, monkeypatch):
-    planned = {"cells": [{"cell": "mxnet_bbb published", "state": "cannot run here"}], "cells_of_unknown_length": 0}
-    monkeypatch.setattr(whole, "_output", lambda arguments: json.dumps(planned))
-    with pytest.raises(ConfigError, match="mxnet_bbb published would not be measured"):
-        whole.measure("all", tmp_path, 2)
 
 
 @pytest.mark.parametrize(

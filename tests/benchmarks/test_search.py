@@ -8,7 +8,7 @@ import torch
 from bench.core.errors import ConfigError, MissingFramework
 from bench.interface import Split
 from bench.plan.registry import load_class, manifest, of_group
-from benchmarks.search import FOLDER, best, combinations, main, trial
+from benchmarks.search import ACCURACY, FOLDER, NLL, best, combinations, main, trial
 
 SEARCHED = [name for name, entry in of_group("methods").items() if entry.search]
 
@@ -49,6 +49,6 @@ def test_a_trial_learns_from_the_one_part_and_is_measured_on_the_other():
     recipe = load_class("mc_dropout")(epochs=3)
     wrong = trial(recipe, {"dropout": 0.1}, train, held, seed=0)
     right = trial(recipe, {"dropout": 0.1}, train, Split(held.name, held.x, held.y * 0, held.rows), seed=0)
-    assert (wrong.accuracy, right.accuracy) == (0.0, 1.0)
-    assert wrong.nll > right.nll
-    assert wrong.line()["dropout"] == 0.1
+    assert (wrong[ACCURACY], right[ACCURACY]) == (0.0, 1.0)
+    assert wrong[NLL] > right[NLL]
+    assert wrong["dropout"] == 0.1

@@ -170,9 +170,9 @@ def _not_there(
 
 def scores(store: Store, fit: Record) -> Scores:
     """Return the per-row scores of a fit's test digits, empty where there are none; raises StoreError."""
-    path = posterior_path(store, fit.fit_key)
-    if path == store.fit_path(fit.fit_key, "posterior"):
+    if not is_shipped(store, fit):
         return store.scores(fit)
+    path = posterior_path(store, fit.fit_key)
     kept = store.read_tensors(path)
     found = kept[0] if kept is not None else {}
     try:

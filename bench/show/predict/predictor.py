@@ -118,13 +118,10 @@ class Predictor:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
         self.rule, self._rules = rules.rule_among_all(rule, fits.scores(store, fit))
-        self._small = fits.is_shipped(store, fit)
+        self._at_once = without_compiling if fits.is_shipped(store, fit) else contextlib.nullcontext
         with self._at_once():
             self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
-
-    def _at_once(self) -> contextlib.AbstractContextManager[None]:
-        return without_compiling() if self._small else contextlib.nullcontext()
 
     def __call__(self, image: str | Path) -> PictureAnswer:
         """Answer a PNG or JPEG; raises UnusableImage."""
@@ -145,7 +142,7 @@ class Predictor:
         each = log_probs.double().exp().cpu().numpy()
         answers = []
         for row in range(len(images)):
-            verdict = self.rule.judge(summary, row)
+            digit, refused = self.rule.judge(summary, row)
             answers.append(
                 PictureAnswer(
                     approach=self.fit.approach,
@@ -153,16 +150,16 @@ class Predictor:
                     profile=self.fit.profile,
                     seed=self.fit.seed,
                     n_draws=len(self._draws),
-                    digit=None if verdict.refused else verdict.digit,
-                    best_guess=verdict.digit,
+                    digit=None if refused else digit,
+                    best_guess=digit,
                     probabilities=tuple(summary.mean_probs[row].tolist()),
                     predictive_entropy=float(nats["predictive_entropy"][row]),
                     mutual_information=float(nats["mutual_information"][row]),
                     rule=self.rule.name,
                     rule_words=self.rule.words,
                     threshold=self.rule.threshold,
-                    refused_by=verdict.refused,
-                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
+                    refused_by=refused,
+                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row)[1]),
                     draws=each[:, row],
                     remarks=images[row].remarks,
                 )
