@@ -5,15 +5,12 @@ from typing import ClassVar
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench.core import timing
-from bench.core.errors import Unsupported
 from bench.core.products import matrix_products
 from bench.interface import Approach, Categorical, Posterior, Task
 from bench.measure.measuring import ROW_NOISE_ROWS
-from benchmarks.throughput import blocks, measure, prediction, training
+from benchmarks.throughput import blocks, prediction, training
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import Yardstick
 from tests.benchmarks.small_networks import CPU, rows_of
@@ -113,13 +110,6 @@ def test_blocks_last_as_long_as_asked_and_no_longer_than_an_epoch(time):
     assert (quick.ours.work, quick.document.work) == (1, 1)
 
 
-@given(st.floats(1e-6, 1e3), st.integers(1, 100), st.floats(1e-3, 10))
-def test_a_block_is_within_half_a_unit_of_the_time_asked_for(seconds, units, block_s):
-    count = blocks.fitting(seconds, units, block_s)
-    assert count >= 1
-    assert count == 1 or abs(count * seconds / units - block_s) <= 0.5001 * seconds / units
-
-
 def test_cycle_repeats_full_batches():
     rows = blocks.cycle(7, 3)
     assert [(found.start, found.stop) for found in (next(rows) for _ in range(4))] == [(0, 3), (3, 6), (0, 3), (3, 6)]
@@ -137,28 +127,14 @@ def test_stopwatch_waits_for_foreign_queues_on_both_sides(monkeypatch):
 
 
 class FixedPosterior(Posterior):
-    def __init__(self, noise="weights", fast=None):
-        self.noise, self.fast = noise, fast
+    def __init__(self, noise="weights"):
+        self.noise = noise
 
     def predict(self, x, draws, rows):
         return Categorical(torch.zeros(len(draws), len(x), 10).log_softmax(2))
 
     def arrays(self):
         return {}
-
-    def per_row(self):
-        if isinstance(self.fast, Exception):
-            raise self.fast
-        return self.fast or self
-
-
-def test_shared_noise_is_a_row_of_its_own_where_there_is_any():
-    fast = FixedPosterior("shared")
-    slow = FixedPosterior("weights", fast)
-    assert prediction.modes(slow) == [slow, fast]
-    assert prediction.modes(fast) == [fast]
-    refusing = FixedPosterior("row", Unsupported("no"))
-    assert prediction.modes(refusing) == [refusing]
 
 
 def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
@@ -200,26 +176,3 @@ def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time)
             subject, FixedPosterior(), NotingYardstick(seen), NotingProduct(seen), rows_of(4, 4), 2, 1, 1e-9
         )
     assert set(seen) == {("document", "highest"), ("product", "high")}
-
-
-@pytest.mark.parametrize(
-    ("block_s", "calls"),
-    [
-        (1.0, 1 + 3),  # a call of 2 s fills a block: it has warmed up, and three rounds of one call follow
-        (6.0, 1 + 3 * (1 + 3)),  # three calls a block: a round to warm up, and three that count
-    ],
-)
-def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatch, block_s, calls):
-    made = []
-    monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
-    found = prediction.compare_prediction(
-        timed_subject(), FixedPosterior(), NotingYardstick([]), NotingProduct([]), rows_of(4, 4), 2, 3, block_s
-    )
-    assert len(made) == calls
-    assert found.ours.seconds == [2.0 * found.ours.work / (4 * 2)] * 3
-    assert len(found.document.seconds) == len(found.product.seconds) == 3
-
-
-def test_a_block_says_how_many_images_and_how_often():
-    assert measure._extent(100 * 10_000, 100, 10_000) == "100 x 10000 images"
-    assert measure._extent(3 * 100 * 128, 100, 128) == "100 x 128 images, 3 times"

@@ -18,7 +18,6 @@ from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.style import COLOURS, REPORTED, look, style
-from bench.show.figures.training import quantity
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import VotedImage
 from tests.judge.claims import BY_ID
@@ -119,12 +118,6 @@ def test_epochs_of_a_curve_are_one_block():
     found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
     assert [len(block.lines) for block in found] == [10, 10]
     assert {block.label.split("\n")[1] for block in found} == {"test loss", "test accuracy"}
-
-
-def test_losses_are_named_by_what_they_are_of():
-    names = {quantity(claim) for claim in BY_ID.values() if claim.stage.startswith("epoch")}
-    plain = {f"{part} {what}" for part in ("training", "test") for what in ("loss", "accuracy")}
-    assert names == {*plain, "training loss, moving average"}
 
 
 def test_a_class_is_chosen_by_the_median_over_networks():

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from bench.core.store import Store
 from bench.judge.ladder.readings import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
-from bench.show.figures.style import WIDTH
 from bench.show.material import Material
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
@@ -66,13 +64,6 @@ def test_equal_records_make_equal_files(root, found, tmp_path):
         first, second = (next(figure for figure in both if figure.name == name) for both in (found, again))
         for form in catalogue.FORMATS:
             assert catalogue.render(first, form) == catalogue.render(second, form)
-
-
-def test_png_has_the_resolution_of_print(found):
-    content = catalogue.render(found[0], "png")
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    width, _ = struct.unpack(">II", content[16:24])
-    assert width == round(150 * WIDTH)
 
 
 def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, tmp_path):

@@ -10,11 +10,10 @@ import torch
 
 from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import rules, show
-from bench.show.predict.normalise import normalise
-from tools.make_predict_example import pictures, printed
+from tests.show.posteriors import TORN
+from tools.make_predict_example import printed
 
 DOCS = Path(__file__).parents[2] / "docs"
-TORN = (0.19, 0.19, 0.19, 0.19, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04)
 
 
 def summary_of(*draws):
@@ -52,22 +51,3 @@ def test_the_example_of_the_documentation_is_what_the_command_prints():
     (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
     assert block == printed(images)
     assert max(map(len, block.splitlines())) <= 80
-
-
-def test_the_answers_of_the_example_are_consistent():
-    for image in json.loads((DOCS / "predict.json").read_text()):
-        for answer in image["answers"]:
-            probabilities = np.array(answer["probabilities"])
-            assert probabilities.sum() == pytest.approx(1, abs=1e-6)
-            entropy = -(probabilities * np.log(probabilities.clip(1e-300))).sum()
-            assert answer["predictive_entropy"] == pytest.approx(entropy, abs=1e-6)
-            assert 0 <= answer["mutual_information"] <= answer["predictive_entropy"]
-            assert (answer["digit"] is None) == ("median" in answer["refusing_rules"])
-
-
-def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
-    images = [normalise(path) for path in pictures(tmp_path)]
-    known = json.loads((DOCS / "predict.json").read_text())
-    assert [(show.ink(image), *image.size) for image in images] == [
-        (image["ink"], image["width"], image["height"]) for image in known
-    ]
