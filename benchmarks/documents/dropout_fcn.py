@@ -13,8 +13,6 @@ from torch.nn import functional
 
 Batches = Iterable[tuple[Tensor, Tensor]]  # images [B, 784] and labels int64 [B]
 
-TEST_BATCH_SIZE = 1
-
 
 def network(n_inputs: int = 784, width: int = 1024, dropout: type[nn.Module] = nn.Dropout) -> nn.Sequential:
     """Return the document's network; `dropout` is the class of its dropout layers."""
@@ -24,9 +22,9 @@ def network(n_inputs: int = 784, width: int = 1024, dropout: type[nn.Module] = n
     return nn.Sequential(*layers, nn.Linear(width, 10), nn.LogSoftmax(dim=-1))
 
 
-def optimizer(net: nn.Module, learning_rate: float = 0.1) -> torch.optim.Optimizer:
+def optimizer(net: nn.Module) -> torch.optim.Optimizer:
     """Return the document's optimiser."""
-    return torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=0.95)
+    return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.95)
 
 
 def published_loss(log_p: Tensor, y: Tensor) -> Tensor:

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-TEST_BATCH_SIZE = 128
-
 
 class Classifier(nn.Module):
     """Two hidden layers; log-softmax outputs."""

@@ -39,8 +39,9 @@ def gaussian_prior(x: NDArray, std: float = 1.0) -> NDArray:
     return log_gaussian(x, 0.0, nd.full((1,), std, dtype=x.dtype))
 
 
-def scale_mixture_prior(x: NDArray, share: float = 0.25, wide: float = 0.75, narrow: float = 0.1) -> NDArray:
+def scale_mixture_prior(x: NDArray) -> NDArray:
     """Return log p of each element under the mixture: densities added, then their logarithm."""
+    share, wide, narrow = 0.25, 0.75, 0.1
 
     def density(std: float) -> NDArray:
         return 1.0 / math.sqrt(2.0 * math.pi * std**2) * nd.exp(-(x**2) / (2.0 * std**2))

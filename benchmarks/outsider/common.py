@@ -161,16 +161,16 @@ def around(value: float, *shape: int) -> Tensor:
     return value + 0.1 * torch.randn(*shape)
 
 
-def class_batches(s: Sizes, seed: int = 0, n: int = 4) -> list[tuple[Tensor, Tensor]]:
-    """Return `n` batches of rows [B, n_in] and classes [B]."""
-    torch.manual_seed(seed)
-    return [(torch.randn(s.batch, s.n_in), torch.randint(s.n_out, (s.batch,))) for _ in range(n)]
+def class_batches(s: Sizes) -> list[tuple[Tensor, Tensor]]:
+    """Return four batches of rows [B, n_in] and classes [B]."""
+    torch.manual_seed(0)
+    return [(torch.randn(s.batch, s.n_in), torch.randint(s.n_out, (s.batch,))) for _ in range(4)]
 
 
-def real_batches(s: Sizes, seed: int = 0, n: int = 4) -> list[tuple[Tensor, Tensor]]:
-    """Return `n` batches of rows [B, n_in] and numbers [B]."""
-    torch.manual_seed(seed)
-    rows = [torch.randn(s.batch, s.n_in) for _ in range(n)]
+def real_batches(s: Sizes) -> list[tuple[Tensor, Tensor]]:
+    """Return four batches of rows [B, n_in] and numbers [B]."""
+    torch.manual_seed(0)
+    rows = [torch.randn(s.batch, s.n_in) for _ in range(4)]
     return [(x, torch.sin(x.sum(1)) + 0.3 * torch.randn(len(x))) for x in rows]
 
 
@@ -235,11 +235,9 @@ class Training:
         """Register mean and spread of some weights; their names begin alike."""
         return self.add(begin + mean, means), self.add(begin + spread, spreads, fault != "sigma is a constant")
 
-    def optimizer(
-        self, fault: str | None, spread: Sequence[str] = ("rho", "sigma", "std", "var", "scale")
-    ) -> torch.optim.Adam:
+    def optimizer(self, fault: str | None) -> torch.optim.Adam:
         """Return Adam; a mistake leaves the spreads out or decays everything."""
-        left_out = spread if fault == "sigma not in the optimiser" else ()
+        left_out = ("rho", "sigma", "std", "var", "scale") if fault == "sigma not in the optimiser" else ()
         left = [value for name, value in self.named if value.requires_grad and not any(w in name for w in left_out)]
         return torch.optim.Adam(left, lr=1e-3, weight_decay=0.01 if fault == "weight decay in the optimiser" else 0.0)
 

@@ -61,10 +61,10 @@ def finish(s: Sizes, fault: str | None, model, guide, batches, kl: float | None 
     return Objective(arguments, wanted(fault, s, kl), pyro=True)
 
 
-def latents(s: Sizes, fault: str | None, shapes: dict[str, tuple[int, ...]], prior: float | None = None):
+def latents(s: Sizes, fault: str | None, shapes: dict[str, tuple[int, ...]]):
     """Draw the weights from their prior."""
     pyro, dist = importlib.import_module("pyro"), importlib.import_module("pyro.distributions")
-    std = prior or (s.prior**2 if fault == "prior std given as variance" else s.prior)
+    std = s.prior**2 if fault == "prior std given as variance" else s.prior
     with pyro.poutine.scale(scale=frozen_share(s)) if fault == "annealing stuck" else nullcontext():
         return [pyro.sample(k, dist.Normal(torch.zeros(v), std).to_event(len(v))) for k, v in shapes.items()]
 

@@ -82,7 +82,7 @@ class DropoutFcn(Yardstick):
     """alsibahi2019's network with dropout."""
 
     smallest: ClassVar = {"hidden": (8, 8, 8)}
-    predict_rows: ClassVar = dropout_fcn.TEST_BATCH_SIZE
+    predict_rows: ClassVar = 1
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
         del seed
@@ -103,7 +103,6 @@ class Mlp(Yardstick):
     """feldman2018's deterministic classifier."""
 
     smallest: ClassVar = {"width": 8}
-    predict_rows: ClassVar = mlp.TEST_BATCH_SIZE
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10)) -> None:
         del seed

@@ -24,7 +24,6 @@ EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
 DetectionScores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
-Areas = Mapping[tuple[str, str], float | None]  # (approach, data set) -> AUROC
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -49,15 +48,13 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
     counted = ", ".join(f"{SHOWN[which]} {sizes[which]:,}" for which in SHOWN if which in sizes)
-    metrics = {name: record.metrics for name, record in records.items()}
-    areas = {(name, which): metrics[name].get(f"{which}/auroc_{SCORE}") for name in metrics for which in SHOWN}
     conditions = material.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, areas, material.results.approaches))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, records, material.results.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
@@ -90,11 +87,12 @@ def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[Floa
     return false[kept], true[kept]
 
 
-def _draw_roc(scores: DetectionScores, areas: Areas, names: Sequence[str]) -> Drawing:
+def _draw_roc(scores: DetectionScores, records: Mapping[str, Record], names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each data set."""
     sets, across = _sets(scores), "digits flagged [fraction, logarithmic]"
     drawing, panels = small_multiples(len(sets), 2.0, across, "images that are no digits flagged [fraction]", columns=2)
     for axes, which in zip(panels, sets, strict=True):
+        areas = {name: records[name].metrics.get(f"{which}/auroc_{SCORE}") for name in scores if which in scores[name]}
         _roc_panel(axes, which, scores, areas, names)
     return drawing
 
@@ -103,17 +101,18 @@ def _sets(scores: DetectionScores) -> list[str]:
     return [which for which in SHOWN if any(which in found for found in scores.values())]
 
 
-def _roc_panel(axes: Axes, which: str, scores: DetectionScores, areas: Areas, names: Sequence[str]) -> None:
+def _roc_panel(
+    axes: Axes, which: str, scores: DetectionScores, areas: Mapping[str, float | None], names: Sequence[str]
+) -> None:
     chance = np.geomspace(LOWEST_RATE, 1, 50)
     axes.plot(chance, chance, color=FAINT, linewidth=0.8)
-    approaches = [name for name in scores if which in scores[name]]
-    for name in approaches:
+    for name in areas:
         mine = look(name, names)
         false, true = thinned(*roc(scores[name]["mnist"], scores[name][which]))
         axes.plot(false, true, color=mine.colour, linestyle=mine.line, linewidth=1.3)
-    ranked = sorted(approaches, key=lambda name: -(areas[name, which] or 0.0))
+    ranked = sorted(areas, key=lambda name: -(areas[name] or 0.0))
     for place, name in enumerate(ranked):
-        mine, area, y = look(name, names), areas[name, which], 0.94 - 0.11 * place
+        mine, area, y = look(name, names), areas[name], 0.94 - 0.11 * place
         text = f"{name} {'-' if area is None else format(area, '.3f').lstrip('0')}"
         colour, inside = mine.colour, axes.transAxes
         axes.plot((1.03, 1.12), (y, y), color=colour, linestyle=mine.line, transform=inside, clip_on=False)
