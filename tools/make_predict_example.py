@@ -9,14 +9,15 @@ docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from rich.console import Console
 
 from bench.core.files import write_atomically
 from bench.show.predict import PictureAnswer, Predictor, show
@@ -42,14 +43,15 @@ def pictures(folder: Path) -> list[Path]:
 
 def printed(images: list[dict[str, Any]]) -> str:
     """Return what the command prints for images as its JSON has them."""
-    console, nothing = Console(width=80, markup=False, highlight=False), np.zeros((0, 10))
+    nothing = np.zeros((0, 10))
     parts = []
     for image in images:
         size, is_dark = (image["width"], image["height"]), image["ink"] == "dark on light"
         picture = Normalised(image["image"], size, nothing, is_dark, True, tuple(image["remarks"]), nothing)
         answers = [PictureAnswer(**answer, draws=nothing) for answer in image["answers"]]
-        parts.append(show.text(picture, answers, console))
-    return "\n\n".join([*parts, show.rules(answers, console)])
+        parts.append((picture, answers))
+    with mock.patch.dict(os.environ, COLUMNS="80"):
+        return "\n\n".join([*(show.text(*part) for part in parts), show.rules(answers)])
 
 
 def main(results: str) -> None:

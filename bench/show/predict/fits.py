@@ -116,10 +116,10 @@ def choose(
         for recipe in recipes:
             fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
             if approaches and not fits:
-                raise _not_there(store, stored, there, (name,), recipe, budget, seed)
+                raise _not_there(store, stored, there, name, recipe, budget, seed)
             chosen += fits[:1]
     if not chosen:
-        raise _not_there(store, stored, there, (), recipes[0], budget, seed)
+        raise _not_there(store, stored, there, "", recipes[0], budget, seed)
     return chosen
 
 
@@ -135,13 +135,12 @@ def _not_there(
     store: Store,
     stored: Sequence[Record],
     there: Sequence[Record],
-    names: tuple[str, ...],
+    name: str,
     recipe: str,
     budget: str,
     seed: int | None,
 ) -> ConfigError:
-    """Make the error for a posterior that is not there: what there is, and the command that trains it."""
-    name = "".join(names)  # one, or none for all
+    """Make the error for a posterior of one approach, or of all (''), that is not there: what there is, what trains it."""
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
     others = [fit for fit in there if name in ("", fit.approach)]
@@ -155,8 +154,8 @@ def _not_there(
         name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
     )
     place = "my-results" if is_done or store.root == RESULTS else store.root
-    of_documents = (each for each, entry in classifiers().items() if entry.group == DOCUMENTS and _has(entry, recipe))
-    makers = names or tuple(of_documents) or tuple(each for each, entry in classifiers().items() if _has(entry, recipe))
+    able = [entry for entry in classifiers().values() if name in ("", entry.name) and _has(entry, recipe)]
+    makers = tuple(entry.name for entry in [one for one in able if one.group == DOCUMENTS] or able)
     choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
     chosen = cells(choice)
     seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))  # on this machine

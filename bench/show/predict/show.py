@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from bench.core.errors import ConfigError
 from bench.core.files import check_writable, write_atomically
@@ -56,8 +55,8 @@ def ink(image: Normalised) -> str:
     return "dark on light" if image.dark_on_light else "light on dark"
 
 
-def text(image: Normalised, answers: Sequence[PictureAnswer], console: Console | None = None) -> str:
-    """Return a picture's answers in lines for people, for the screen unless another console is given."""
+def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
+    """Return a picture's answers in lines for the screen."""
     rows = [
         (
             answer.label,
@@ -77,16 +76,15 @@ def text(image: Normalised, answers: Sequence[PictureAnswer], console: Console |
         make_table("answers", "Answers", "", COLUMNS, rows),
         *refused,
         *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),
-        console=console,
     )
 
 
-def rules(answers: Sequence[PictureAnswer], console: Console | None = None) -> str:
+def rules(answers: Sequence[PictureAnswer]) -> str:
     """Return the rule in words, with the threshold of each approach if they differ."""
     line = f"rule {answers[0].rule}: {answers[0].rule_words}"
     if answers[0].rule not in QUANTILE_RULES:
         line += ", nats: " + ", ".join(f"{answer.label} {answer.threshold:.3f}" for answer in answers)
-    return shown(line, console=console)
+    return shown(line)
 
 
 def likely(probabilities: Sequence[float]) -> str:
