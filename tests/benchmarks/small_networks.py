@@ -22,14 +22,7 @@ SIZES = {  # of small networks, for the documents' code
     "linear_bbb": (20, 12, 12, 10),
     "mxnet_bbb": (20, 12, 10),
 }
-SMALL = {
-    "dropout_fcn": {"hidden": (12, 12, 12)},
-    "pyro_hidden_layer": {"n_hidden": 12},
-    "pyro_random_module": {"n_hidden": 12},
-    "mlp": {"width": 12},
-    "linear_bbb": {"hidden_units": 12},
-    "mxnet_bbb": {"hidden_units": 12},
-}
+SMALL = {name: yardstick.smallest for name, yardstick in yardsticks.YARDSTICKS.items()}
 APPROACHES = sorted(SIZES)
 
 

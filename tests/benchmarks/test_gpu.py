@@ -76,9 +76,3 @@ def test_a_damaged_file_of_states_says_what_to_do(monkeypatch, tmp_path, capsys)
     (tmp_path / "gpu" / "pieces.json").write_text('{"a/1": 7}')
     assert call(monkeypatch, tmp_path, [Piece("a/1", "good", code(""))]) == 2
     assert "remove it, and every piece runs again" in capsys.readouterr().err
-
-
-def test_every_approach_of_a_gpu_has_its_pieces(tmp_path):
-    names = {piece.name for piece in pieces("cuda", tmp_path, small=False)}
-    assert {"published/mlp", "published/pyro_hidden_layer", "device/linear_bbb", "graphs/mlp", "seeds/mlp"} <= names
-    assert not {name for name in names if "mxnet" in name}

@@ -99,25 +99,23 @@ def test_a_claim_is_drawn_in_margins():
     # .003^2: sd .003, h = 3.0414 x .003 = .30414 margins.
     claim = BY_ID["feldman2018.mlp.noise_entropy"]
     values = tuple(claim.value + 0.015 + 0.003 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
-    (block,) = forest.blocks([judge_one(claim, Sample(values))])
-    assert block.label == "mlp noise entropy"
-    (line,) = block.lines
+    ((label, (line,)),) = forest.blocks([judge_one(claim, Sample(values))])
+    assert label == "mlp noise entropy"
     assert (line.middle, line.low, line.high) == pytest.approx((0.5, 0.5 - 0.30414, 0.5 + 0.30414), abs=1e-4)
 
 
 def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
     claim = BY_ID["feldman2018.worked_example.new_rho"]
     assert claim.margin == 0
-    (block,) = forest.blocks([judge_one(claim, Sample((claim.value + claim.precision / 8,)))])
-    (line,) = block.lines
+    ((_, (line,)),) = forest.blocks([judge_one(claim, Sample((claim.value + claim.precision / 8,)))])
     assert (line.middle, line.low, line.high) == pytest.approx((0.25, 0.25, 0.25))
 
 
 def test_epochs_of_a_curve_are_one_block():
     epochs = [claim for claim in BY_ID.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
     found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
-    assert [len(block.lines) for block in found] == [10, 10]
-    assert {block.label.split("\n")[1] for block in found} == {"test loss", "test accuracy"}
+    assert [len(lines) for _, lines in found] == [10, 10]
+    assert {label.split("\n")[1] for label, _ in found} == {"test loss", "test accuracy"}
 
 
 def test_a_class_is_chosen_by_the_median_over_networks():

@@ -32,13 +32,6 @@ class ClaimMark(NamedTuple):
     high: float
 
 
-class Block(NamedTuple):
-    """A claim by itself, or the claims of one curve."""
-
-    label: str
-    lines: Sequence[ClaimMark]
-
-
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all end results, then one for each document."""
     yield _end_results(material)
@@ -63,7 +56,7 @@ def _end_results(material: Material) -> Figure | Absent:
         return Absent(NAME, TITLE, FIELD, material.not_run("a published recipe by the published protocol"))
     names = load_short_names()
     lines = [
-        Block(f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
+        (f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
         for verdict in seen
     ]
     caption = (
@@ -100,15 +93,15 @@ def _caption(
     )
 
 
-def blocks(verdicts: Sequence[Verdict]) -> list[Block]:
-    """Return the claims of a document in their order, the points of a training curve together."""
+def blocks(verdicts: Sequence[Verdict]) -> list[tuple[str, list[ClaimMark]]]:
+    """Return the claims of a document in their order with their labels, the points of a training curve together."""
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         claim = verdict.claim
         stage, key = measured_key(claim)
         is_curve = stage.startswith("epoch")
         found.setdefault(f"{claim.source}/{claim.approach}/{key}" if is_curve else claim.id, []).append(verdict)
-    return [Block(_label(members), [_line(verdict) for verdict in members]) for members in found.values()]
+    return [(_label(members), [_line(verdict) for verdict in members]) for members in found.values()]
 
 
 def _label(verdicts: Sequence[Verdict]) -> str:
@@ -129,20 +122,20 @@ def _line(verdict: Verdict) -> ClaimMark:
     return ClaimMark(verdict.outcome, *((place - claim.value) / unit for place in (verdict.centre, low, high)))
 
 
-def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
+def _draw(blocks: Sequence[tuple[str, Sequence[ClaimMark]]], width: float = WIDTH) -> Drawing:
     """Return the drawing: a line for each claim, epochs of a curve close together."""
     places: list[tuple[float, ClaimMark, bool]] = []
     ticks: list[tuple[float, str]] = []
     y = 0.0
-    for block in blocks:
-        alone = len(block.lines) == 1
-        step = SINGLE if alone else max(EPOCH, 3 * SINGLE / len(block.lines))
+    for label, lines in blocks:
+        alone = len(lines) == 1
+        step = SINGLE if alone else max(EPOCH, 3 * SINGLE / len(lines))
         gap = 0.0 if alone else BETWEEN
         y += gap
-        inside = [y + step * (number + 0.5) for number in range(len(block.lines))]
-        places += [(place, line, alone) for place, line in zip(inside, block.lines, strict=True)]
-        y += step * len(block.lines)
-        ticks.append(((inside[0] + inside[-1]) / 2, block.label))
+        inside = [y + step * (number + 0.5) for number in range(len(lines))]
+        places += [(place, line, alone) for place, line in zip(inside, lines, strict=True)]
+        y += step * len(lines)
+        ticks.append(((inside[0] + inside[-1]) / 2, label))
         y += gap
     is_wide = width == WIDTH
     drawing = canvas(width, 1.0 + (INCHES if is_wide else NARROW_INCHES) * y)

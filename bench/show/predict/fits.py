@@ -140,7 +140,7 @@ def _not_there(
     budget: str,
     seed: int | None,
 ) -> ConfigError:
-    """Make the error for a posterior of one approach, or of all (''), that is not there: what there is, what trains it."""
+    """Make the error for a posterior of an approach, or of all (''), that is not there: what is, what trains it."""
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
     others = [fit for fit in there if name in ("", fit.approach)]
