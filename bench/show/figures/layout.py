@@ -30,20 +30,15 @@ def small_multiples(count: int, height: float, across: str, up: str, columns: in
 def spread(values: Sequence[float], gap: float) -> list[float]:
     """Return places for labels, in the order of `values`, at least `gap` apart and as near to them as that allows.
 
-    Neighbours that are too near become one block around their mean place, again and again (pool adjacent violators).
+    Neighbours that are too near become one block around their mean place: least squares under that order.
     """
+    from scipy.optimize import isotonic_regression  # here: a list of the figures does not need it
+
     order = np.argsort(values, kind="stable")
-    blocks: list[tuple[float, int]] = []  # sum of what the members want for the first of the block, and their number
-    for place, index in enumerate(order):
-        blocks.append((values[index] - place * gap, 1))
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1] = (blocks[-1][0] + total, blocks[-1][1] + count)
-    base = [total / count for total, count in blocks for _ in range(count)]
-    placed = [0.0] * len(values)
-    for place, index in enumerate(order):
-        placed[index] = base[place] + place * gap
-    return placed
+    steps = gap * np.arange(len(values))
+    placed = np.empty(len(values))
+    placed[order] = isotonic_regression(np.array(values)[order] - steps).x + steps
+    return [float(place) for place in placed]
 
 
 def mosaic(images: Pixels, columns: int, gap: tuple[int, int]) -> tuple[Pixels, list[tuple[float, float]]]:
