@@ -23,7 +23,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimates, seconds_of, speed_here
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
-from bench.plan.recipes import build, profile, recipe_names, resolve
+from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
@@ -50,7 +50,7 @@ def is_shipped(store: Store, fit: Record) -> bool:
 
 
 def _fitted(store: Store, stored: Sequence[Record]) -> list[Record]:
-    """Return a record of each trained classifier of digits whose posterior is there, in the order of the tables.
+    """Return a record of each trained classifier of digits whose posterior is there, the published of each first.
 
     A fit may have several records; one by the common protocol is returned if there is one.
     """
@@ -66,10 +66,9 @@ def _fitted(store: Store, stored: Sequence[Record]) -> list[Record]:
     ]
     order = list(manifests())
 
-    def place(fit: Record) -> tuple[int, int, str, int, bool, str]:
-        known = recipe_names(manifest(fit.approach))
-        recipe = known.index(fit.recipe) if fit.recipe in known else len(known)
-        return order.index(fit.approach), recipe, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key
+    def place(fit: Record) -> tuple[int, bool, str, int, bool, str]:
+        is_changed = fit.recipe != "published"
+        return order.index(fit.approach), is_changed, fit.recipe, fit.seed, fit.device != "cpu", fit.fit_key
 
     return sorted(found, key=place)
 
