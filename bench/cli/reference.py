@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TypedDict
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
@@ -23,6 +22,7 @@ from bench.show.cells import make_table
 from bench.show.terminal import shown
 
 NAMES = tuple(STAGES)
+FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # of a line for machines
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +54,12 @@ def _reference(arguments: argparse.Namespace) -> int:
             code = train_on_request([cell for recipe in left for cell in recipe.cells], arguments) or code
     if arguments.run:
         return code
-    print(json.dumps(lines, indent=1) if arguments.json else _text(lines))
-    return INCOMPLETE if any(line["to do"] for line in lines) else 0
+    if arguments.json:
+        print(json.dumps([dict(zip(FIELDS, line, strict=True)) for line in lines], indent=1))
+    else:
+        rows = [(*words, str(to_do), duration(expected) if to_do else "") for *words, to_do, expected in lines]
+        print(shown(make_table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows)))
+    return INCOMPLETE if any(to_do for *_, to_do, _ in lines) else 0
 
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
@@ -68,20 +72,17 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     return chosen, in_cost_order(to_do, costs)
 
 
-StageLine = TypedDict("StageLine", {"stage": str, "what": str, "seeds": str, "to do": int, "expected_s": float | None})
-"""A line of the command's output: a stage as a whole, or one recipe of it that is to do."""
-
-
-def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:
+def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[tuple[str, str, str, int, float | None]]:
+    """Return a line of `FIELDS` for the stage as a whole, and one for each recipe of it that is to do."""
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {counted(len(chosen), 'cell')} are there"
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     expected = sum(known) if len(known) == len(left) else None
-    lines: list[StageLine] = [{"stage": name, "what": what, "seeds": "", "to do": n_left, "expected_s": expected}]
+    lines = [(name, what, "", n_left, expected)]
     for recipe in left:
         skip, numbers = recipe.cells[0].skip, " ".join(map(str, sorted({cell.seed for cell in recipe.cells})))
-        what, to_do = recipe.title + (f": {in_words(skip)}" if skip else ""), len(recipe.cells)
-        lines.append({"stage": name, "what": what, "seeds": numbers, "to do": to_do, "expected_s": recipe.seconds})
+        what = recipe.title + (f": {in_words(skip)}" if skip else "")
+        lines.append((name, what, numbers, len(recipe.cells), recipe.seconds))
     return lines
 
 
@@ -91,11 +92,3 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     cells = counted(sum(len(recipe.cells) for recipe in left), "cell")
     text = f"{cells} to do, expected {duration(sum(known) / at_once)}"
     return f"{text}, and {unknown} recipes of unknown length" if unknown else text
-
-
-def _text(lines: list[StageLine]) -> str:
-    rows = []
-    for line in lines:
-        expected = duration(line["expected_s"]) if line["to do"] else ""
-        rows.append([line["stage"], line["what"], line["seeds"], str(line["to do"]), expected])
-    return shown(make_table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows))
