@@ -161,25 +161,18 @@ def assert_drawn(figure: Figure) -> None:
 
 
 def filled(root: Path) -> Path:
-    """Write records of every approach under a folder, and one fit, and return the folder."""
+    """Write what every figure needs under a folder, and return the folder.
+
+    Records of every approach; test errors of two epochs of two approaches after Blundell et al. 2015; one posterior.
+    """
     fill(root)
-    add_fit(root)
-    add_paper(root)
-    return root
-
-
-def add_paper(root: Path) -> None:
-    """Write the test errors of two epochs of two approaches after Blundell et al. 2015."""
+    store = Store(root)
     for approach in ("blundell_sgd", "blundell_bbb"):
         epochs = [{"epoch": epoch, "seconds": 1.0, "mnist/test10k/error": 0.02 + 0.01 / epoch} for epoch in (1, 2)]
-        Store(root).write(_named(approach, "published", "published", 0, "full", epochs=epochs))
-
-
-def add_fit(root: Path, approach: str = "mxnet_bbb", seed: int = 0) -> None:
-    """Write a fitted posterior of means and standard deviations."""
-    store = Store(root)
+        store.write(_named(approach, "published", "published", 0, "full", epochs=epochs))
     tensors = {"mu": torch.linspace(-0.2, 0.2, 800), "sigma": torch.full((800,), 0.05)}
-    store.write_tensors(store.fit_path(_fit_key(approach, "published", seed), "posterior"), tensors, {})
+    store.write_tensors(store.fit_path(_fit_key("mxnet_bbb", "published", 0), "posterior"), tensors, {})
+    return root
 
 
 def figures(root: Path) -> list[Figure]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.cli import FAILED
 from bench.cli.options import add_place, add_wide, check_place, tell_place
-from bench.core.errors import ConfigError, MissingFramework, unknown_name
+from bench.core.errors import ConfigError, MissingFramework, check_known
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
@@ -99,8 +99,8 @@ def _audit_library(arguments: argparse.Namespace) -> int:
 
 def _check_one(arguments: argparse.Namespace, given: str) -> int:
     """Run the contract and the rules on one approach, and tell each as soon as it is there."""
-    if not given.endswith(OUTSIDE) and not Path(given).is_dir() and given not in manifests():
-        raise unknown_name("part or approach", given, [*PARTS, *manifests()])
+    if not given.endswith(OUTSIDE) and not Path(given).is_dir():
+        check_known("part or approach", [*PARTS, *manifests()], given)
     counts: Counter[str] = Counter()
     everything = []
     for name in approaches_of(given):
@@ -117,9 +117,10 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
 
 
 def _audit_parts(arguments: argparse.Namespace) -> int:
-    for given, kind, known in ((arguments.document, "document", DOCUMENTS), (arguments.rule, "rule", RULES)):
-        if given is not None and given not in known:
-            raise unknown_name(kind, given, known)
+    if arguments.document is not None:
+        check_known("document", DOCUMENTS, arguments.document)
+    if arguments.rule is not None:
+        check_known("rule", RULES, arguments.rule)
     if {"documents", "records"} & set(arguments.what or PARTS):
         tell_place(arguments)
     found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]

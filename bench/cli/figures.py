@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.cli import INCOMPLETE, options
 from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
-from bench.core.errors import ConfigError, check_known, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
 from bench.show.terminal import shown
@@ -37,26 +37,24 @@ def _figures(arguments: argparse.Namespace) -> int:
     material = material_of(arguments)
     warn(material)
     found, absent = survey(material)
-    wanted = dict.fromkeys(arguments.name)
-    reasons = {item.name: item.reason for item in absent}
-    for name in wanted:
-        if name not in {figure.name for figure in found}:
-            if name in reasons:
-                raise ConfigError(f"figure '{name}' cannot be drawn: {reasons[name]}")
-            raise unknown_name("figure", name, [*(figure.name for figure in found), *reasons])
+    check_known("figure", [item.name for item in (*found, *absent)], *arguments.name)
+    for item in absent:
+        if item.name in arguments.name:
+            raise ConfigError(f"figure '{item.name}' cannot be drawn: {item.reason}")
     if arguments.list:
         for figure in found:
             print(shown(f"{figure.group:<14} {figure.name}: {figure.title}"))
         for item in absent:
             print(shown(f"{item.group:<14} {item.name}: not drawn: {item.reason}"))
         return 0
-    chosen = [figure for figure in found if not wanted or figure.name in wanted]
+    chosen = [figure for figure in found if not arguments.name or figure.name in arguments.name]
     place = arguments.to or folder(arguments, "figures")
     below = None if arguments.to else arguments.results
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):
         say(str(path))
-    if not wanted:
-        for item in absent:
-            options.warn(f"no {item.name}: {item.reason}")
-    return INCOMPLETE if absent and not wanted else 0
+    if arguments.name:
+        return 0
+    for item in absent:
+        options.warn(f"no {item.name}: {item.reason}")
+    return INCOMPLETE if absent else 0

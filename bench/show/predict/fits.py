@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from bench.core.errors import ConfigError, ContractViolation, StoreError, unknown_name
+from bench.core.errors import ConfigError, ContractViolation, StoreError, check_known
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.row_scores import Scores, check_scores
@@ -99,9 +99,8 @@ def choose(
     """
     if profile(budget).task != "mnist":
         raise ConfigError(f"networks of profile {budget} learnt no digits; give one such as full")
+    check_known("classifier of digits", classifiers(), *approaches)
     for name in approaches:
-        if name not in classifiers():
-            raise unknown_name("classifier of digits", name, classifiers())
         for recipe in recipes:
             resolve(manifest(name), recipe)
     for recipe in () if approaches else recipes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.measure.metrics.classification import entropies
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule
@@ -49,8 +49,7 @@ def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tupl
     Raises:
         ConfigError: unknown name, or there are no scores to take the threshold from.
     """
-    if name not in RULES:
-        raise unknown_name("rule", name, RULES)
+    check_known("rule", RULES, name)
     found = {known: _quantile_rule(known, quantiles) for known, quantiles in QUANTILE_RULES.items()}
     if {"mnist/predictive_entropy", "mnist/expected_entropy"} <= scores.keys():
         predictive = scores["mnist/predictive_entropy"].astype(np.float64)
