@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device
+from bench.cli.options import check_device, count
 from bench.core import environment
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
@@ -65,10 +65,7 @@ def run(
 
 def counts(text: str) -> tuple[int, ...]:
     """Return the counts of a list separated by commas."""
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of counts; give one such as 100 or 10,100") from None
+    return tuple(dict.fromkeys(map(count, text.split(","))))
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device, names, positive
+from bench.cli.options import check_device, count, names, positive, threads
 from bench.core.store import Store
 from bench.show.tables.render import render
 from benchmarks.command import counts
@@ -33,10 +33,10 @@ def _parser() -> Parser:
     parser.add_argument("--device", type=names, default=("cpu",), help="a list of devices (default: cpu)")
     parser.add_argument("--precision", type=names, default=("float32",), help="a list (default: float32)")
     parser.add_argument("--draws", type=counts, default=(100,), help="a list of draws to predict (default: 100)")
-    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="blocks of each side (default: 7)")
+    parser.add_argument("--rounds", type=count, default=7, metavar="N", help="blocks of each side (default: 7)")
     parser.add_argument("--block", type=positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
-    parser.add_argument("--images", type=int, metavar="N", help="predict at most N test images (default: all)")
-    parser.add_argument("--threads", type=int, help="threads of the frameworks (default: all cores)")
+    parser.add_argument("--images", type=count, metavar="N", help="predict at most N test images (default: all)")
+    parser.add_argument("--threads", type=threads, help="threads of the frameworks (default: all cores)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     return parser

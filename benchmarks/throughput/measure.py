@@ -13,7 +13,7 @@ import torch
 
 from bench.core import environment
 from bench.core.denormals import without_denormals
-from bench.core.errors import ConfigError, MissingFramework, Unsupported, check_known
+from bench.core.errors import MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
 from bench.core.precision import check_precision
 from bench.core.products import BY_ROUNDING, matrix_products, products_by
@@ -46,14 +46,11 @@ def requests(
     draws: Sequence[int],
     **how: Any,
 ) -> list[Request]:
-    """Return the requests of every combination; raises ConfigError for what is unknown or below 1."""
+    """Return the requests of every combination; raises ConfigError for what is unknown."""
     check_known("--what", WHATS, *whats)
     for precision in precisions:
         for device in devices:
             check_precision(precision, device)
-    for name, value in [("draws", min(draws)), *((name, how.get(name)) for name in ("rounds", "images", "threads"))]:
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} {value} is below 1; give a count such as {getattr(Request, name) or 1}")
     names = yardsticks.choose(approaches)
     return [
         Request(name, what, device, precision, n_draws, **how)

@@ -72,8 +72,8 @@ def test_load_of_others_is_marked(small, monkeypatch):
     [
         (["nope"], "unknown approach 'nope'"),
         (["toy_bbb"], "unknown approach with a yardstick 'toy_bbb'"),
-        (["mlp", "--rounds", "0"], "--rounds 0 is below 1"),
-        (["mlp", "--draws", "many"], "not a list of counts"),
+        (["mlp", "--rounds", "0"], "'0' is not a count"),
+        (["mlp", "--draws", "many"], "'many' is not a count"),
         (["mlp", "--block", "0"], "not a positive number"),
         (["mlp", "--what", "trian"], "did you mean 'train'"),
         (["mlp", "--device", "tpu"], "known: cpu, cuda"),
