@@ -1,12 +1,11 @@
-"""How often the remarks of `predict` appear: python -m benchmarks.remarks [--images N].
+"""How often the remarks of `predict` appear: python -m benchmarks.remarks.
 
-Writes benchmarks/remarks.json, and with all images also the table of docs/predict.md. A picture of a test digit is what
-a network sees of it; the networks are those that come with the suite.
+Writes benchmarks/remarks.json and the table of docs/predict.md. A picture of a test digit is what a network sees of it;
+the networks are those that come with the suite.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -17,7 +16,6 @@ import numpy as np
 from tabulate import tabulate
 
 from bench.cli.main import Parser, guarded
-from bench.cli.options import count
 from bench.core.files import write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
@@ -31,7 +29,7 @@ from bench.show.predict.turned import TURNS, Answerer, turn, with_remarks
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 RECIPES = ("published", "corrected")
-ALL, PAIRS, TURNED = 10_000, 1_000, 1_500  # digits, pairs of the first 2,000, and the first digits that are turned
+PAIRS, TURNED = 1_000, 1_500  # pairs of the first 2,000 digits, and the first digits that are turned
 DRAWS = 20
 COLUMNS = ("remark", "pictures", "appears for", "share")
 GAP = 5  # empty columns between the digits of a pair
@@ -43,9 +41,9 @@ Rates = dict[str, dict[str, list[int]]]  # remark -> pictures -> [with the remar
 
 
 def two_shapes(digits: Floats) -> dict[str, list[int]]:
-    """Count digits [N, 28, 28], and pairs of neighbours among a fifth of them, that are taken for two shapes."""
+    """Count digits [N, 28, 28], and pairs of neighbours, that are taken for two shapes."""
     alone = sum(shapes(digit) > 1 for digit in digits)
-    cut = [digit[:, digit.any(axis=0)] for digit in digits[: len(digits) * 2 * PAIRS // ALL]]
+    cut = [digit[:, digit.any(axis=0)] for digit in digits[: 2 * PAIRS]]
     gap = np.zeros((SIDE, GAP), np.float32)
     pairs = [shapes(np.hstack([one, gap, other])) == 2 for one, other in zip(cut[::2], cut[1::2], strict=True)]
     return {"one digit": [int(alone), len(digits)], f"two digits, {GAP} empty columns": [sum(pairs), len(pairs)]}
@@ -67,15 +65,15 @@ def _image(pixels: Floats) -> Normalised:
     return Normalised("test digit", (SIDE, SIDE), pixels, dark_on_light=False, is_clear=True, remarks=(), shown=pixels)
 
 
-def rates(n_images: int) -> Rates:
-    """Measure on so many of the test digits."""
+def rates() -> Rates:
+    """Measure on the test digits."""
     digits = load_split("test10k", 0).x.numpy().reshape(-1, SIDE, SIDE)
-    found: Rates = {"two shapes": two_shapes(digits[:n_images])}
+    found: Rates = {"two shapes": two_shapes(digits)}
     store = Store(RESULTS)
     for recipe in RECIPES:
         chosen = fits.choose(store, APPROACHES, (recipe,))
         networks = [Predictor.of(store, fit, DRAWS).answers for fit in chosen]
-        found[f"may be turned, {recipe} networks"] = turned(digits[: min(n_images, TURNED)], networks)
+        found[f"may be turned, {recipe} networks"] = turned(digits[:TURNED], networks)
     return found
 
 
@@ -91,20 +89,14 @@ def block(found: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
 
 def main() -> int:
     """Measure, and write the file and the page."""
-    parser = Parser(prog="python -m benchmarks.remarks", description="How often the remarks of predict appear.")
-    parser.add_argument("--images", type=count, default=ALL, metavar="N", help=f"of the test digits (default: {ALL})")
-    return guarded(lambda: _measure(parser.parse_args()))
-
-
-def _measure(given: argparse.Namespace) -> int:
-    found = rates(given.images)
-    if given.images == ALL:
-        write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
-        page = PAGE.read_text(encoding="utf-8")
-        write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + block(found) + place[2], page).encode())
+    Parser(prog="python -m benchmarks.remarks", description="How often the remarks of predict appear.").parse_args()
+    found = rates()
+    write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
+    page = PAGE.read_text(encoding="utf-8")
+    write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + block(found) + place[2], page).encode())
     sys.stdout.write(f"{block(found)}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

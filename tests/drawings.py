@@ -57,8 +57,7 @@ def fur(rng, page=(320, 320), hairs=9000):
     return np.asarray(image, np.float64) / 255
 
 
-def save(path, pixels, mode=None):
+def save(path, pixels):
     """Write values in [0, 1], [H, W] or [H, W, 3 or 4], as 8 bits."""
-    image = Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8))
-    (image if mode is None else image.convert(mode)).save(path)
+    Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8)).save(path)
     return path
