@@ -37,7 +37,7 @@ def _figures(arguments: argparse.Namespace) -> int:
     material = material_of(arguments)
     warn(material)
     found, absent = survey(material)
-    check_known("figure", [item.name for item in (*found, *absent)], *arguments.name)
+    check_known("figure", [*(figure.name for figure in found), *(item.name for item in absent)], *arguments.name)
     for item in absent:
         if item.name in arguments.name:
             raise ConfigError(f"figure '{item.name}' cannot be drawn: {item.reason}")
