@@ -24,7 +24,7 @@ from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.classification import entropies
-from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, reduce_draws
+from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.show.predict import fits
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
@@ -84,7 +84,7 @@ def _summary(posterior: Posterior, x: torch.Tensor) -> DrawSummary:
     blocks = []
     with torch.no_grad():
         for rows in torch.arange(len(x)).split(BLOCK_IMAGES):
-            blocks.append(reduce_draws(categorical(posterior, x[rows], draws, rows), QUANTILES))
+            blocks.append(reduce_draws(categorical(posterior, x[rows], draws, rows)))
     return concatenate(blocks)
 
 

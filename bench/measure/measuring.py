@@ -18,7 +18,7 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
-from bench.measure.metrics.draws import QUANTILES, DrawSummary, concatenate, draw_hits, reduce_draws
+from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 
 BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and twice that while the next block is made
 ROW_NOISE_ROWS = 512  # rows of a block with row noise: its numbers fit into the processor's cache
@@ -136,7 +136,7 @@ def predict_split(
         log_probs = categorical(posterior, inputs, draws, split.rows[start:stop])
         timing.synchronise(log_probs.device)  # a posterior may answer on another device
         seconds += watch.stop()
-        parts.append(reduce_draws(log_probs, QUANTILES))
+        parts.append(reduce_draws(log_probs))
         labels = split.y[start:stop]
         if bool((labels >= 0).all()):
             hits += draw_hits(log_probs, labels)

@@ -28,7 +28,7 @@ from bench.measure.bounds import (
     told_apart,
 )
 from bench.measure.metrics.arrays import BoolArray
-from bench.measure.metrics.disagreement import disagreement_rate
+from bench.measure.metrics.classification import disagreement_rate
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE
 from bench.measure.metrics.shifts import areas
 

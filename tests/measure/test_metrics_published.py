@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from bench.core.errors import ConfigError
 from bench.interface import Marginal
 from bench.measure.metrics import published
 from bench.measure.metrics.draws import reduce_draws
+from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.published import PrintedShare
 
 
@@ -68,11 +68,6 @@ def test_feldman2018_losses_worked() -> None:
     assert loss == pytest.approx(((4 + 3 * ln2) + (2 + math.log(10))) / 2)
 
 
-def test_feldman2018_needs_one_ratio_for_each_batch() -> None:
-    with pytest.raises(ConfigError, match="one for each batch"):
-        published.feldman2018_test_loss(np.zeros((3, 2)), np.zeros(3, np.int64), np.zeros(3), 60_000)
-
-
 def test_chopra2018_prints_truncated_percent() -> None:
     assert PrintedShare(8999, 10_000).printed_percent == 89
     assert PrintedShare(8999, 10_000).fraction == 0.8999
@@ -113,7 +108,7 @@ def test_rabanser2017_counts_every_weight_of_the_unused_layer() -> None:
         )
         for name, shape in shapes.items()
     }
-    keep = published.rabanser2017_keep(marginals, 0.95)
+    keep = prune(marginals, 0.95)
     pruned = {name: int((~mask).sum()) for name, mask in keep.items()}
     assert sum(pruned.values()) == 454_489  # int(478,410 * .95)
     # Untrained weights of one distribution: the unused 160,400 of 478,410 lose their share, 33.53 % of what is pruned,

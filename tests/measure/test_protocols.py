@@ -284,7 +284,7 @@ def test_every_final_claim_has_a_number_in_its_protocol(rows):
 
 def test_an_approach_without_a_document_has_no_published_protocol():
     with pytest.raises(ConfigError, match="no document"):
-        make("uniform", "published").final(Oracle(), [])
+        make("uniform", "published")
 
 
 @pytest.mark.parametrize(

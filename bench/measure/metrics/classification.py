@@ -1,4 +1,4 @@
-"""Scores of class probabilities against labels, calibration, and the parts of the predictive entropy.
+"""Scores of class probabilities against labels, calibration, parts of the predictive entropy, and disagreement.
 
 Shapes: N rows, K classes, S draws. The largest probability of a row is its confidence. If two classes have it, the
 lower class is the answer.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.core.errors import ConfigError, ContractViolation
+from bench.core.errors import ContractViolation
 from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray, Labels, as_labels
 
 if TYPE_CHECKING:
@@ -98,37 +98,32 @@ def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BIN
     return Reliability(edges[:-1], edges[1:], count, confidence, share)
 
 
-def reliability_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> Reliability:
-    """Sort rows into bins of equal numbers of rows by confidence (Nixon et al. 2019, adaptive binning).
+def equal_mass_bins(probs: FloatArray, n_bins: int) -> IntArray:
+    """Return the bin of each row, [N], if bins have equal numbers of rows (Nixon et al. 2019, adaptive binning).
 
     Rows of equal confidence share the bin of the first of them, so that the result does not depend on the order of
     rows. If many rows have one confidence, some bins stay empty.
     """
     top = probs.max(axis=1)
     n_smaller = np.searchsorted(np.sort(top), top, side="left")
-    index = n_smaller * n_bins // max(1, len(top))
-    count, confidence, share = _bin_means(probs, labels, index, n_bins)
-    lower, upper = np.full(n_bins, np.nan), np.full(n_bins, np.nan)
-    for m in np.flatnonzero(count):
-        lower[m], upper[m] = top[index == m].min(), top[index == m].max()
-    return Reliability(lower, upper, count, confidence, share)
-
-
-def calibration_error(bins: Reliability) -> float:
-    """Return the expected calibration error, from 0 to 1: mean over rows of |accuracy - confidence| of the bin."""
-    filled = bins.count > 0
-    gaps = np.abs(bins.accuracy[filled] - bins.confidence[filled])
-    return float(np.average(gaps, weights=bins.count[filled]))
+    return np.asarray(n_smaller * n_bins // max(1, len(top)))
 
 
 def ece(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
-    """Return the expected calibration error over equal-width bins."""
-    return calibration_error(reliability(probs, labels, n_bins))
+    """Return the expected calibration error over equal-width bins, from 0 to 1."""
+    bins = reliability(probs, labels, n_bins)
+    return _calibration_error(bins.count, bins.confidence, bins.accuracy)
 
 
 def ece_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
-    """Return the expected calibration error over bins of equal numbers of rows."""
-    return calibration_error(reliability_equal_mass(probs, labels, n_bins))
+    """Return the expected calibration error over bins of equal numbers of rows, from 0 to 1."""
+    return _calibration_error(*_bin_means(probs, labels, equal_mass_bins(probs, n_bins), n_bins))
+
+
+def _calibration_error(count: IntArray, confidence: FloatArray, share: FloatArray) -> float:
+    """Return the mean over rows of |share of right answers - confidence| of the bin, all [M]."""
+    filled = count > 0
+    return float(np.average(np.abs(share[filled] - confidence[filled]), weights=count[filled]))
 
 
 def entropy(log_probs: FloatArray) -> FloatArray:
@@ -168,18 +163,14 @@ def entropies(summary: DrawSummary) -> dict[str, FloatArray]:
     }
 
 
-def draw_accuracies(hits: IntArray, n_rows: int) -> FloatArray:
-    """Return the accuracy of each draw, [S], from its number of correct rows.
+def row_disagrees(votes: IntArray) -> BoolArray:
+    """Return for each row of votes [N, K] whether they are not unanimous (alsibahi2019's "uncertain images")."""
+    return np.asarray((votes > 0).sum(axis=1) > 1)
 
-    Raises:
-        ConfigError: a count is below 0 or above the number of rows.
-    """
-    if hits.ndim != 1 or not len(hits) or hits.min() < 0 or hits.max() > n_rows:
-        raise ConfigError(
-            f"hits {hits.tolist()[:5]} of {n_rows} rows were given; give for each draw the number of correct rows, "
-            "added up over all blocks"
-        )
-    return np.asarray(hits / n_rows)
+
+def disagreement_rate(votes: IntArray) -> float:
+    """Share of rows whose votes [N, K] are not unanimous."""
+    return float(row_disagrees(votes).mean())
 
 
 def _bin_means(

@@ -49,39 +49,21 @@ class DrawSummary:
         """Mean probability over draws, [B, K]."""
         return np.asarray(np.exp(self.log_mean_probs))
 
-    def quantile(self, q: float) -> FloatArray:
-        """Return the class probabilities' quantile q over draws, [B, K].
 
-        Raises:
-            ConfigError: the draws were reduced without this quantile.
-        """
-        if q not in self.quantile_probs:
-            known = ", ".join(map(str, self.quantile_probs)) or "none"
-            raise ConfigError(f"quantile {q} was not kept; known: {known}; name it in reduce_draws(quantiles=...)")
-        return self.quantile_probs[q]
-
-
-def reduce_draws(
-    log_probs: Tensor, quantiles: Sequence[float] = QUANTILES, vote_draws: int = VOTE_DRAWS
-) -> DrawSummary:
+def reduce_draws(log_probs: Tensor) -> DrawSummary:
     """Reduce log-probabilities [S, B, K] (nats, normalised over K, any float type and device) over the draws.
 
     Quantiles are those of `numpy.percentile` (linear interpolation between order statistics) of the probabilities.
-    Votes count the first `vote_draws` draws, or all if there are fewer. If two classes tie in a draw, the lower class
+    Votes count the first `VOTE_DRAWS` draws, or all if there are fewer. If two classes tie in a draw, the lower class
     gets the vote. Sums are float64.
 
     Raises:
         ContractViolation: not three dimensions, no draws or rows, NaN, or not normalised.
-        ConfigError: a quantile outside [0, 1].
     """
     _check_block(log_probs)
-    if not all(0 <= q <= 1 for q in quantiles):
-        raise ConfigError(f"quantiles {tuple(quantiles)} were given; allowed are numbers from 0 to 1, such as 0.5")
     n_draws, _, n_classes = log_probs.shape
     rows = max(1, _CHUNK_NUMBERS // (n_draws * n_classes))
-    return concatenate(
-        [_reduce_chunk(chunk, quantiles, vote_draws) for chunk in torch.split(log_probs.detach(), rows, 1)]
-    )
+    return concatenate([_reduce_chunk(chunk) for chunk in torch.split(log_probs.detach(), rows, 1)])
 
 
 def draw_hits(log_probs: Tensor, labels: Labels) -> IntArray:
@@ -99,13 +81,10 @@ def concatenate(summaries: Sequence[DrawSummary]) -> DrawSummary:
     """Put the rows of several blocks one after the other.
 
     Raises:
-        ConfigError: no blocks, or blocks with different numbers of draws or different quantiles.
+        ConfigError: no blocks, or blocks with different numbers of draws.
     """
-    if len({(s.n_draws, tuple(s.quantile_probs)) for s in summaries}) != 1:
-        raise ConfigError(
-            f"{len(summaries)} blocks were given whose draws or quantiles differ; "
-            "give at least one, all with the same number of draws and the same quantiles"
-        )
+    if len({s.n_draws for s in summaries}) != 1:
+        raise ConfigError(f"{len(summaries)} blocks were given; give at least one, all with the same number of draws")
     first = summaries[0]
     if len(summaries) == 1:
         return first
@@ -127,7 +106,7 @@ def _check_block(log_probs: Tensor) -> None:
         )
 
 
-def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) -> DrawSummary:
+def _reduce_chunk(chunk: Tensor) -> DrawSummary:
     exact = chunk.to(torch.float64, copy=True)
     log_mean = exact.logsumexp(dim=0) - math.log(len(chunk))
     # A NaN anywhere in a row makes this NaN too, and comparisons with NaN are False.
@@ -143,23 +122,21 @@ def _reduce_chunk(chunk: Tensor, quantiles: Sequence[float], vote_draws: int) ->
         log_mean_probs=log_mean.cpu().numpy(),
         mean_log_probs=mean_log.cpu().numpy(),
         expected_entropy=entropies.mean(dim=0).cpu().numpy(),
-        quantile_probs=_quantiles(chunk, quantiles),
-        votes=_votes(chunk[:vote_draws]),
+        quantile_probs=_quantiles(chunk),
+        votes=_votes(chunk[:VOTE_DRAWS]),
     )
 
 
-def _quantiles(chunk: Tensor, quantiles: Sequence[float]) -> dict[float, FloatArray]:
-    if not quantiles:
-        return {}
+def _quantiles(chunk: Tensor) -> dict[float, FloatArray]:
     # exp keeps the order, so the order statistics are found among log-probabilities and only these are turned into
     # probabilities. The interpolation must use probabilities. np.partition takes half as long as sorting.
-    positions = [q * (len(chunk) - 1) for q in quantiles]
+    positions = [q * (len(chunk) - 1) for q in QUANTILES]
     ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
     by_number = chunk.flatten(1).t().to(torch.promote_types(chunk.dtype, torch.float32)).contiguous()
     values = np.partition(by_number.cpu().numpy(), ranks, axis=1)
     found = {rank: np.exp(values[:, rank].astype(np.float64)).reshape(chunk.shape[1:]) for rank in ranks}
     result: dict[float, FloatArray] = {}
-    for q, position in zip(quantiles, positions, strict=True):
+    for q, position in zip(QUANTILES, positions, strict=True):
         low = math.floor(position)
         below, above = found[low], found[math.ceil(position)]
         result[q] = below + (above - below) * (position - low)

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bench.core.errors import ConfigError
 from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
 from bench.core.reasons import Reason
 from bench.interface import Noise
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
-from bench.measure.metrics.disagreement import disagreement_rate
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.published import geometric_entropy
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
@@ -43,7 +41,7 @@ def evaluate_classification(
         noise: of the posterior; the spread of accuracy over draws has a meaning only for "weights".
 
     Raises:
-        ConfigError: labels or hits do not fit the summary.
+        ConfigError: labels do not fit the summary.
     """
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     probs = summary.mean_probs
@@ -99,14 +97,8 @@ def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues,
 def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of an out-of-distribution set, among them how well it is told from the test set.
 
-    Raises:
-        ConfigError: the two summaries have different numbers of draws, so that their scores do not compare.
+    Both sets have the same draws: scores compare only at equal numbers of draws.
     """
-    if in_summary.n_draws != ood_summary.n_draws:
-        raise ConfigError(
-            f"{in_summary.n_draws} draws in distribution and {ood_summary.n_draws} out of it were given; "
-            "scores compare only at equal numbers of draws: predict both with the same draws"
-        )
     found = _label_free(ood_summary)
     found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())
     inside, outside = ood.scores(in_summary), ood.scores(ood_summary)
@@ -123,14 +115,12 @@ def _label_free(summary: DrawSummary) -> dict[str, float | Reason]:
         "refusal_rate": MEDIAN_RULE.refusal_rate(summary),
         "refusal_rate_strict": STRICT_RULE.refusal_rate(summary),
         SHARE_SURE: classification.share_sure(summary.mean_probs, SURE),
-        "disagreement_rate": _ONE_DRAW if summary.n_draws == 1 else disagreement_rate(summary.votes),
+        "disagreement_rate": _ONE_DRAW if summary.n_draws == 1 else classification.disagreement_rate(summary.votes),
     }
 
 
 def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[str, float | Reason]:
-    if len(hits) != summary.n_draws:
-        raise ConfigError(f"hits of {len(hits)} draws were given for {summary.n_draws} draws; give one count for each")
-    accuracies = classification.draw_accuracies(hits, len(summary))
+    accuracies = hits / len(summary)
     spread: float | Reason
     if summary.n_draws == 1:
         spread = _ONE_DRAW

@@ -6,18 +6,13 @@ them. A protocol that draws new networks for each batch concatenates the batches
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
-from bench.core.errors import ConfigError
-from bench.interface import Marginal
 from bench.measure.metrics.arrays import FloatArray, Labels, as_labels
 from bench.measure.metrics.classification import row_hits, row_nll
 from bench.measure.metrics.draws import DrawSummary
-from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.refusal import MEDIAN_RULE
 
 BATCH_SIZE = 128  # of every test loader of feldman2018 and chopra2018
@@ -62,15 +57,8 @@ def feldman2018_test_loss(
     The KL term of a batch is the mean of log q(w) - log p(w) over the networks drawn for it, in nats;
     `log_density_ratio` has one for each batch. With 60,000 training images it is divided by 468.75, although an epoch
     has 469 batches. The short last batch gets the same KL term as the others.
-
-    Raises:
-        ConfigError: the number of density ratios is not the number of batches.
     """
     sums = np.array([batch.sum() for batch in _batches(row_nll(mean_log_probs, labels), batch_size)])
-    if log_density_ratio.shape != sums.shape:
-        raise ConfigError(
-            f"{len(log_density_ratio)} log density ratios were given for {len(sums)} batches; give one for each batch"
-        )
     return float(np.mean(log_density_ratio / (n_train / batch_size) + sums))
 
 
@@ -133,17 +121,8 @@ def chopra2018_outcomes(summary: DrawSummary, labels: Labels) -> Chopra2018Outco
     """
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     accepted = MEDIAN_RULE.accepted(summary)
-    right = summary.quantile(MEDIAN_RULE.quantile).argmax(axis=1) == truth
+    right = summary.quantile_probs[MEDIAN_RULE.quantile].argmax(axis=1) == truth
     return Chopra2018Outcomes(int((accepted & right).sum()), int((accepted & ~right).sum()), int((~accepted).sum()))
-
-
-def rabanser2017_keep(marginals: Mapping[str, Marginal], percentage: float) -> dict[str, Tensor]:
-    """Return which weights are kept when the int(weights * percentage) ones with the lowest |mu|/sigma become zero.
-
-    Biases count as weights. So do the 160,400 of 478,410 weights that the prediction never uses: to prune them changes
-    nothing. `percentage` is a fraction, as in the document's code.
-    """
-    return prune(marginals, percentage)
 
 
 def _batches(values: FloatArray, batch_size: int) -> list[FloatArray]:

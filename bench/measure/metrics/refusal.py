@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.core.errors import ConfigError
 from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels, as_labels
 from bench.measure.metrics.classification import row_hits
 
@@ -23,19 +22,12 @@ class RefusalRule:
     1/2 answers a class that has half of the votes.
     """
 
-    quantile: float  # of the probabilities of S draws, from 0 to 1
+    quantile: float  # of the probabilities of S draws, one of `draws.QUANTILES`
     threshold: float  # probability, compared with a strict ">"
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.quantile <= 1 and 0 <= self.threshold <= 1):
-            raise ConfigError(
-                f"refusal rule with quantile {self.quantile} and threshold {self.threshold}; "
-                "both are allowed from 0 to 1: give the median as 0.5"
-            )
 
     def accepted(self, summary: DrawSummary) -> BoolArray:
         """Return for each row whether the rule answers, bool [N]."""
-        return np.asarray((summary.quantile(self.quantile) > self.threshold).any(axis=1))
+        return np.asarray((summary.quantile_probs[self.quantile] > self.threshold).any(axis=1))
 
     def refusal_rate(self, summary: DrawSummary) -> float:
         """Share of rows that are refused."""
@@ -44,7 +36,7 @@ class RefusalRule:
     def selective_accuracy(self, summary: DrawSummary, labels: Labels) -> float | None:
         """Share of correct answers among the accepted rows; None if every row is refused."""
         accepted = self.accepted(summary)
-        hits = row_hits(summary.quantile(self.quantile), labels)
+        hits = row_hits(summary.quantile_probs[self.quantile], labels)
         return float(hits[accepted].mean()) if accepted.any() else None
 
 

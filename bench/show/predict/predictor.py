@@ -18,7 +18,7 @@ from bench.core.store import Store
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.classification import entropies
-from bench.measure.metrics.draws import QUANTILES, reduce_draws
+from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import fits, rules
 from bench.show.predict.normalise import Normalised, normalise
 
@@ -137,7 +137,7 @@ class Predictor:
         rows = torch.zeros(len(images), dtype=torch.int64)  # every picture meets the noise of row 0
         with torch.no_grad(), self._at_once():
             log_probs = categorical(self._posterior, x, self._draws, rows)
-        summary = reduce_draws(log_probs, QUANTILES)
+        summary = reduce_draws(log_probs)
         nats = entropies(summary)
         each = log_probs.double().exp().cpu().numpy()
         answers = []

@@ -68,7 +68,7 @@ def _quantile_rule(name: str, quantiles: RefusalRule) -> AnswerRule:
     what = "median" if quantiles.quantile == 0.5 else f"{quantiles.quantile:.0%} quantile"
 
     def judge(summary: DrawSummary, row: int) -> tuple[int, str]:
-        found = summary.quantile(quantiles.quantile)[row]
+        found = summary.quantile_probs[quantiles.quantile][row]
         digit, highest = int(found.argmax()), float(found.max())
         refused = (
             f"no digit's {what} over the draws is above {quantiles.threshold}; the highest is {highest:.3f}, of the "
