@@ -259,18 +259,15 @@ def check_writable(folder: Path, below: Path | None = None) -> None:
     remove(probe, below or folder)
 
 
-def sweep(folders: Iterable[Path], age_s: float = LEFTOVER_S) -> int:
-    """Remove the parts that killed writers left in or below some folders, and return their number.
+def sweep(folders: Iterable[Path]) -> None:
+    """Remove the parts that killed writers left in or below some folders.
 
     Only files with the names that `write_atomically` gives are looked at. Symbolic links are not followed.
     """
-    removed = 0
     for folder in folders:
         for place, _, names in os.walk(folder) if not folder.is_symlink() else ():
             for path in (Path(place, name) for name in names if PART.fullmatch(name)):
                 with contextlib.suppress(OSError):  # another process removed it, or this user may not remove it
                     status = path.lstat()
-                    if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > age_s:
+                    if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > LEFTOVER_S:
                         path.unlink()
-                        removed += 1
-    return removed

@@ -52,17 +52,8 @@ class CheckpointInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     versions: Versions | None = None
 
 
-def fit_info(info: object) -> FitInfo:
-    """Return the description of a stored posterior; raises ValueError if this version cannot read it."""
-    return _converted(info, FitInfo)
-
-
-def checkpoint_info(info: object) -> CheckpointInfo:
-    """Return the description of a checkpoint; raises ValueError if this version cannot read it."""
-    return _converted(info, CheckpointInfo)
-
-
-def _converted(info: object, kind: type[T]) -> T:
+def described(info: object, kind: type[T]) -> T:
+    """Return the description of a stored posterior or checkpoint; raises ValueError if this version cannot read it."""
     try:
         return msgspec.convert(info, kind)
     except msgspec.ValidationError as error:

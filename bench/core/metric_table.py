@@ -38,11 +38,12 @@ BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)
 SIZE = Unit("units of the target", 0, LARGEST)  # a distance, width or standard deviation
 REAL = Unit("as its document has it", -LARGEST, LARGEST)
 
-SCORES = (
-    "predictive_entropy",
-    "mutual_information",
-    "max_probability",
-)  # for telling out-of-distribution rows apart; see `ood`
+_SCORE_TITLES = {
+    "predictive_entropy": "the predictive entropy",
+    "mutual_information": "the mutual information",
+    "max_probability": "minus the largest mean probability",
+}
+SCORES = tuple(_SCORE_TITLES)  # for telling out-of-distribution rows apart; see `ood`
 Better = Literal["higher", "lower", "none"]
 
 
@@ -59,14 +60,6 @@ class MetricSpec:
 
 _ENTROPIES = "Depeweg et al. 2018, 'Decomposition of Uncertainty in Bayesian Deep Learning'"
 _CHOPRA = "chopra2018, cells 15-16 of bnn.ipynb"
-_SCORE_TITLES = dict(
-    zip(
-        SCORES,
-        ("the predictive entropy", "the mutual information", "minus the largest mean probability"),
-        strict=True,
-    )
-)
-
 _CURVES: tuple[tuple[str, Unit, Better], ...] = (
     ("accuracy", FRACTION, "higher"),
     ("nll", NATS, "lower"),

@@ -123,11 +123,9 @@ def data_hashes(task: str = "mnist") -> dict[str, str]:
     return {f"{name}/{key}": file.sha256 for name in names for key, file in manifest(name).files.items()}
 
 
-@functools.lru_cache(maxsize=32)
-def _read(path: Path) -> DatasetManifest:
-    return read_data_manifest(path)
-
-
 def read_data_manifest(path: Path) -> DatasetManifest:
     """Read and check a manifest, whose file is named after its data set; raises ConfigError."""
     return read_toml(path, DatasetManifest, "manifest of a data set", "restore it from the repository", name=path.stem)
+
+
+_read = functools.lru_cache(maxsize=32)(read_data_manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench.core.canonical import digest
-from bench.core.fits import checkpoint_info, fit_info
+from bench.core.fits import CheckpointInfo, FitInfo, described
 from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
@@ -56,7 +56,7 @@ def checkpoint_key(group: Sequence[Cell]) -> str:
 
 def is_posterior_of(info: Info, fit_key: str) -> bool:
     """Return whether a stored posterior belongs to this fit; raises ValueError if `info` cannot be read."""
-    return fit_info(info).fit_key == fit_key
+    return described(info, FitInfo).fit_key == fit_key
 
 
 def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> bool:
@@ -69,7 +69,7 @@ def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> 
         fit_keys: fit keys of the seeds, by the names of their contexts.
         approach: name of the approach.
     """
-    found = checkpoint_info(info)
+    found = described(info, CheckpointInfo)
     same = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
     whole = found.fit_keys.keys() == found.seeds.keys()
     return same and whole and not is_fit_stale(approach, found.versions)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import BenchError, Diverged, StoreError
-from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, checkpoint_info
+from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, described
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Versions
 from bench.core.store import Store
@@ -91,7 +91,7 @@ class Fitting:
         read = self._store.read_tensors(self._checkpoint, is_ours)
         if read is None:
             return None
-        info = checkpoint_info(read[1])
+        info = described(read[1], CheckpointInfo)
         return (read[0], info) if all(each.name in info.seeds for each in self.contexts) else None
 
     def report(

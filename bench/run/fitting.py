@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bench.core import environment, timing
 from bench.core.errors import Diverged, StoreError, Unsupported
-from bench.core.fits import FitInfo, fit_info
+from bench.core.fits import FitInfo, described
 from bench.core.load import OtherLoad
 from bench.core.products import BY_ROUNDING, products_by
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
@@ -98,7 +98,7 @@ def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
     """Return the cell's stored posterior and its description; a posterior of another fit is set aside."""
     path = store.fit_path(cell.fit_key, "posterior")
     kept = store.read_tensors(path, lambda info: is_posterior_of(info, cell.fit_key))
-    return None if kept is None else (kept[0], fit_info(kept[1]))
+    return None if kept is None else (kept[0], described(kept[1], FitInfo))
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:

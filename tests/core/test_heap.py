@@ -59,7 +59,7 @@ def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
 HOLES = """
 import json
 from tests.stress.processes import resident_mib
-from bench.core.heap import tidy
+from bench.run.child import tidy
 small, large = [], []
 for _ in range(2000):  # 200 MB in pieces that the C library takes from its heap, each followed by one that stays
     large.append(bytearray(100_000))

@@ -16,7 +16,7 @@ from bench.core import environment
 from bench.core.canonical import digest
 from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
-from bench.core.fits import fit_info
+from bench.core.fits import FitInfo, described
 from bench.core.metric_table import N_CLASSES
 from bench.core.products import matrix_products
 from bench.core.records import SCHEMA, Reading, Record, Timings
@@ -55,7 +55,7 @@ def read_missing(
             continue
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
         kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
-        if kept is None or is_fit_stale(record.approach, fit_info(kept[1]).versions):
+        if kept is None or is_fit_stale(record.approach, described(kept[1], FitInfo).versions):
             reasons.append(f"{name}: its fit is not kept in {store.root}; --results with another folder trains it anew")
             continue
         tell(f"reading {name}")

@@ -22,7 +22,7 @@ from safetensors.torch import save as safetensors_bytes
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import StoreError
-from bench.core.fits import checkpoint_info
+from bench.core.fits import CheckpointInfo, described
 from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
@@ -182,7 +182,7 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def belongs(info: dict[str, object]) -> bool:
-        found = checkpoint_info(info)
+        found = described(info, CheckpointInfo)
         return found.fit_keys.get("0") == KEY and found.seeds.keys() == found.fit_keys.keys()
 
     def read(given: Written) -> None:
