@@ -95,10 +95,6 @@ def as_stored(fields: dict[str, Any]) -> dict[str, Any]:
     found["missing"] = {key: said(reason) for key, reason in found["missing"].items()}
     found["arrays"] = _whole(found["arrays"]) if isinstance(found["arrays"], dict) else found["arrays"]
     found["epochs"] = [epoch(entry) if isinstance(entry, dict) else entry for entry in found["epochs"]]
-    if isinstance(found["timings"], dict) and "reason" in found["timings"]:
-        timings = dict(found["timings"])
-        found["timings"] = {**timings, "reasons": [said(timings.pop("reason"))] if timings["reason"] else []}
-        found["timings"].pop("reason", None)
     return found
 
 

@@ -66,6 +66,7 @@ FORGERIES = {
     "a number as a reason": {"missing": {"letters": 1}},
     "a reason of no table": {"missing": {"letters": {"kind": "of no table"}}},
     "a reason without its values": {"missing": {"letters": {"kind": "seeds-together", "values": {}}}},
+    "a reason with a value of another": {"missing": {"letters": {"kind": "resumed", "values": {"n": 1}}}},
     "words as a reason": {"reason": "no memory"},
     "an unknown field": {"timing": {}},
     "a seed that is text": {"seed": "0"},

@@ -16,7 +16,6 @@ from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll
 
 compiled = pytest.importorskip("bench.core.compiled", reason="numba is not installed")
-compiled_layers = pytest.importorskip("bench.core.compiled_layers", reason="numba is not installed")
 
 WHOLE_ROW = torch.tensor([0])
 
@@ -203,18 +202,6 @@ def check_move(start, after):
     # one rounding of the parameter and at most ten of its move
     bound = 2.0**-24 * (start.abs() + 10 * move.abs())
     assert bool(((after["parameters"] - (start - move)).abs() <= bound).all())
-
-
-def test_rho_gradient_is_the_derivative():
-    # d/drho [ g eps sigma + c log sigma ] = (g eps + c / sigma) dsigma/drho
-    source = torch.Generator().manual_seed(5)
-    grad, rho, eps = (torch.randn(1, 5000, generator=source) for _ in range(3))
-    out = torch.empty_like(rho)
-    compiled.rho_gradient(grad.numpy(), rho.numpy(), eps.numpy(), -0.7, out.numpy())
-    free = rho.double().requires_grad_()
-    sigma = torch.nn.functional.softplus(free)
-    (grad * eps * sigma - 0.7 * sigma.log()).sum().backward()
-    torch.testing.assert_close(out.double(), free.grad, rtol=1e-5, atol=1e-5)
 
 
 def test_a_kernel_that_cannot_be_compiled_is_said_and_the_plain_noise_stays(monkeypatch):

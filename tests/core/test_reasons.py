@@ -43,15 +43,6 @@ def test_several_reasons_are_one_text_and_none_is_empty():
     assert in_words(None) == ""
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [("of no table", {}), ("resumed", {"n": 1}), ("seeds-together", {}), ("seeds-together", {"n": 1, "m": 2})],
-)
-def test_a_kind_has_its_own_values(kind, values):
-    with pytest.raises(ValueError, match="reason"):
-        Reason(kind, values)
-
-
 def test_a_record_of_another_schema_is_refused(tmp_path):
     old = seal({**plain(record("mlp", metrics={"mnist/accuracy": 0.98})), "schema": 1})
     path = tmp_path / "one.json"

@@ -5,7 +5,6 @@ import json
 import os
 import tracemalloc
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,12 +170,6 @@ def test_hash_ignores_the_order_of_keys():
 
 def test_seal_replaces_an_old_seal():
     assert seal(seal(record())) == seal(record())
-
-
-def test_relative_and_absolute_roots_are_one_store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Store(Path("here")).write(record())
-    assert Store(tmp_path / "here").find(record()) is not None
 
 
 # what is not what it seems

@@ -12,15 +12,10 @@ def test_streams_differ_by_seed_name_and_index():
         stream_seed(seed, name, *index)
         for seed in (0, 1)
         for name in ("init", "noise", "draw")
-        for index in ((), (0,), (1,), (0, 1))
+        for index in ((), (0,), (12,), (1, 2))
     }
     assert len(seeds) == 2 * 3 * 4
     assert all(0 <= seed < 2**63 for seed in seeds)
-
-
-def test_index_cannot_be_confused_with_name():
-    # "draw/1" with index 2 and "draw" with indices 1, 2 hash the same text; names therefore hold no slash
-    assert stream_seed(0, "draw", 12) != stream_seed(0, "draw", 1, 2)
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=40))

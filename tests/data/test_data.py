@@ -185,10 +185,6 @@ def test_letters_follow_the_conventions_of_mnist():
     assert (images.reshape(1000, -1).max(axis=1) == 255).mean() > 0.9
 
 
-def test_letters_are_small_enough_for_the_repository():
-    assert sum(file.stat().st_size for file in (ROOT / "datasets" / "letters").iterdir()) < 300_000
-
-
 def test_the_tool_draws_the_committed_letters():
     specification = importlib.util.spec_from_file_location("make_letters", ROOT / "tools" / "make_letters.py")
     tool = importlib.util.module_from_spec(specification)

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from bench.interface import Posterior
 from bench.judge.contract.under_test import MANY, ApproachUnderTest, CheckContext, values
 from bench.plan.registry import manifests
 from implementations import _methods
-from tests.implementations import pretend_checks, pretend_device
+from tests.implementations import pretend_device
 from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
 # Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
@@ -84,6 +85,32 @@ def usable(name: str) -> Iterator[torch.device]:
         yield device
 
 
+def it_refuses_what_a_gpu_refuses():
+    with pretend_device.active() as device:
+        there = torch.ones(3, device=device)
+        assert (there + there.to(device)).tolist() == [2, 2, 2]
+        assert (there * torch.tensor(2.0)).tolist() == [2, 2, 2]  # a number of the CPU, as CUDA allows
+        assert there[torch.tensor([0, 2])].tolist() == [1, 1]  # an index of the CPU, likewise
+        with pytest.raises(pretend_device.WrongDevice, match="cpu and on pretend"):
+            there + torch.ones(3)
+        with pytest.raises(pretend_device.WrongDevice, match="cpu and on pretend"):
+            torch.add(there, there, out=torch.ones(3))
+        with pytest.raises(pretend_device.WrongDevice, match="generator on cpu"):
+            torch.randn(3, device=device, generator=torch.Generator())
+        with pytest.raises(TypeError, match="convert pretend"):
+            there.numpy()
+
+
+def changes_in_place_and_through_views_reach_its_tensors():
+    with pretend_device.active() as device:
+        there = torch.zeros(2, 3, device=device)
+        row = there[1]
+        row += 1
+        torch.add(there[0], 5, out=there[0])
+        assert there.cpu().tolist() == [[5, 5, 5], [1, 1, 1]]
+        assert there.mul_(2) is there
+
+
 def main(argv: Sequence[str]) -> int:
     """Compare what the words ask for; return the exit code."""
     device_name, *chosen = argv
@@ -91,8 +118,8 @@ def main(argv: Sequence[str]) -> int:
     torch.set_num_threads(1)  # numba compiles each loop once more for several threads, which takes longer than the rest
     if device_name == "pretend":
         pretend_device.device()
-        pretend_checks.it_refuses_what_a_gpu_refuses()
-        pretend_checks.changes_in_place_and_through_views_reach_its_tensors()
+        it_refuses_what_a_gpu_refuses()
+        changes_in_place_and_through_views_reach_its_tensors()
     failed = 0
     for name in chosen or names():
         for together in [False, True] if "fit_many" in manifests()[name].capabilities else [False]:

@@ -153,16 +153,6 @@ def test_prior_in_mxnet_is_the_one_in_torch(share, std, ratio, largest):
     torch.testing.assert_close(to_tensor(array), 0.5 * weights.grad, rtol=1e-9, atol=1e-9)
 
 
-def test_prior_densities_are_those_of_distributions():
-    weights = torch.tensor([-0.4, 0.0, 0.02, 1.5], dtype=torch.float64)
-    wide, narrow = torch.distributions.Normal(0.0, 0.75), torch.distributions.Normal(0.0, 0.1)
-    mixture = (0.25 * wide.log_prob(weights).exp() + 0.75 * narrow.log_prob(weights).exp()).log()
-    without_pi = 4 * math.log(2 * math.pi) / 2
-    assert MIXTURE.log_density(weights).item() == pytest.approx(mixture.sum().item() + without_pi)
-    one = torch.distributions.Normal(0.0, 1.3).log_prob(weights).sum().item() + without_pi
-    assert Prior(1.3).log_density(weights).item() == pytest.approx(one)
-
-
 def test_prior_far_out_is_finite():
     """Both densities underflow to zero at w = 60, which is 80 standard deviations of the wide one."""
     assert math.isfinite(MIXTURE.log_density(torch.tensor([60.0])).item())
@@ -264,17 +254,13 @@ def test_memory_is_shared():
     assert to_tensor(array).data_ptr() == tensor.data_ptr()
 
 
-def test_import_leaves_numpy_as_it_was():
-    before = vars(np).get("bool")
-    assert _mxnet.import_mxnet() is mx
-    assert vars(np).get("bool") is before
-
-
 def test_mxnet_that_is_not_there_or_does_not_import_says_what_to_do(monkeypatch):
     def fail(name):
         raise AttributeError("module 'numpy' has no attribute 'product'")
 
-    before = vars(np).get("bool")
+    before = vars(np).get("bool")  # which the import of MXNet needs in another form
+    assert _mxnet.import_mxnet() is mx
+    assert vars(np).get("bool") is before
     with monkeypatch.context() as patch:
         patch.setattr(importlib, "import_module", fail)
         with pytest.raises(MissingFramework, match=r"'product'.*NumPy < 2"):

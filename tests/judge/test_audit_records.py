@@ -89,7 +89,7 @@ def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
 
 def test_unlike_draws_are_seen(tmp_path):
     def drawn(name, n):
-        return record(name, protocol="common", timings={"valid": True, "reason": "", "predict_draws": n})
+        return record(name, protocol="common", timings={"valid": True, "predict_draws": n})
 
     same = [drawn("mlp", 1), drawn("linear_bbb", 100), drawn("mxnet_bbb", 100)]  # a deterministic network has one
     # an ensemble of five networks has five draws and no more; 4 of them are fewer than it has

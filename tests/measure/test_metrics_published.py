@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench.interface import Marginal
 from bench.measure.metrics import published
 from bench.measure.metrics.draws import reduce_draws
-from bench.measure.metrics.pruning import prune
 from bench.measure.metrics.published import PrintedShare
 
 
@@ -95,22 +93,3 @@ def test_chopra2018_outcomes() -> None:
     refused = published.chopra2018_outcomes(reduce_draws(spread.log()), torch.tensor([0]))
     assert refused == published.Chopra2018Outcomes(correct=0, incorrect=0, undecided=1)
     assert refused.refusal_rate == 1.0
-
-
-def test_rabanser2017_counts_every_weight_of_the_unused_layer() -> None:
-    shapes = {"w1": (784, 400), "b1": (400,), "w2": (400, 400), "b2": (400,), "w3": (400, 10), "b3": (10,)}
-    source = torch.Generator().manual_seed(0)
-    marginals = {
-        name: Marginal(
-            0.1 * torch.randn(shape, generator=source),
-            torch.full(shape, 0.0486),
-            torch.full(shape, name not in ("w2", "b2")),
-        )
-        for name, shape in shapes.items()
-    }
-    keep = prune(marginals, 0.95)
-    pruned = {name: int((~mask).sum()) for name, mask in keep.items()}
-    assert sum(pruned.values()) == 454_489  # int(478,410 * .95)
-    # Untrained weights of one distribution: the unused 160,400 of 478,410 lose their share, 33.53 % of what is pruned,
-    # within 5 standard deviations (hypergeometric, below sqrt(478410 * .3353 * .6647 * .05 * .95) = 71)
-    assert pruned["w2"] + pruned["b2"] == pytest.approx(454_489 * 160_400 / 478_410, abs=5 * 71)

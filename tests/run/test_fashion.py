@@ -1,7 +1,5 @@
 """Task fashion: what it learns, what is foreign to it, and that nothing of task mnist changes or mixes with it."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,7 @@ from bench.core.store import Store
 from bench.data import splits
 from bench.data.fingerprint import split_hash
 from bench.data.manifest import DATASET_NAMES, TASKS, data_hashes
-from bench.interface import Categorical, Posterior, Split
+from bench.interface import Split
 from bench.judge.compare.verified import UNSEEN, verified
 from bench.measure import protocols
 from bench.measure.published_protocols import protocol_of
@@ -21,6 +19,7 @@ from bench.measure.recomputed import contradictions
 from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task
 from bench.plan.registry import manifest
+from tests.measure.test_protocols import Oracle
 from tests.run.toys import go
 
 N = 300  # images of each made-up file
@@ -86,20 +85,6 @@ def test_a_profile_has_the_size_of_its_first_part():
         profile_of_task("full", "fashio")
 
 
-class SureOfItsLabel(Posterior):
-    """Gives the class of the first pixel .91 and each other class .01."""
-
-    n_draws, noise = 1, "none"
-
-    def predict(self, x, draws, rows):
-        log_probs = torch.full((1, len(x), 10), math.log(0.01))
-        log_probs[0, torch.arange(len(x)), (x[:, 0] * 10).round().long() % 10] = math.log(0.91)
-        return Categorical(log_probs)
-
-    def arrays(self):
-        return {}
-
-
 def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypatch):
     y = torch.arange(50) % 10
     x = torch.zeros(50, 784)
@@ -112,7 +97,7 @@ def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypat
 
     monkeypatch.setattr(protocols, "load_split", load_split)
     monkeypatch.setattr(protocols, "load_ood", lambda name, *_: Split(name, x, torch.full((50,), -1), torch.arange(50)))
-    found = protocol_of(manifest("mlp"), "common", 0, profile("smoke_fashion"), None).final(SureOfItsLabel(), [])
+    found = protocol_of(manifest("mlp"), "common", 0, profile("smoke_fashion"), None).final(Oracle().mean_network(), [])
     assert set(asked) == {"fashion"}
     assert found.metrics["fashion_mnist/accuracy"] == 1
     assert found.metrics["mnist/auroc_predictive_entropy"] == pytest.approx(0.5)

@@ -1,6 +1,5 @@
 """An approach under a Python of its own: planned there, fitted there, with the numbers that it has here."""
 
-import stat
 import sys
 
 import msgspec
@@ -17,16 +16,14 @@ from bench.plan.registry import manifests
 from bench.run.jobs import plan_job
 from bench.run.remote.interpreters import VARIABLE, interpreters, with_their_cells
 from bench.run.supervisor import supervise
+from tests.run.watching import interpreter
 
 PUBLISHED = ("--profile", "smoke", "--recipe", "published", "--quiet")
 
 
 def other(folder, *lines):
     """Return another interpreter: this one, started after `lines` of shell."""
-    path = folder / "other-python"
-    path.write_text("\n".join(["#!/bin/sh", *lines, f'exec {sys.executable} "$@"', ""]))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
+    return interpreter(folder, "\n".join([*lines, f'exec {sys.executable} "$@"']))
 
 
 def lacking(folder, *packages):

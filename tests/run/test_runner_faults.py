@@ -15,14 +15,14 @@ from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
 from bench.run.existing import existing
-from tests.run.toys import another_run_holds, go, ill_seed, published, records, stopped
+from tests.run.toys import go, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
 
-def goes_on_from(tmp_path, epoch):
+def trains_anew(tmp_path):
     _, watcher = published(tmp_path, seeds=(0,))
-    return [event.epoch for event in watcher.of(EpochEnded)] == list(range(epoch, 7))
+    return [event.epoch for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeypatch):
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_is_not_of_this_fit_is_set_aside_and_the_fit_starts_an
         path.write_bytes(path.read_bytes()[:-10])
     else:
         store.write_tensors(path, tensors, {**info, **changes})
-    assert goes_on_from(tmp_path, 1)
+    assert trains_anew(tmp_path)
     assert len(list((tmp_path / "quarantine").glob("*checkpoint.safetensors"))) == 1
     assert words in (tmp_path / "quarantine" / "reasons.txt").read_text()
 
@@ -81,7 +81,7 @@ def test_a_posterior_that_is_not_of_this_fit_is_trained_again(tmp_path, changes,
     store.write_tensors(path, tensors, {**info, **changes})
     for record in tmp_path.glob("records/*/*"):
         record.unlink()
-    assert goes_on_from(tmp_path, 1)
+    assert trains_anew(tmp_path)
     assert len(list((tmp_path / "quarantine").glob("*posterior.safetensors"))) == n_set_aside
     assert store.read_tensors(path)[1]["versions"]["recipe"] == {"published": 1}
 
@@ -135,12 +135,3 @@ def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch)
     assert any("made at other versions" in text for text in found.origin())
     results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
     assert all(each.was_there for each in results)
-
-
-def test_what_another_run_finds_to_diverge_is_not_tried_again(tmp_path, monkeypatch):
-    """The other run ends while this one waits for the lock."""
-    ill_seed(monkeypatch, 0)
-    another_run_holds(tmp_path, monkeypatch, 0)
-    results, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert {(each.outcome, each.was_there) for each in results} == {("diverged", True)}
-    assert watcher.of(EpochEnded) == []

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from bench.core.errors import ConfigError
+from bench.core.reasons import Reason
 from bench.core.records import Record
 from bench.judge.claims import load_claims
 from bench.judge.results import Results, select, without_commits
@@ -258,13 +259,13 @@ def timed(seed: int, latency: float, **timings: Any) -> Record:
 
 
 def test_times_that_do_not_count_are_marked_or_left_out():
-    busy = {"valid": False, "reason": "other load"}
+    busy = {"valid": False, "reasons": [Reason("other-load")]}
     row = line(Tables(timed(0, 0.0021), timed(1, 0.5, **busy))["speed"], "mlp", "published")
     assert row["one image, ms"] == "2.10 *"  # seed 0 alone, in milliseconds
     table = Tables(timed(0, 0.5, **busy))["speed"]
     row = line(table, "mlp", "published")
     assert (row["one image, ms"], row["training, s"]) == ("500 !", "20.0 !")
-    assert "!: times do not count: other load" in table.notes
+    assert "!: times do not count: other load on the machine" in table.notes
     assert (row["device"], row["threads"]) == ("cpu", "2")
 
 
