@@ -12,7 +12,8 @@ import functools
 import torch
 
 from bench.data.splits import load_shared, load_split, toy_split
-from bench.interface import Context, Split, Task
+from bench.interface import Split, Task
+from bench.judge.contract import CheckContext
 from bench.plan.recipes import Profile, build, resolve
 from bench.plan.registry import manifest
 from tests.golden.numbers import ROWS, Trace, signs
@@ -30,20 +31,15 @@ def budget():
     return Profile("trace", epochs=EPOCHS, steps_per_epoch=None, rows=ROWS, draws=DRAWS, common_rows=ROWS)
 
 
-class TraceContext(Context):
-    """Keeps what a fit reports, and lets it go on from an epoch."""
+class TraceContext(CheckContext):
+    """Keeps the posterior of every epoch too."""
 
     def __init__(self, seed, steps=None, resume=None):
-        self.seed, self.device, self.steps_per_epoch = seed, torch.device("cpu"), steps
-        self.resume = resume
-        self.traces, self.states, self.posteriors = {}, {}, {}
-
-    def restore(self):
-        return self.resume
+        super().__init__(seed, resume)
+        self.steps_per_epoch, self.posteriors = steps, {}
 
     def epoch_end(self, epoch, trace, posterior, state):
-        self.traces[epoch] = dict(trace)
-        self.states[epoch] = {name: value.clone() for name, value in state().items()}
+        super().epoch_end(epoch, trace, posterior, state)
         self.posteriors[epoch] = posterior()
 
 

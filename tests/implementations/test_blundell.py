@@ -11,12 +11,12 @@ from bench.core.errors import Unsupported
 from bench.core.streams import StepNoise
 from bench.interface import Split, Task
 from bench.measure.blundell2015 import LeavesNoise
-from bench.run.alone import FitAlone
 from implementations import blundell_bbb, blundell_dropout, blundell_sgd
 from implementations._kernels.layout import Layout
 from implementations._kernels.mixture_mlp import MixtureMlp
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
+from tests.golden.fits import TraceContext
 
 SIZES = Layout((30, 70, 60, 5))  # 6,735 weights: two blocks of the compiled pass, the last of them not whole
 MIXTURE = ScaleMixture(0.8, 0.02, 0.3)
@@ -156,14 +156,6 @@ def test_halving_is_the_papers_formula():
     assert [blundell_bbb.kl_weight("halving", i, 3) for i in (1, 2, 3)] == pytest.approx([4 / 7, 2 / 7, 1 / 7])
 
 
-class EachEpoch(FitAlone):
-    """Keeps the arrays of the posterior after every epoch."""
-
-    def epoch_end(self, epoch, trace, posterior, state):
-        super().epoch_end(epoch, trace, posterior, state)
-        self.kept = {**getattr(self, "kept", {}), epoch: posterior().arrays()}
-
-
 @pytest.mark.parametrize(
     "kind",
     [blundell_bbb.BlundellBbb, blundell_dropout.BlundellDropout, blundell_sgd.BlundellSgd],
@@ -173,15 +165,16 @@ def test_a_shorter_fit_is_the_start_of_a_longer_one(kind):
     """`bench.judge.shorter` reads fits of fewer epochs from records of more."""
     x, y = batch(40)
     train = Split("train50k", x, y, torch.arange(len(x)))
-    short, long = (EachEpoch(4, torch.device("cpu"), None, None) for _ in range(2))
+    short, long = TraceContext(4), TraceContext(4)
     ends = [
         kind(epochs=epochs, batch_size=16, hidden_units=7)
         .fit(train, Task("classification", 5, 40, 30), context)
         .arrays()
         for epochs, context in ((2, short), (3, long))
     ]
-    assert all(torch.equal(ends[0][name], long.kept[2][name]) for name in ends[0])
-    assert all(torch.equal(short.kept[1][name], long.kept[1][name]) for name in ends[0])
+    first, other = (context.posteriors[1].arrays() for context in (short, long))
+    assert all(torch.equal(first[name], other[name]) for name in ends[0])
+    assert all(torch.equal(ends[0][name], value) for name, value in long.posteriors[2].arrays().items())
     assert not torch.equal(ends[0]["mu"], ends[1]["mu"])
 
 
