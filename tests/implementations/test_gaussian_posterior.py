@@ -28,12 +28,12 @@ LEFT_OUT = {"layout": Layout((5, 4, 4, 10)), "activation": torch.relu_, "used": 
 CASES = {"sigmoid": SIGMOID, "relu": RELU, "one-hidden": ONE_HIDDEN, "layer-left-out": LEFT_OUT}
 
 
-def posterior_of(seed=0, case=SIGMOID, dtype=torch.float32, prior_std=6.0, std=0.4, read_out=log_probabilities):
+def posterior_of(seed=0, case=SIGMOID, dtype=torch.float32, prior_std=6.0):
     source = torch.Generator().manual_seed(seed)
-    family = Family(log_prior=partial(gaussian_log_prior, prior_std), read_out=read_out, seed=seed, **case)
+    family = Family(log_prior=partial(gaussian_log_prior, prior_std), read_out=log_probabilities, seed=seed, **case)
     size = family.layout.n_weights
     mu = torch.randn(size, generator=source, dtype=dtype)
-    return GaussianPosterior(family, mu, std * torch.rand(size, generator=source, dtype=dtype) + 0.05)
+    return GaussianPosterior(family, mu, 0.4 * torch.rand(size, generator=source, dtype=dtype) + 0.05)
 
 
 def rows_of(n, seed=1, dtype=torch.float64, width=5):

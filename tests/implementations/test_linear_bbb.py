@@ -72,19 +72,14 @@ def test_adam_is_adam(size) -> None:
     torch.testing.assert_close(ours, plain.detach(), rtol=1e-12, atol=1e-13)
 
 
-def start_of_fit(approach: LinearBbb, seed: int = 0) -> SampledMlp:
-    network = approach.network(MNIST, whole_epochs(seed))
-    StepNoise(seed).normals_(network.epsilon)
-    return network
-
-
 @pytest.mark.parametrize(("prior_std", "expected"), [(6.0, 10_422), (SQRT_6, 9_152)])
 def test_loss_before_any_training(prior_std, expected) -> None:
     # Each weight has log q - log p = log(s/sigma) - e^2/2 + w^2/(2 s^2) with sigma = log(1 + e^-6) = 0.00247569 and
     # E w^2 = 0.6^2/3 + sigma^2 = 0.120006. For s = 6: 1.791759 + 6.001238 - 0.5 + 0.001667 = 7.294664; times
     # 669706 / 468.75 is 10421.97. For s^2 = 6: 0.895880 + 6.001238 - 0.5 + 0.010001 = 6.407118, which gives 9153.9.
     # The noise terms e^2/2 have standard deviation sqrt(669706 / 2) / 468.75 = 1.23.
-    network = start_of_fit(LinearBbb(prior_std=prior_std))
+    network = LinearBbb(prior_std=prior_std).network(MNIST, whole_epochs(0))
+    StepNoise(0).normals_(network.epsilon)
     assert len(network.mu) == 669_706  # 784*512 + 512 + 512*512 + 512 + 512*10 + 10
     nothing = network.loss_and_gradient(torch.empty(0, 784), torch.empty(0, dtype=torch.int64))
     assert nothing.item() == pytest.approx(expected, abs=5)

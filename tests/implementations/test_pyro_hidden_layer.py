@@ -149,14 +149,10 @@ def test_numbers_that_need_no_data():
     assert 391 * (loss - nll.item()) / 50_000 == pytest.approx(-92.04, abs=0.01)
 
 
-def small_network(kl_sign=-1, seed=0):
-    return approach._Network(PyroHiddenLayer(kl_sign=kl_sign, **SMALL), TASK, CheckContext(seed))
-
-
 def test_correct_sign_adds_the_kl():
     rows = made_up(BATCH)
     with isolated(CPU):
-        network = small_network(kl_sign=1)
+        network = approach._Network(PyroHiddenLayer(kl_sign=1, **SMALL), TASK, CheckContext(0))
         svi = SVI(network.model, network.guide, sgd(0.002, 0.9), loss=network.estimator)
         torch.manual_seed(3)
         loss = svi.evaluate_loss(rows.x, rows.y)

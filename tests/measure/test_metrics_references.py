@@ -24,11 +24,11 @@ SEEDS = range(2)
 RATES = {"selective_accuracy": "refusal_rate", "selective_accuracy_strict": "refusal_rate_strict"}
 
 
-def mixture(seed: int, n_classes: int = 10, n_rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+def mixture(seed: int, n_classes: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Log mean probabilities [N, K] of eight draws, and labels that they predict better than chance."""
     source = torch.Generator().manual_seed(seed)
-    logits = 2 * torch.randn(8, n_rows, n_classes, generator=source) + 3 * torch.randn(
-        1, n_rows, n_classes, generator=source
+    logits = 2 * torch.randn(8, 2000, n_classes, generator=source) + 3 * torch.randn(
+        1, 2000, n_classes, generator=source
     )
     log_mean = reduce_draws(logits.log_softmax(2)).log_mean_probs
     return log_mean, torch.multinomial(torch.from_numpy(np.exp(log_mean)), 1, generator=source)[:, 0].numpy()

@@ -161,29 +161,22 @@ from bench.plan.freshness import why_stale
 from bench.plan.cells import Selection, cells
 from bench.core.store import Store
 
-def states(results):
-    found = {record.key: why_stale(record) for record in Store(results).all_records()[0]}
-    return [found, [cell.key for cell in cells(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]]
+found = {record.key: why_stale(record) for record in Store(Path(sys.argv[1])).all_records()[0]}
+keys = [cell.key for cell in cells(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
+print(json.dumps([found, keys]))
 """
 
 
-def states():
-    """Return what is stale of our records, and today's keys, as the code of this process says."""
-    scope = {}
-    exec(STATES, scope)
-    return scope["states"](TOP / "results")
-
-
 def states_by(folder):
-    """Return the same as the code in a folder says."""
+    """Return what is stale of our records, and today's keys, as the code in a folder says."""
     here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(TOP / "datasets")}
-    command = [sys.executable, "-c", STATES + "print(json.dumps(states(Path(sys.argv[1]))))", str(TOP / "results")]
+    command = [sys.executable, "-c", STATES, str(TOP / "results")]
     return json.loads(subprocess.run(command, cwd=folder, env=here, capture_output=True, check=True).stdout)
 
 
 def test_an_edit_that_changes_no_number_leaves_every_record_fresh(tmp_path):
     """A docstring, the name of a function and the place of a module are text: no record looks at them."""
-    before = states()
+    before = states_by(TOP)
     for folder in ("bench", "implementations"):
         shutil.copytree(TOP / folder, tmp_path / folder)
     approaches = tmp_path / "implementations"

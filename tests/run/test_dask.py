@@ -170,8 +170,8 @@ def pool():
         yield made
 
 
-def fit_task(python, threads=2):
-    return FitTask(work_job(CHOSEN[:1], Options("elsewhere", threads=threads)), {}, python)
+def fit_task(python):
+    return FitTask(work_job(CHOSEN[:1], Options("elsewhere", threads=2)), {}, python)
 
 
 def done(pool, python):

@@ -33,11 +33,11 @@ def lacking(folder, *packages):
     return other(folder, f'PYTHONPATH="{folder}:$PYTHONPATH"; export PYTHONPATH')
 
 
-def test_the_option_goes_before_the_variable(tmp_path):
+def test_the_option_goes_before_the_variable(tmp_path, monkeypatch):
     program = other(tmp_path)
-    given = {VARIABLE: f"mlp=/bin/sh:uniform={program}"}
-    assert interpreters([f"mlp={program}"], given) == {"mlp": program, "uniform": program}
-    assert interpreters([], {}) == {}
+    assert interpreters([]) == {}
+    monkeypatch.setenv(VARIABLE, f"mlp=/bin/sh:uniform={program}")
+    assert interpreters([f"mlp={program}"]) == {"mlp": program, "uniform": program}
 
 
 def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, capsys):

@@ -29,11 +29,14 @@ def test_one_gpu_is_not_shared():
 
 
 def test_gpus_are_those_that_this_process_may_see(monkeypatch):
-    assert opening.gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-5f"}) == ("2", "GPU-5f")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert opening.gpus({}) == ("0", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-5f")
+    assert opening.gpus() == ("2", "GPU-5f")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ConfigError, match="no CUDA device"):
-        opening.gpus({"CUDA_VISIBLE_DEVICES": ""})
+        opening.gpus()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert opening.gpus() == ("0", "1")
 
 
 @pytest.mark.parametrize(

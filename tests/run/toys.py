@@ -44,8 +44,11 @@ def close(left, right):
         assert epoch == pytest.approx(other, rel=1e-3, abs=1e-5)
 
 
-def interrupt(monkeypatch, owner, name, when):
-    """Make a function stop the run, as a key press would, at its call number `when`."""
+def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **options):
+    """Run `published` with a checkpoint after every epoch; stop it, as a key press would, at call `when` of a function.
+
+    By default the function is the one to which each seed reports each epoch.
+    """
     original, calls = getattr(owner, name), []
 
     def stopping(*arguments, **named):
@@ -54,17 +57,9 @@ def interrupt(monkeypatch, owner, name, when):
             raise KeyboardInterrupt
         return original(*arguments, **named)
 
-    monkeypatch.setattr(owner, name, stopping)
-
-
-def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **options):
-    """Run `published` with a checkpoint after every epoch; stop it at call number `when` of a function.
-
-    By default the function is the one to which each seed reports each epoch.
-    """
     monkeypatch.setattr(contexts, "CHECKPOINT_EVERY_S", 0.0)
     with monkeypatch.context() as patch:
-        interrupt(patch, owner, name, when)
+        patch.setattr(owner, name, stopping)
         with pytest.raises(KeyboardInterrupt):
             published(root, **options)
 

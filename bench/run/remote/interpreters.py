@@ -19,14 +19,14 @@ VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of 
 PLAN_S = 120.0
 
 
-def interpreters(given: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def interpreters(given: Iterable[str]) -> dict[str, str]:
     """Return the interpreter of every approach that has its own; `given` overrides the variable.
 
     Raises:
         ConfigError: a text that is not NAME=PATH, an unknown approach, or a path that is not a program.
     """
     found: dict[str, str] = {}
-    for text in (*filter(None, environ.get(VARIABLE, "").split(os.pathsep)), *given):
+    for text in (*filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)), *given):
         name, separator, path = text.partition("=")
         if not separator or not path:
             raise ConfigError(f"interpreter '{text}' has no approach and path; give one as NAME=/path/to/python")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.run.executors import EXECUTORS, Pool, Processes
@@ -48,7 +48,7 @@ def open_executor(
     if name == "dask":
         from bench.run.remote.dask_pool import start_local
 
-        return start_local(workers or max(1, cores() // (threads or THREADS)), gpus(os.environ) if gpu else ())
+        return start_local(workers or max(1, cores() // (threads or THREADS)), gpus() if gpu else ())
     found = _ADDRESS.fullmatch(name)
     if found is not None:
         from bench.run.remote.dask_pool import connect
@@ -87,11 +87,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+def gpus() -> tuple[str, ...]:
     """Return the identifiers of this machine's GPUs, for CUDA_VISIBLE_DEVICES; raises ConfigError if there is none."""
     import torch  # here: it takes seconds, and runs on the CPU do not need it
 
-    given = environ.get("CUDA_VISIBLE_DEVICES")
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = given.split(",") if given is not None else map(str, range(torch.cuda.device_count()))
     found = tuple(name.strip() for name in names if name.strip())
     if not found:
