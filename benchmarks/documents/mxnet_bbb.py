@@ -3,14 +3,13 @@
 The plain reference that the fast code of `implementations/mxnet_bbb.py` is tested against, and the denominator of its
 speed ratio. Written in our words after Stephan Rabanser's notebook "Bayes by Backprop from scratch (NN,
 classification)" (zackchase/mxnet-the-straight-dope, chapter 18, commit 249cb44): same operations in the same order,
-nothing spared. Like the document it draws from MXNet's global generator (and shuffles with NumPy's, in MXNet's data
-loader).
+nothing spared. Like the document it draws from MXNet's global generator.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,29 +124,8 @@ class DocumentBbb:
         """Return log-probabilities [S, B, K] of a batch x [B, in] of scaled images."""
         return np.stack([nd.log_softmax(self.forward(x, weights)).asnumpy() for weights in networks])
 
-    def accuracy(self, batches: Iterable[tuple[NDArray, NDArray]]) -> float:
-        """Return the share of images that the network of posterior means classifies rightly."""
-        right, seen = 0.0, 0
-        for data, label in batches:
-            output = self.forward(data.reshape((-1, self.mus[0].shape[0])), self.mus)
-            right += nd.sum(nd.argmax(output, axis=1) == label).asscalar()
-            seen += data.shape[0]
-        return float(right / seen)
-
 
 def initial_parameters(shapes: Sequence[tuple[int, ...]]) -> tuple[list[NDArray], list[NDArray]]:
     """Return the document's start, means N(0, 0.1^2) and rho -3, from MXNet's global generator."""
     mus = [nd.random_normal(shape=shape, scale=0.1) for shape in shapes]
     return mus, [-3 + nd.zeros(shape=shape) for shape in shapes]
-
-
-def loader(
-    images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], batch_size: int = 128, *, shuffle: bool
-) -> Any:
-    """Return the document's data loader, which converts image by image: uint8 [N, 28, 28, 1] -> float32 / 126."""
-
-    def transform(data: NDArray, label: Any) -> tuple[NDArray, np.float32]:
-        return data.astype(np.float32) / 126.0, np.float32(label)
-
-    dataset = mx.gluon.data.ArrayDataset(nd.from_numpy(images, zero_copy=False), labels.astype(np.float32))
-    return mx.gluon.data.DataLoader(dataset.transform(transform), batch_size, shuffle=shuffle)

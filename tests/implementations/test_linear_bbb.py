@@ -14,19 +14,12 @@ from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of
-from implementations._kernels.threads import one_thread
 from implementations.linear_bbb import LinearBbb
 from tests.implementations.made_up import rows, whole_epochs
 
 MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 SQRT_6 = 2.449489742783178
 SWITCHES = [(True, 6.0), (False, 6.0), (True, SQRT_6), (False, SQRT_6)]  # (detach_mu, prior_std)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():  # the networks here are too small for two
-        yield
 
 
 def double(shape: tuple[int, ...], source: torch.Generator) -> Tensor:

@@ -35,8 +35,6 @@ MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 SMALL = Layout((7, 5, 5, 3))
 BATCHES = 469
 MIXTURE = Prior(0.75, 0.1, 0.25)
-# MXNet's data loader makes arrays by a function that asks SciPy for a name of old.
-loads_data = pytest.mark.filterwarnings("ignore:Please import `csr_matrix`:DeprecationWarning")
 CASES = {
     "published": (False, Prior(1.0), document.gaussian_prior),
     "second-hidden-layer": (True, Prior(1.0), document.gaussian_prior),
@@ -210,20 +208,6 @@ def test_moving_average_by_hand():
     assert moving_average(None, [10.0, 20.0, 0.0], 0.01) == pytest.approx(9.999)
     assert moving_average(moving_average(None, [10.0], 0.01), [20.0, 0.0], 0.01) == pytest.approx(9.999)
     assert math.isnan(moving_average(10.0, [math.nan, 1.0], 0.01))
-
-
-@loads_data
-def test_document_evaluates_as_we_do():
-    """Accuracy of the posterior means, through MXNet's data loader and byte images divided by 126."""
-    posterior = MxnetBbb(epochs=1).fit(rows(300, 784), MNIST, CheckContext(0))
-    source = torch.Generator().manual_seed(3)
-    images = torch.randint(256, (200, 28, 28, 1), generator=source, dtype=torch.uint8)
-    predicted = posterior.mean_network().predict(images.reshape(200, 784) / 255, range(1), torch.arange(200))
-    labels = predicted.log_probs[0].argmax(dim=1)
-    labels[:50] = (labels[:50] + 1) % 10
-    model = document.DocumentBbb(*[document_arrays(Layout((784, 400, 400, 10)), posterior.arrays()["mu"])] * 2, 469)
-    loader = document.loader(images.numpy(), labels.numpy(), shuffle=False)
-    assert model.accuracy(loader) == 0.75
 
 
 def test_document_predicts_with_drawn_weights():

@@ -13,18 +13,11 @@ from benchmarks.documents import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll
-from implementations._kernels.threads import one_thread
 from implementations.toy_bbb import ToyBbb
 from tests.implementations.made_up import six_points, whole_epochs
 
 TASK = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
 LAYOUT = Layout((1, 32, 1))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():  # the networks here are too small for two
-        yield
 
 
 def plain_network(noises: Iterator[Tensor], detach_mu: bool, dtype: torch.dtype) -> document.GaussianNetwork:

@@ -7,16 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.measure.metrics import classification, draws
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 from bench.measure.metrics.refusal import risk_coverage
-
-settings.register_profile("metrics", max_examples=40, deadline=None, derandomize=True, database=None)
-quick = settings(settings.get_profile("metrics"))
 
 ROUNDING = 1e-10  # float64 sums of at most a few thousand terms of order 1
 
@@ -40,7 +37,6 @@ def assert_same(left: DrawSummary, right: DrawSummary, tolerance: float = 0.0) -
         np.testing.assert_allclose(values, right.quantile_probs[q], rtol=tolerance, atol=tolerance)
 
 
-@quick
 @given(predictions(max_draws=35))
 def test_summary_equals_its_definition_in_numpy(data: tuple[torch.Tensor, np.ndarray]) -> None:
     log_probs, _ = data
@@ -57,7 +53,6 @@ def test_summary_equals_its_definition_in_numpy(data: tuple[torch.Tensor, np.nda
     assert (summary.votes == votes).all()
 
 
-@quick
 @given(predictions(), st.integers(1, 40))
 def test_blocks_of_rows_do_not_matter(data: tuple[torch.Tensor, np.ndarray], size: int) -> None:
     log_probs, labels = data
@@ -74,7 +69,6 @@ def test_chunks_inside_a_block_do_not_matter(monkeypatch: pytest.MonkeyPatch) ->
     assert_same(reduce_draws(log_probs), at_once, 1e-14)
 
 
-@quick
 @given(predictions(), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], random: object) -> None:
     log_probs, labels = data
@@ -89,7 +83,6 @@ def test_order_of_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], ra
     assert after[1] == before[1]
 
 
-@quick
 @given(predictions(), st.integers(0, 2**31))
 def test_order_of_tied_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray], seed: int) -> None:
     # Every row five times with other labels: ties everywhere.
@@ -106,7 +99,6 @@ def test_order_of_tied_rows_does_not_matter(data: tuple[torch.Tensor, np.ndarray
         assert error(probs[order], labels[order]) == pytest.approx(error(probs, labels), abs=ROUNDING)
 
 
-@quick
 @given(predictions())
 def test_bounds(data: tuple[torch.Tensor, np.ndarray]) -> None:
     log_probs, labels = data

@@ -6,15 +6,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.errors import ConfigError
 from bench.interface import Marginal
 from bench.measure.metrics.pruning import prune, pruning_row, pruning_scores, score_name, sparse_bytes
-
-settings.register_profile("pruning", max_examples=40, deadline=None, derandomize=True, database=None)
-quick = settings(settings.get_profile("pruning"))
 
 
 def marginal(mean: list[float], std: list[float] | None, used: list[bool] | None = None) -> Marginal:
@@ -113,7 +110,6 @@ def networks(draw: st.DrawFn) -> dict[str, Marginal]:
     }
 
 
-@quick
 @given(networks(), st.floats(0, 1), st.booleans())
 def test_exactly_the_lowest_go(network: dict[str, Marginal], fraction: float, used_only: bool) -> None:
     keep = prune(network, fraction, used_only)
