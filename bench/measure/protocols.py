@@ -238,12 +238,11 @@ class ToyCommon(Protocol):
         for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
             grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
             answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
-            width = regression.band_width(answer)
-            if width is None:
+            lower, upper = regression.band(answer)
+            if len(answer.mean) == 1:
                 found.missing[f"toy/band_width_{name}"] = Reason("no-spread")
             else:
-                found.metrics[f"toy/band_width_{name}"] = width
-            lower, upper = regression.band(answer)
+                found.metrics[f"toy/band_width_{name}"] = float((upper - lower).mean())
             mean = answer.mean.mean(dim=0).reshape(-1).tolist()
             found.arrays[f"toy/{name}"] = {
                 "x": grid.reshape(-1).tolist(),

@@ -2,10 +2,13 @@
 
 import dataclasses
 
+import pytest
 import torch
 
+from bench.core.errors import MissingFramework
 from bench.interface import Approach, Split
 from bench.judge.contract import ApproachUnderTest, CheckContext
+from bench.plan.registry import load_class
 
 # In the place of 400 to 1024 units, where what is tested does not depend on how many they are. 70: masks of two words.
 SMALL = {
@@ -27,6 +30,14 @@ class SmallUnderTest(ApproachUnderTest):
 
     def approach(self, epochs: int = 1) -> Approach:
         return dataclasses.replace(super().approach(epochs), **SMALL.get(self.name, {}))
+
+
+def class_of(name):
+    """Return the class of an approach; skip the test where its framework is missing."""
+    try:
+        return load_class(name)
+    except MissingFramework as error:
+        pytest.skip(str(error))
 
 
 def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10):

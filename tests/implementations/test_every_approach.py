@@ -5,22 +5,15 @@ import math
 import pytest
 import torch
 
-from bench.core.errors import ConfigError, ContractViolation, MissingFramework
+from bench.core.errors import ConfigError, ContractViolation
 from bench.interface import Task
 from bench.judge.contract import CheckContext
-from bench.plan.registry import load_class, manifests
-from tests.implementations.made_up import SMALL, rows, six_points
+from bench.plan.registry import manifests
+from tests.implementations.made_up import SMALL, class_of, rows, six_points
 
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 TOY = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
 TRAINED = [name for name in manifests() if name != "uniform"]
-
-
-def class_of(name):
-    try:
-        return load_class(name)
-    except MissingFramework as error:
-        pytest.skip(str(error))
 
 
 def rows_and_task(name):
@@ -44,7 +37,7 @@ def test_an_epoch_stops_after_its_steps(name):
 def test_a_task_of_the_other_kind_is_refused(name):
     train, task = rows_and_task(name)
     with pytest.raises(ConfigError, match=f"{name} learns a {task.kind} task and was given a"):
-        load_class(name)().fit(train, TOY if task is MNIST else MNIST, CheckContext(0))
+        class_of(name)().fit(train, TOY if task is MNIST else MNIST, CheckContext(0))
 
 
 @pytest.mark.parametrize(

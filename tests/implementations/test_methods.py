@@ -8,17 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.core.errors import MissingFramework
 from bench.interface import Task
 from bench.judge.contract import CheckContext
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import load_class, manifest, of_group
+from bench.plan.registry import manifest, of_group
 from implementations import _methods
 from implementations._kernels.layout import Layout, linearised
 from implementations.mlp import Mlp
 from implementations.swag import SwagPosterior
 from implementations.temperature import best_temperature
-from tests.implementations.made_up import rows
+from tests.implementations.made_up import class_of, rows
 
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 SMALL = Layout((3, 4, 4, 2))
@@ -26,10 +25,7 @@ SMALL = Layout((3, 4, 4, 2))
 
 def module(name):
     """Return the module of an approach, whose library may be missing."""
-    try:
-        return sys.modules[load_class(name).__module__]
-    except MissingFramework as error:
-        pytest.skip(str(error))
+    return sys.modules[class_of(name).__module__]
 
 
 FIRST = {  # the hyper-parameters that leave the plain network alone, and the array with its weights
@@ -44,11 +40,10 @@ FIRST = {  # the hyper-parameters that leave the plain network alone, and the ar
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
     """So that methods can be compared seed by seed."""
-    module(name)
     options, key = FIRST[name]
     plain = Mlp(epochs=options["epochs"], learning_rate_divisor=1.1)
     wanted, found = (
-        one.fit(rows(300, 784), MNIST, CheckContext(7)).arrays() for one in (plain, load_class(name)(**options))
+        one.fit(rows(300, 784), MNIST, CheckContext(7)).arrays() for one in (plain, class_of(name)(**options))
     )
     wanted = torch.cat([value.flatten() for value in wanted.values()])
     found = found[key] if key else torch.cat([value.flatten() for value in found.values()])
@@ -58,13 +53,10 @@ def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
         assert torch.equal(found.view(-1), wanted)
 
 
-def test_every_method_has_the_shared_network_and_budget():
-    for name in of_group("methods"):
-        try:
-            recipe = load_class(name)()
-        except MissingFramework:
-            continue
-        assert (recipe.epochs, recipe.batch_size) == (Mlp().epochs, Mlp().batch_size), name
+@pytest.mark.parametrize("name", of_group("methods"))
+def test_every_method_has_the_shared_budget(name):
+    recipe = class_of(name)()
+    assert (recipe.epochs, recipe.batch_size) == (Mlp().epochs, Mlp().batch_size)
 
 
 @given(st.integers(1, 30), st.integers(1, 500))

@@ -182,9 +182,7 @@ def test_regression() -> None:
     # both draws are one standard deviation off: 1/2 + ln(2 pi)/2 = 1.418939
     assert regression.gaussian_nll(prediction, y) == pytest.approx(1.418939, abs=1e-6)
     # percentiles 2.5 and 97.5 of {1, 3} are 1.05 and 2.95
-    assert regression.band_width(prediction) == pytest.approx(1.9)
-    one = Gaussian(prediction.mean[:1], prediction.variance[:1])
-    assert regression.band_width(one) is None
+    assert [end.item() for end in regression.band(prediction)] == pytest.approx([1.05, 2.95])
 
 
 def test_regression_nll_multiplies_dimensions_before_it_averages_draws() -> None:

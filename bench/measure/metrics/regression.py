@@ -28,14 +28,6 @@ def band(prediction: Gaussian) -> tuple[FloatArray, FloatArray]:
     return lower, upper
 
 
-def band_width(prediction: Gaussian) -> float | None:
-    """Mean width of `band` over rows, target units; None for one draw, which has no spread."""
-    if len(prediction.mean) == 1:
-        return None
-    lower, upper = band(prediction)
-    return float((upper - lower).mean())
-
-
 def gaussian_nll(prediction: Gaussian, y: FloatArray) -> float:
     """Return the negative log-density of targets [B, D] under the mixture of the draws' Gaussians, nats per row.
 
