@@ -75,16 +75,13 @@ def _look(path: str) -> _Found:
             if source.error:
                 raise BrokenApproach(source.error)
             if source.name in known:
-                raise BrokenApproach(f"the name is taken by {_origin(source.name, sources)}; rename both files")
+                owner = sources[source.name].where if source.name in sources else "an approach of this suite"
+                raise BrokenApproach(f"the name is taken by {owner}; rename both files")
             known[source.name] = read_manifest(source.folder / f"{source.name}.toml", source.module)
             sources[source.name] = source
         except BenchError as error:
             broken.append(replace(source, error=str(error)))
     return _Found(known, sources, tuple(broken))
-
-
-def _origin(name: str, sources: Mapping[str, ApproachSource]) -> str:
-    return sources[name].where if name in sources else "an approach of this suite"
 
 
 def manifests() -> dict[str, ApproachManifest]:

@@ -13,7 +13,7 @@ from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS_VERSION, PROTOCOLS
 from tests.golden.numbers import PARTS, complaints
-from tests.golden.paths import MEASURES, STREAMS, paths, recipes_of
+from tests.golden.paths import MEASURES, STREAMS, paths
 from tests.golden.tolerance import tolerance
 
 FOLDER = Path(__file__).parent / "stored"
@@ -116,6 +116,3 @@ def as_text(subject, traces):
     """Return the content of a subject's file: JSON with a line for each path."""
     lines = [f"{json.dumps(path)}: {json.dumps(traces[path], sort_keys=True)}" for path in sorted(traces)]
     return f'{{"subject": "{subject}", "paths": {{\n' + ",\n".join(lines) + "\n}}\n"
-
-
-__all__ = ["RefusedError", "compare", "file_of", "missing", "read", "recipes_of", "trace", "versions", "write"]
