@@ -1,9 +1,9 @@
-"""Pictures drawn for tests and examples: pen strokes and a furry texture, as arrays with ink bright."""
+"""Pictures drawn for tests and examples: strokes, letters, a furry texture, noise; as arrays with ink bright."""
 
 from __future__ import annotations
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 THREE = tuple(
     zip(
@@ -32,6 +32,15 @@ def _smooth(knots, values, at):
     from scipy.interpolate import CubicSpline
 
     return CubicSpline(knots, values)(at)
+
+
+def glyph(text, page=(300, 300), size=220):
+    """Return a printed character, float [page height, page width], ink 1."""
+    image = Image.new("L", page, 0)
+    ImageDraw.Draw(image).text(
+        (page[0] / 2, page[1] / 2), text, font=ImageFont.load_default(size), fill=255, anchor="mm"
+    )
+    return np.asarray(image, np.float64) / 255
 
 
 def fur(rng, page=(320, 320), hairs=9000):
