@@ -159,7 +159,7 @@ class Predictor:
                     rule_words=self.rule.words,
                     threshold=self.rule.threshold,
                     refused_by=refused,
-                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row)[1]),
+                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
                     draws=each[:, row],
                     remarks=images[row].remarks,
                 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,13 @@ RULES = (*QUANTILE_RULES, *SCORES)
 DEFAULT = "median"
 
 
+class RuleOutcome(NamedTuple):
+    """What a rule says of one picture."""
+
+    digit: int  # what it answers, or with a lower bar would answer
+    refused: str  # why it does not answer, '' if it does
+
+
 @dataclass(frozen=True)
 class AnswerRule:
     """A rule with its threshold."""
@@ -34,9 +42,7 @@ class AnswerRule:
     name: str
     words: str  # when it answers
     threshold: float
-    judge: Callable[[DrawSummary, int], tuple[int, str]]
-    """From a summary and a row to the digit that it answers, or with a lower bar would answer, and why it does not
-    answer, '' if it does."""
+    judge: Callable[[DrawSummary, int], RuleOutcome]  # of one row of a summary
 
 
 def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tuple[AnswerRule, list[AnswerRule]]:
@@ -67,14 +73,14 @@ def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tupl
 def _quantile_rule(name: str, quantiles: RefusalRule) -> AnswerRule:
     what = "median" if quantiles.quantile == 0.5 else f"{quantiles.quantile:.0%} quantile"
 
-    def judge(summary: DrawSummary, row: int) -> tuple[int, str]:
+    def judge(summary: DrawSummary, row: int) -> RuleOutcome:
         found = summary.quantile_probs[quantiles.quantile][row]
         digit, highest = int(found.argmax()), float(found.max())
         refused = (
             f"no digit's {what} over the draws is above {quantiles.threshold}; the highest is {highest:.3f}, of the "
             f"digit {digit}"
         )
-        return digit, "" if highest > quantiles.threshold else refused
+        return RuleOutcome(digit, "" if highest > quantiles.threshold else refused)
 
     words = f"answers if the {what} over the draws of a digit's probability is above {quantiles.threshold}"
     return AnswerRule(name, words, quantiles.threshold, judge)
@@ -83,10 +89,10 @@ def _quantile_rule(name: str, quantiles: RefusalRule) -> AnswerRule:
 def _score_rule(name: str, threshold: float) -> AnswerRule:
     measure, title = SCORES[name]
 
-    def judge(summary: DrawSummary, row: int) -> tuple[int, str]:
+    def judge(summary: DrawSummary, row: int) -> RuleOutcome:
         value = float(entropies(summary)[measure][row])
         refused = f"{title} {value:.3f} nats is above {threshold:.3f}"
-        return int(summary.log_mean_probs[row].argmax()), refused if value > threshold else ""
+        return RuleOutcome(int(summary.log_mean_probs[row].argmax()), refused if value > threshold else "")
 
     words = f"answers if the {title} is at most what {1 - REFUSED_DIGITS:.0%} of the test digits have"
     return AnswerRule(name, words, threshold, judge)
