@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from bench.judge.stats.curves import Curve
 from bench.judge.stats.rule import (
     AGREES,
     COARSE,
@@ -24,7 +25,6 @@ from bench.judge.stats.rule import (
     distance_from_print,
 )
 from bench.judge.stats.scales import scale_of
-from bench.judge.stats.verdicts import CurveVerdict
 
 LANDS = "even one more run of ours would land within the margin"
 SCATTER = "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters"
@@ -67,7 +67,7 @@ def css() -> str:
     return f":root {{\n{variables}}}\n"
 
 
-def counts(verdicts: Iterable[Verdict | CurveVerdict]) -> str:
+def counts(verdicts: Iterable[Verdict | Curve]) -> str:
     """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
     found = Counter(verdict.outcome for verdict in verdicts)
     return ", ".join(_counted(found[outcome], outcome) for outcome in OUTCOMES if found[outcome]) or "none"
@@ -78,16 +78,16 @@ def _counted(count: int, outcome: str) -> str:
     return f"{count} {said if count == 1 else said.replace('agrees', 'agree').replace('differs', 'differ')}"
 
 
-def why(one: Verdict | CurveVerdict) -> str:
+def why(one: Verdict | Curve) -> str:
     """Return the reason for an outcome."""
     return _why_claim(one) if isinstance(one, Verdict) else _why_curve(one)
 
 
-def how_far(one: Verdict | CurveVerdict) -> str:
+def how_far(one: Verdict | Curve) -> str:
     """Return how far a report that differs is away."""
     if isinstance(one, Verdict):
         return f"differs by {one.in_words(one.evidence.distance)}" if one.evidence else DIFFERS
-    evidence = one.curve.evidence
+    evidence = one.evidence
     return f"differs by {evidence.distance / evidence.margin:.3g} margins" if evidence and evidence.margin else DIFFERS
 
 
@@ -123,11 +123,11 @@ def _what_is_missing(verdict: Verdict) -> str:
     return few
 
 
-def _why_curve(one: CurveVerdict) -> str:
-    evidence = one.curve.evidence
+def _why_curve(one: Curve) -> str:
+    evidence = one.evidence
     if one.outcome == TOO_FEW or evidence is None:
-        fewest = min(row.sample.n for row in one.curve.rows)
-        gap = next((row.sample.gap.reason for row in one.curve.rows if row.sample.gap), "")
+        fewest = min(row.sample.n for row in one.rows)
+        gap = next((row.sample.gap.reason for row in one.rows if row.sample.gap), "")
         gap = gap or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
         return f"{fewest} seeds in every epoch" + (f"; {gap}" if gap else "")
     if one.outcome == DIFFERS:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import print_interval
-from bench.judge.stats.curves import SEEN_BEFORE
+from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import ALPHA, DIFFERS, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG
-from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import why
 
 FOUR = Digits(significant=4)
@@ -74,7 +74,7 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
     if not verdict.is_point:
         lines += _decision(verdict)
         lines.append(_step("so", in_words(verdict.outcome, why(verdict))))
-    curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
+    curve = next((one for one in judgement.curves if one.name == verdict.curve), None)
     if curve is None:
         return "\n".join(lines)
     shown = _of_curve(curve, verdict.is_point)
@@ -161,9 +161,9 @@ def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
     return lines
 
 
-def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
+def _of_curve(curve: Curve, is_point: bool) -> list[str]:
     """Return how a curve came to its verdict, beside one of its points."""
-    curve, evidence = one.curve, one.curve.evidence
+    evidence = curve.evidence
     whole = "this point gets the verdict of its curve" if is_point else "it is also the last point of a curve"
     lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]
     if evidence is not None:
@@ -172,19 +172,19 @@ def _of_curve(one: CurveVerdict, is_point: bool) -> list[str]:
         lines.append(_step("", f"report {middle:.2f}; our seeds {values}"))
         d, h, m = evidence.distance, evidence.half_width, evidence.margin
         lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(evidence.p)}"))
-        if one.p_adjusted is not None:
-            lines += _rule(evidence, one.p_adjusted, one.level)
+        if curve.p_adjusted is not None:
+            lines += _rule(evidence, curve.p_adjusted, curve.level)
         earlier = f"the earlier statistic, smallest p of the epochs times their number: {p_text(curve.smallest_p)}"
         lines.append(_step("before", earlier))
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
-    return [*lines, _step("so", in_words(one.outcome, why(one)))]
+    return [*lines, _step("so", in_words(curve.outcome, why(curve)))]
 
 
 def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
     """Return a verdict for machines."""
     claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
-    curve = next((one for one in judgement.curves if one.curve.name == verdict.curve), None)
+    curve = next((one for one in judgement.curves if one.name == verdict.curve), None)
     fields = ("source", "approach", "stage", "locator", "unit", "printed", "precision_kind")
     return {
         "claim": claim.id,
@@ -211,7 +211,7 @@ def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "p_equivalence": evidence and evidence.p_equivalence,
         "percentile": evidence and evidence.percentile,
         "curve": verdict.curve or None,
-        "p_curve": curve and curve.curve.evidence and curve.curve.evidence.p,
+        "p_curve": curve and curve.evidence and curve.evidence.p,
         "p_joint": judgement.joint.get(claim.source),
         "verdict": verdict.outcome,
         "reason": why(verdict),

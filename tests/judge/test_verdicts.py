@@ -63,10 +63,10 @@ def test_a_curve_is_one_hypothesis_and_its_points_have_its_verdict():
     curve = curve_rows([FIVE] * 10, [0.99] * 10)
     found = judge([*curve, row(FIVE, 0.99, id="a"), row(FIVE, 0.99, id="b")])
     (whole,) = found.curves
-    assert whole.curve.evidence.p == pytest.approx(found.verdicts[-1].evidence.p)
-    assert whole.p_adjusted == pytest.approx(3 * whole.curve.evidence.p)
+    assert whole.evidence.p == pytest.approx(found.verdicts[-1].evidence.p)
+    assert whole.p_adjusted == pytest.approx(3 * whole.evidence.p)
     assert {(one.outcome, one.is_point, one.p_adjusted) for one in found.verdicts[:10]} == {(DIFFERS, True, None)}
-    assert whole.curve.smallest_p == pytest.approx(10 * found.verdicts[0].evidence.p)
+    assert whole.smallest_p == pytest.approx(10 * found.verdicts[0].evidence.p)
 
 
 def test_the_last_test_accuracy_is_also_a_claim_by_itself():
@@ -77,7 +77,7 @@ def test_the_last_test_accuracy_is_also_a_claim_by_itself():
     assert found.verdicts[-1].level == pytest.approx(0.05 / 3)  # the curve, its last point, the end result
     # where the last epoch was not measured, no other takes its place
     (unfinished, *_) = judge([*curve[:3], row((), 0.977, id="e4", stage="epoch:4", gap=Gap("n/a", "short"))]).curves
-    assert (len(unfinished.curve.rows), unfinished.curve.n_points) == (3, 4)
+    assert (len(unfinished.rows), unfinished.n_points) == (3, 4)
 
 
 @pytest.mark.parametrize("field", ["approach", "metric", "dataset", "source"])
@@ -113,7 +113,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
     (found,) = judge(curve_rows(0.9 + 1e-3 * noise, [0.9 + 1.5e-3] * 12)).curves
     assert found.outcome == DIFFERS
     assert why(found).endswith("margins, less than the margin")  # 1.5e-3 of .005
-    assert found.curve.smallest_p > 0.5
+    assert found.smallest_p > 0.5
 
 
 def test_a_curve_with_a_failed_seed_has_too_few():
@@ -183,7 +183,7 @@ def test_the_curve_that_was_seen_before_says_so():
     claims = [claim for claim in BY_ID.values() if claim.id.startswith("alsibahi2019.fcn.epoch")]
     rows = [ClaimRow(claim, Sample((0.1, 0.2, 0.3, 0.4, 0.5))) for claim in claims]
     judgement = judge(rows)
-    assert SEEN_BEFORE in [one.curve.name for one in judgement.curves]
+    assert SEEN_BEFORE in [one.name for one in judgement.curves]
     assert "was chosen after this curve had been seen" in explain(judgement, judgement.verdicts[1])
     (note,) = curve_verdicts_table(Results([], {}), judgement).remarks
     assert note.startswith(SEEN_BEFORE)

@@ -179,10 +179,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     made = material([])
     claim = load_claims()[1]  # an accuracy up to .95, whose margin is .02
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
-    small = SimpleNamespace(evidence=SimpleNamespace(distance=0.1, margin=1.0))
+    small = SimpleNamespace(distance=0.1, margin=1.0)
     vars(made)["judgement"] = SimpleNamespace(
         ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes],
-        curves=[SimpleNamespace(outcome=one, curve=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
+        curves=[SimpleNamespace(outcome=one, evidence=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
         "Of 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "

@@ -134,7 +134,7 @@ def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_numb
 
 def test_every_verdict_has_its_reasoning(content, page):
     judgement = content.material.judgement
-    first = {one.curve.first.id for one in judgement.curves}
+    first = {one.first.id for one in judgement.curves}
     for verdict in judgement.verdicts:
         is_shown = not verdict.is_point or verdict.claim.id in first  # a curve's verdict is at its first point
         assert (anchor("claim", verdict.claim.id) in page.ids) == is_shown

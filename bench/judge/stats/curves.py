@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.judge.claims import Claim, ClaimRow
-from bench.judge.stats.rule import ENOUGH, Evidence, evidence_of, is_exact
+from bench.judge.stats.rule import ALPHA, ENOUGH, TOO_FEW, Evidence, evidence_of, is_exact
 
 SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
 """The curve that had been seen when the statistic was chosen."""
@@ -27,13 +27,16 @@ SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one curve, and the numbers that decide it."""
+    """The points of one curve, the numbers that decide it, and its verdict."""
 
     name: str
     rows: tuple[ClaimRow, ...]  # the measured points, in the order of the claims
     n_points: int  # measured or not
     evidence: Evidence | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
     smallest_p: float | None  # of its points, times their number
+    outcome: str = TOO_FEW
+    p_adjusted: float | None = None  # over the document's claims, if the curve was tested
+    level: float = ALPHA  # at which the curve is tested
 
     @property
     def first(self) -> Claim:

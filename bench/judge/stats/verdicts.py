@@ -17,7 +17,6 @@ from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import (
     ALPHA,
-    TOO_FEW,
     Evidence,
     Verdict,
     conclude,
@@ -28,21 +27,11 @@ from bench.judge.stats.rule import (
 
 
 @dataclass(frozen=True)
-class CurveVerdict:
-    """What our seeds say of a curve; widths are on the scale of its statistic."""
-
-    curve: Curve
-    outcome: str
-    p_adjusted: float | None
-    level: float  # at which the curve is tested
-
-
-@dataclass(frozen=True)
 class Judgement:
     """The verdicts of all claims, in their order, and of the curves."""
 
     verdicts: Sequence[Verdict]
-    curves: Sequence[CurveVerdict]
+    curves: Sequence[Curve]
 
     @property
     def ends(self) -> list[Verdict]:
@@ -73,10 +62,9 @@ class Judgement:
     def joint_with_curves(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results and the curves of each document."""
         found = self._joint_claims()
-        for one in self.curves:
-            claim, evidence = one.curve.first, one.curve.evidence
-            if one.p_adjusted is not None and evidence is not None:
-                found.setdefault(claim.source, []).append((claim.approach, evidence))
+        for curve in self.curves:
+            if curve.p_adjusted is not None and curve.evidence is not None:
+                found.setdefault(curve.first.source, []).append((curve.first.approach, curve.evidence))
         return {document: joint_p(document, claims) for document, claims in found.items()}
 
     def _joint_claims(self) -> dict[str, list[tuple[str, Evidence]]]:
@@ -91,7 +79,7 @@ class Judgement:
         """Return the verdicts of some documents. Their p-values stay: each is adjusted over its own document."""
         return Judgement(
             [verdict for verdict in self.verdicts if verdict.claim.source in documents],
-            [one for one in self.curves if one.curve.first.source in documents],
+            [curve for curve in self.curves if curve.first.source in documents],
         )
 
 
@@ -102,12 +90,12 @@ def is_end(claim: Claim) -> bool:
 
 def judge(rows: Sequence[ClaimRow]) -> Judgement:
     """Return the verdict of every claim, in the order given, and of every curve."""
-    found = {curve.name: curve for curve in curves(rows)}
+    found = curves(rows)
     tests: dict[str, tuple[float, float]] = {}
     for document in dict.fromkeys(row.claim.source for row in rows):
-        mine = [curve for curve in found.values() if curve.first.source == document]
+        mine = [curve for curve in found if curve.first.source == document]
         tests |= _tests((row for row in rows if row.claim.source == document), mine)
-    judged = {name: _judge_curve(curve, tests.get(name)) for name, curve in found.items()}
+    judged = {curve.name: _judge_curve(curve, tests.get(curve.name)) for curve in found}
     return Judgement([_judge_row(row, judged, tests) for row in rows], list(judged.values()))
 
 
@@ -134,15 +122,14 @@ def _last_accuracy(curve: Curve) -> ClaimRow | None:
     return curve.rows[-1] if len(curve.rows) == curve.n_points else None
 
 
-def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> CurveVerdict:
-    evidence = curve.evidence
-    if test is None or evidence is None:
-        return CurveVerdict(curve, TOO_FEW, None, ALPHA)
+def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> Curve:
+    if test is None or curve.evidence is None:
+        return curve
     p, level = test
-    return CurveVerdict(curve, evidence.outcome(p), p, level)
+    return replace(curve, outcome=curve.evidence.outcome(p), p_adjusted=p, level=level)
 
 
-def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping[str, tuple[float, float]]) -> Verdict:
+def _judge_row(row: ClaimRow, judged: Mapping[str, Curve], tests: Mapping[str, tuple[float, float]]) -> Verdict:
     claim, sample = row.claim, row.sample
     test = tests.get(claim.id)
     alone = conclude(claim, sample, *(test or (None, ALPHA)))
@@ -150,5 +137,5 @@ def _judge_row(row: ClaimRow, judged: Mapping[str, CurveVerdict], tests: Mapping
     if curve is None or not sample.n:
         return alone
     if test is not None:
-        return replace(alone, curve=curve.curve.name)
-    return replace(alone, outcome=curve.outcome, curve=curve.curve.name, is_point=True)
+        return replace(alone, curve=curve.name)
+    return replace(alone, outcome=curve.outcome, curve=curve.name, is_point=True)

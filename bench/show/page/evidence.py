@@ -22,7 +22,7 @@ def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
     Of a curve, the first point says how the curve came to its verdict; the figure of the training log has the others.
     """
     judgement = content.material.judgement
-    first = {one.curve.first.id for one in judgement.curves}
+    first = {one.first.id for one in judgement.curves}
     found: dict[str, list[tuple[Verdict, str]]] = {}
     for verdict in judgement.verdicts:
         is_first = verdict.claim.id in first

@@ -82,7 +82,7 @@ def _differing(material: Material) -> str:
 
 def _curves(material: Material) -> Iterator[str]:
     found = [one for one in material.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
-    differing = [one.curve.evidence for one in found if one.outcome == DIFFERS]
+    differing = [one.evidence for one in found if one.outcome == DIFFERS]
     if differing:
         is_small = all(one is not None and one.distance <= one.margin for one in differing)
         matters = ", by less than the margin" if is_small else ""

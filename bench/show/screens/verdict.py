@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted
-from bench.judge.stats.curves import SEEN_BEFORE
+from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
-from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, how_far, why
 from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
 from bench.show.tables.verdicts import reported_text
@@ -70,18 +70,18 @@ def _curves_text(judgement: Judgement, width: int) -> str:
     lines += [_curve_line(one, width) for one in judgement.curves]
     lines.append("before: the earlier statistic, the smallest p of the epochs times their number")
     for one in judgement.curves:
-        if one.curve.name == SEEN_BEFORE:
-            lines.append(folded(f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}", width))
+        if one.name == SEEN_BEFORE:
+            lines.append(folded(f"{one.name}: {CHOSEN_AFTER.format(p=p_text(one.smallest_p))}", width))
     for document, joint in judgement.joint_with_curves.items():
         lines.append(f"{document}: p = {p_text(joint)} for end results and curves together")
     return "\n".join(lines)
 
 
-def _curve_line(one: CurveVerdict, width: int) -> str:
-    source, approach, metric, _, split = one.curve.name.split("/")
+def _curve_line(one: Curve, width: int) -> str:
+    source, approach, metric, _, split = one.name.split("/")
     name = _cut(f"{source} {approach} {metric}, {split}", CURVE)
-    p = p_text(one.curve.evidence.p if one.curve.evidence else None)
-    before = p_text(one.curve.smallest_p)
+    p = p_text(one.evidence.p if one.evidence else None)
+    before = p_text(one.smallest_p)
     return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one, width)}"
 
 
@@ -112,7 +112,7 @@ def _cells(name: str, reported: str, ours: str, p: str, words: str) -> str:
     return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {p:>{P}} {words}".rstrip()
 
 
-def _words(one: Verdict | CurveVerdict, width: int) -> str:
+def _words(one: Verdict | Curve, width: int) -> str:
     outcome = one.outcome
     if outcome == AGREES:
         return outcome  # its meaning is printed below

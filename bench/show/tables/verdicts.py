@@ -8,11 +8,11 @@ from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED
 from bench.judge.results import Results
-from bench.judge.stats.curves import SEEN_BEFORE
+from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import ENOUGH, OUTCOMES, Verdict
 from bench.judge.stats.scales import IDENTITY
-from bench.judge.stats.verdicts import CurveVerdict, Judgement
+from bench.judge.stats.verdicts import Judgement
 from bench.show.cells import Entry, Linked, Measured, Number, Table, make_table, of_claim, of_document
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS, counts, why
@@ -82,16 +82,16 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
     lines = [_curve_line(one) for one in judgement.curves]
     caption = f"{_kind('curve', judgement.curves)} {CURVE_RULE}".strip()
     notes = [
-        f"{one.curve.name}: {CHOSEN_AFTER.format(p=p_text(one.curve.smallest_p))}"
+        f"{one.name}: {CHOSEN_AFTER.format(p=p_text(one.smallest_p))}"
         for one in judgement.curves
-        if one.curve.name == SEEN_BEFORE
+        if one.name == SEEN_BEFORE
     ]
     title = "Do the training curves come out?"
     return make_table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
-def _curve_line(one: CurveVerdict) -> list[Entry]:
-    curve, evidence = one.curve, one.curve.evidence
+def _curve_line(curve: Curve) -> list[Entry]:
+    evidence = curve.evidence
     here = (of_claim(curve.first.id),)
     document, _, name = curve.name.partition("/")
     numbers: list[Entry] = [None] * 4
@@ -99,8 +99,8 @@ def _curve_line(one: CurveVerdict) -> list[Entry]:
         sizes = f"{evidence.percentile:.0f}", f"{evidence.half_width:.2g}", f"{evidence.margin:.2g}"
         numbers = [Linked(text, here) for text in (*sizes, p_text(evidence.p))]
     start = (name, str(len(curve.rows)), str(min(row.sample.n for row in curve.rows)))
-    numbers += [_p(curve.smallest_p, here), _p(one.p_adjusted, here)]
-    return [document, *(Linked(text, here) for text in start), *numbers, Linked(one.outcome, here), why(one)]
+    numbers += [_p(curve.smallest_p, here), _p(curve.p_adjusted, here)]
+    return [document, *(Linked(text, here) for text in start), *numbers, Linked(curve.outcome, here), why(curve)]
 
 
 def _p(p: float | None, sources: tuple[str, ...]) -> Linked | None:
@@ -125,7 +125,7 @@ def kinds_text(judgement: Judgement) -> str:
 
     A curve has many points that agree or not together, and a computed number tests arithmetic: neither is an answer.
     """
-    n_points = sum(len(one.curve.rows) for one in judgement.curves)
+    n_points = sum(len(one.rows) for one in judgement.curves)
     parts = [
         _kind("end result", judgement.ends),
         _kind("curve", judgement.curves, f" with {counted(n_points, 'point')}"),
@@ -134,7 +134,7 @@ def kinds_text(judgement: Judgement) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _kind(name: str, found: Sequence[Verdict] | Sequence[CurveVerdict], more: str = "") -> str:
+def _kind(name: str, found: Sequence[Verdict] | Sequence[Curve], more: str = "") -> str:
     return f"{counted(len(found), name)}{more}: {counts(found)}." if found else ""
 
 
