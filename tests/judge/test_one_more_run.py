@@ -22,17 +22,11 @@ def t_of(one):
 def test_the_distribution_of_five_worked_runs():
     # runs 1 to 5: mean 3, s = sqrt(10 / 4), scale s sqrt(6 / 5) = sqrt(3)
     # at the mean, t with 4 degrees of freedom has density 3 / 8
-    found = Predictive.of((1.0, 2.0, 3.0, 4.0, 5.0))
-    assert (found.mean, found.n) == (3.0, 5)
+    found = Predictive(3.0, math.sqrt(2.5), 5)
     assert found.scale == pytest.approx(math.sqrt(3))
     assert found.density(3.0, 3.0) == pytest.approx(3 / 8 / math.sqrt(3))
     assert found.sds_away(2.0, 4.0) == 0
     assert found.sds_away(3.0 + 2 * math.sqrt(2.5), 99.0) == pytest.approx(2)
-
-
-@pytest.mark.parametrize("runs", [(), (1.0,), (0.5, 0.5, 0.5)])
-def test_runs_without_a_spread_predict_no_distribution(runs):
-    assert Predictive.of(runs) is None
 
 
 @given(FINITE, SPREAD, SEEDS, FINITE)

@@ -25,7 +25,7 @@ def test_the_resolution_of_one_reported_run(n, shift):
 
 def test_ever_more_seeds_do_not_resolve_less_than_the_noise_of_the_one_run():
     # The z test of one run: z(.975) + z(.8) = 1.95996 + .84162.
-    assert resolution(prediction_error(1.0, 1e6), 1e6, 0.05) == pytest.approx(2.8016, abs=1e-3)
+    assert resolution(prediction_error(1.0, 10**6), 10**6, 0.05) == pytest.approx(2.8016, abs=1e-3)
 
 
 @given(st.floats(0, 6), st.integers(3, 30))

@@ -158,9 +158,9 @@ def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
 
 
 def _predicted(claim: Claim, sample: Sample) -> Predictive | None:
-    """Return the distribution of one more run on the claim's scale."""
+    """Return the distribution of one more run on the claim's scale; None for fewer than two seeds or equal ones."""
     evidence = evidence_of(claim, sample)
-    return None if evidence is None else Predictive.of(evidence.values)
+    return Predictive(evidence.mean, evidence.sd, evidence.n) if evidence is not None and evidence.sd else None
 
 
 def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:

@@ -70,12 +70,12 @@ class RowTest:
 
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Difference]:
     """Return the differences of every metric that a pattern names; p-values are adjusted over all (Holm)."""
-    found = [difference(cell, metric) for cell in pairs for metric in comparable(cell, patterns)]
-    adjusted = holm({str(place): one.p for place, one in enumerate(found) if one.p is not None})
-    return [replace(one, p_adjusted=adjusted.get(str(place))) for place, one in enumerate(found)]
+    found = [_difference(cell, metric) for cell in pairs for metric in comparable(cell, patterns)]
+    adjusted = holm({place: one.p for place, one in enumerate(found) if one.p is not None})
+    return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
 
 
-def difference(cell: Pairs, metric: str) -> Difference:
+def _difference(cell: Pairs, metric: str) -> Difference:
     """Return one metric's difference, with its interval over seeds where there are two or more."""
     a, b = (tuple(_number(record, metric) for record in side) for side in (cell.a, cell.b))
     paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))

@@ -9,7 +9,6 @@ whether any number could tell one from the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bench.judge.samples import Sample
 from bench.judge.stats.prediction import prediction_error
 
 _TINY = 1e-6  # width of an interval, in scales, below which the density in its middle is its mean density
@@ -33,14 +31,6 @@ class Predictive:
     mean: float
     sd: float
     n: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Predictive | None:
-        """Return the distribution that these runs predict; None for fewer than two and for equal ones."""
-        runs = Sample(tuple(values))
-        if runs.mean is None or not runs.sd:
-            return None
-        return cls(runs.mean, runs.sd, runs.n)
 
     @property
     def scale(self) -> float:

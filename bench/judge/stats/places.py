@@ -39,17 +39,16 @@ class Order(NamedTuple):
 def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> list[Order]:
     """Return the pairs of methods that the seeds tell apart; for the arguments see `places`."""
     pairs = {
-        f"{one}\n{other}": (one, other, paired)
+        (one, other): paired
         for one, other in itertools.combinations(numbers, 2)
         if (paired := pair(numbers[one], numbers[other])) is not None and paired.n > 1
     }
     # Identical numbers have no p-value: nothing tells them apart.
-    p_values = {name: 1.0 if paired.p is None else paired.p for name, (_, _, paired) in pairs.items()}
-    adjusted = holm(p_values)
+    adjusted = holm({both: 1.0 if paired.p is None else paired.p for both, paired in pairs.items()})
     return [
         Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
-        for name, (one, other, paired) in pairs.items()
-        if adjusted[name] < ALPHA
+        for (one, other), paired in pairs.items()
+        if adjusted[one, other] < ALPHA
     ]
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,10 @@ POWER = 0.8  # chance of an alarm from which a shift counts as seen
 NODES = 64  # of each integral over what the seeds leave uncertain
 
 Floats = NDArray[np.float64]
+K = TypeVar("K", bound=Hashable)
 
 
-def prediction_error(sd: float, n: float) -> float:
+def prediction_error(sd: float, n: int) -> float:
     """Return the standard error of one more run minus the mean of n runs with this standard deviation."""
     return sd * math.sqrt(1 + 1 / n)
 
@@ -43,7 +44,7 @@ def error_p(distance: float, error: float, freedom: float) -> float:
     """
     if distance == 0:
         return 1.0
-    return 2 * upper_tail(distance / error, freedom) if error else 0.0
+    return 2 * float(special.stdtr(freedom, -distance / error)) if error else 0.0
 
 
 def resolution(error: float, freedom: float, level: float, power: float = POWER) -> float:
@@ -96,21 +97,16 @@ def _nodes(n: int) -> tuple[Floats, Floats, Floats]:
     return w, special.ndtri(share) / math.sqrt(n), weights / 2
 
 
-def upper_tail(t: float, freedom: float) -> float:
-    """Return the probability that Student's t with these degrees of freedom, infinite for normal, exceeds t."""
-    return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))
-
-
 @functools.cache
 def _quantile(probability: float, freedom: float) -> float:
-    return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))
+    return float(special.stdtrit(freedom, probability))
 
 
 class Group(NamedTuple):
     """What is known of a group of runs."""
 
     sd: float  # standard deviation, divisor n - 1
-    n: float  # number of runs, at least 2; may be infinite
+    n: int  # number of runs, at least 2
 
 
 def equivalence_p(difference: float, margin: float, first: Group, second: Group) -> float:
@@ -122,7 +118,7 @@ def equivalence_p(difference: float, margin: float, first: Group, second: Group)
     room = margin - abs(difference)  # the larger p-value is that of the nearer end
     if error == 0:
         return 0.0 if room > 0 else 1.0
-    return upper_tail(room / error, freedom)
+    return float(special.stdtr(freedom, -room / error))
 
 
 def welch(first: Group, second: Group) -> tuple[float, float]:
@@ -133,7 +129,7 @@ def welch(first: Group, second: Group) -> tuple[float, float]:
     return error, error**4 / below if below else math.inf
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     """Return the adjusted p-value of each hypothesis.
 
     The smallest p-value is multiplied by the number of hypotheses, each next one by one less. Once a hypothesis is
@@ -141,7 +137,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
     """
-    adjusted: dict[str, float] = {}
+    adjusted: dict[K, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))

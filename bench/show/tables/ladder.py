@@ -166,9 +166,9 @@ def mistakes(material: Material) -> list[Mistake]:
         found = effects(ladder, material.numbers)
         kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
         made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
-    paired = {str(place): one.accuracy for place, one in enumerate(made)}
+    paired = {place: one.accuracy for place, one in enumerate(made)}
     adjusted = holm({place: one.p for place, one in paired.items() if one is not None and one.p is not None})
-    return [one._replace(p=adjusted.get(str(place))) for place, one in enumerate(made)]
+    return [one._replace(p=adjusted.get(place)) for place, one in enumerate(made)]
 
 
 def mistakes_table(material: Material) -> Table:
