@@ -16,8 +16,7 @@ from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
-from bench.judge.compare.differences import differences, row_test
-from bench.judge.compare.metrics import MAIN_METRICS, lacking
+from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
 from bench.judge.compare.pairing import Side, made, only_in, pair_records
 from bench.judge.compare.pairing import differences as conditions
 from bench.judge.compare.verified import verified

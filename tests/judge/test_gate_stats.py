@@ -87,7 +87,7 @@ def simulated_alarms(source, n_gates, n_metrics, margin, common=0.0):
 def test_false_alarms_are_as_rare_as_said(margin):
     # 2,000 gates of 12 metrics whose true standard deviation is 1: standard error of .05 is .0049
     found = simulated_alarms(np.random.default_rng(3), 2_000, 12, margin)
-    expected = false_alarm_rate([Design(1.0, 8, 3, margin)] * 12, 0.05)
+    expected = false_alarm_rate([Design(1.0, 8, 3, margin)] * 12, 0.05, 12)
     assert abs(found - expected) < 4 * 0.0049
     assert expected < 0.05
     assert (expected < 0.02) == (margin > 0)
@@ -131,4 +131,4 @@ def test_false_alarms_of_a_gate_whose_seeds_may_diverge():
     assert abs(alarms.mean() - expected) < 4 * 7.8e-4
     metrics = [Design(1.0, 8, 2, 0.0)] * 12
     both = 1 - (1 - false_alarm_rate(metrics, 0.05, 13)) * (1 - expected)
-    assert false_alarm_rate([*metrics, counts[0]], 0.05) == pytest.approx(both)
+    assert false_alarm_rate([*metrics, counts[0]], 0.05, 13) == pytest.approx(both)

@@ -1,7 +1,8 @@
-"""Paired differences: over seeds or, for a single seed, over the rows of the test set."""
+"""Paired differences, over seeds or, for a single seed, over the rows of the test set, and what one side lacks."""
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,15 +13,28 @@ from scipy import stats
 
 from bench.core.records import Record
 from bench.core.row_scores import Scores
-from bench.judge.compare.metrics import MAIN_METRICS, comparable
 from bench.judge.compare.pairing import CellName, Pairs
-from bench.judge.gate.samples import read
+from bench.judge.gate.samples import LAST_EPOCH, read
 from bench.judge.samples import Gap
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
 
 ALPHA = 0.05
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
+
+
+MAIN_METRICS = (
+    "mnist/accuracy",
+    "mnist/nll",
+    "mnist/ece",
+    "noise_gaussian/predictive_entropy",
+    "*/auroc_predictive_entropy",
+    "*/train_loss*",
+    "*/*/accuracy",
+    "*/*/refusal_rate",
+    "*/*/predictive_entropy",
+    "toy/*",
+)
 
 
 @dataclass(frozen=True)
@@ -68,15 +82,25 @@ class RowTest:
     p: float  # McNemar's exact test
 
 
-def differences(pairs: Iterable[Pairs], patterns: Sequence[str] = MAIN_METRICS) -> list[Difference]:
-    """Return the differences of every metric that a pattern names; p-values are adjusted over all (Holm)."""
-    found = [_difference(cell, metric) for cell in pairs for metric in comparable(cell, patterns)]
+@dataclass(frozen=True)
+class Lack:
+    """A metric that cannot be compared: some records have it, but these of one side do not."""
+
+    cell: CellName
+    metric: str
+    side: str  # "A" or "B"
+    seeds: tuple[int, ...]
+    reason: str
+
+
+def differences(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Difference]:
+    """Return the differences of the metrics of the patterns that every record has; p-values are adjusted (Holm)."""
+    found = [_difference(cell, name) for cell in pairs for name in _names(cell, patterns) if not _gaps(cell, name)]
     adjusted = holm({place: one.p for place, one in enumerate(found) if one.p is not None})
     return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
 
 
 def _difference(cell: Pairs, metric: str) -> Difference:
-    """Return one metric's difference, with its interval over seeds where there are two or more."""
     a, b = (tuple(_number(record, metric) for record in side) for side in (cell.a, cell.b))
     paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
     means = statistics.fmean(a), statistics.fmean(b)
@@ -85,8 +109,41 @@ def _difference(cell: Pairs, metric: str) -> Difference:
 
 def _number(record: Record, metric: str) -> float:
     value = read(record, metric)
-    assert not isinstance(value, Gap), "only what every record has is comparable"
+    assert not isinstance(value, Gap), "only what every record has is compared"
     return value
+
+
+def lacking(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Lack]:
+    """Return the metrics of the patterns that some records have and others lack."""
+    return [lack for cell in pairs for name in _names(cell, patterns) for lack in _gaps(cell, name)]
+
+
+def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
+    """Return every metric that some record of either side has as a finite number."""
+    records = [*cell.a, *cell.b]
+    final = dict.fromkeys(name for record in records for name in record.metrics)
+    last = [record.epochs[-1].metrics for record in records if record.epochs]
+    traced = dict.fromkeys(name for metrics in last for name in metrics if "/" in name and name not in final)
+    names = [
+        *(name for name in final if _fits(name, patterns)),
+        *(LAST_EPOCH + name for name in traced if _fits(name, patterns)),
+    ]
+    return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _gaps(cell: Pairs, metric: str) -> list[Lack]:
+    """Return where a metric is no number: an entry for each side and reason."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for side, records in (("A", cell.a), ("B", cell.b)):
+        for seed, record in zip(cell.seeds, records, strict=True):
+            value = read(record, metric)
+            if isinstance(value, Gap):
+                found.setdefault((side, value.reason), []).append(seed)
+    return [Lack(cell.cell, metric, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
 
 
 def row_test(cell: CellName, seed: int, a: Scores, b: Scores) -> RowTest | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,24 +117,20 @@ class DivergenceCounts:
         return float(stats.binom.pmf(numbers, self.m, self.of_reference / self.k).sum())
 
 
-def false_alarm_rate(
-    quantities: Iterable[Design | DivergenceCounts], alpha: float, n_quantities: int | None = None
-) -> float:
+def false_alarm_rate(quantities: Sequence[Design | DivergenceCounts], alpha: float, n_quantities: int) -> float:
     """Return how often unchanged code alarms somewhere, Holm's procedure at `alpha` over independent quantities.
 
     Args:
         quantities: their alarms count.
         alpha: the procedure's level.
-        n_quantities: how many the procedure judges in all (default: as many as are given).
+        n_quantities: how many the procedure judges in all.
 
     Holm's procedure rejects nothing unless the smallest p-value is below alpha over the number of quantities, so this
     is the level of each. Quantities of one fit depend on each other, which only makes alarms rarer. A small p-value
     whose difference is below its margin gives the next quantity a higher level; `test_gate_stats` shows that this
     hardly matters.
     """
-    found = list(quantities)
-    level = alpha / (n_quantities or len(found) or 1)
-    return 1 - math.prod(1 - quantity.false_alarm_rate(level) for quantity in found)
+    return 1 - math.prod(1 - quantity.false_alarm_rate(alpha / n_quantities) for quantity in quantities)
 
 
 @functools.cache

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core.text import counted
-from bench.judge.compare.differences import IDENTICAL, Difference, RowTest
-from bench.judge.compare.metrics import Lack
+from bench.judge.compare.differences import IDENTICAL, Difference, Lack, RowTest
 from bench.show.cells import Table, make_table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
