@@ -112,7 +112,7 @@ def test_steps_of_opposite_sign_have_no_share():
 
 def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
     for walk in found(*all_steps()).walks:
-        added = sum(finding.added.paired.mean for finding in walk.findings)
+        added = sum(effect.paired.mean for effect in walk.added.values())
         assert added == pytest.approx(walk.levels[-1].mean - walk.levels[0].mean)
 
 
@@ -120,7 +120,7 @@ def test_each_step_of_an_answer_is_a_fit_that_differs_from_the_one_before():
     for one in chosen(()):
         if one.question is not None:
             fits = [(step.approach, step.recipe) for step in one.question.steps]
-            assert len(set(fits)) == len(fits)
+            assert len(set(fits)) == len(fits) == len({step.name for step in one.question.steps})
             claims = {claim.id: claim for claim in CLAIMS}
             ends = (claims[one.question.baseline].approach, claims[one.question.claim].approach)
             assert ends == (fits[0][0], fits[-1][0])

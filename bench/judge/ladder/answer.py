@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from bench.core.errors import unknown_name
 from bench.judge.claims import Claim, in_claim_unit
@@ -13,26 +13,6 @@ from bench.judge.ladder.rungs import Estimator, Question, Step
 from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.prediction import LEVEL
-
-Direction = Literal["raises", "lowers", "unclear", "not measured"]
-"""What a step does to the number. `unclear`: its interval includes zero."""
-
-
-class StepEffect(NamedTuple):
-    """A change and what it adds, in the claim's unit."""
-
-    name: str
-    added: Effect
-
-    @property
-    def direction(self) -> Direction:
-        """Return whether the change raises or lowers the number; one seed has no interval, so its sign decides."""
-        paired = self.added.paired
-        if paired is None:
-            return "not measured"
-        if paired.n > 1 and not paired.excludes_zero:
-            return "unclear"
-        return "raises" if paired.mean > 0 else "lowers"
 
 
 class LargestStep(NamedTuple):
@@ -61,13 +41,13 @@ class Walk(NamedTuple):
 
     estimator: Estimator
     levels: tuple[Sample, ...]  # of each step, in the claim's unit
-    findings: tuple[StepEffect, ...]  # of each step but the first
+    added: Mapping[str, Effect]  # by the name of each step but the first, in the claim's unit
 
     @property
     def largest(self) -> LargestStep | None:
         """Return the largest step; None unless all steps are measured."""
-        measured = [(step.name, step.added.paired) for step in self.findings if step.added.paired is not None]
-        if len(measured) < len(self.findings):
+        measured = [(name, effect.paired) for name, effect in self.added.items() if effect.paired is not None]
+        if len(measured) < len(self.added):
             return None
         (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
         way = sum(paired.mean for _, paired in measured)
@@ -84,7 +64,7 @@ class Answer(NamedTuple):
     claim: Claim
     baseline: Claim
     walks: tuple[Walk, ...]  # by each estimator
-    by_estimator: tuple[StepEffect, ...]  # the document's estimator minus each other one, on the number's own fit
+    by_estimator: Mapping[str, Effect]  # the document's estimator minus each other one, on the number's own fit
 
 
 def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:
@@ -97,10 +77,10 @@ def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answe
     walks = tuple(_walk(estimator, question.steps, numbers, claim) for estimator in question.estimators)
     first, *others = (estimator.of(question.steps[-1]) for estimator in question.estimators)
     mine = question.estimators[0].name
-    by_estimator = tuple(
-        StepEffect(f"{mine} instead of {estimator.name}", _effect(numbers.effect(other, first), claim))
+    by_estimator = {
+        f"{mine} instead of {estimator.name}": _effect(numbers.effect(other, first), claim)
         for estimator, other in zip(question.estimators[1:], others, strict=True)
-    )
+    }
     return Answer(question, claim, known[question.baseline], walks, by_estimator)
 
 
@@ -116,11 +96,11 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
         )
         for values, gaps in found
     )
-    findings = tuple(
-        StepEffect(step.name, _effect(numbers.effect(before, after), claim))
+    added = {
+        step.name: _effect(numbers.effect(before, after), claim)
         for step, before, after in zip(steps[1:], places, places[1:], strict=False)
-    )
-    return Walk(estimator, levels, findings)
+    }
+    return Walk(estimator, levels, added)
 
 
 def _effect(effect: Effect, claim: Claim) -> Effect:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from bench.core.text import Digits, counted
 from bench.judge.claims import Claim
-from bench.judge.ladder.answer import Answer, Direction, LargestStep, StepEffect, Walk
+from bench.judge.ladder.answer import Answer, LargestStep, Walk
+from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
+from bench.judge.stats.paired import Paired
 from bench.show.cells import Entry, Measured, Missing, Table, make_table
 from bench.show.tables.accuracy import ABSENT
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)
-_GROUPS: dict[Direction, str] = {
-    "raises": "raised by",
-    "lowers": "lowered by",
-    "unclear": "cannot be told from zero:",
-    "not measured": "not measured:",
-}
+RAISED, LOWERED, UNCLEAR, UNMEASURED = "raised by", "lowered by", "cannot be told from zero:", "not measured:"
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
@@ -28,7 +25,7 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
         columns += [f"{walk.estimator.name}, {unit}", f"added, by {walk.estimator.name}"]
     rows = [_step_row(answer, place) for place in range(len(answer.question.steps))]
     fit, others = rows[-1][1], [Missing(ABSENT)] * (2 * len(answer.walks) - 2)
-    rows += [[one.name, fit, Missing(ABSENT), _added(one), *others] for one in answer.by_estimator]
+    rows += [[name, fit, Missing(ABSENT), _added(effect), *others] for name, effect in answer.by_estimator.items()]
     caption = (
         f"{answer.question.question} {_printed(answer.question.steps[0], answer.baseline)}, "
         f"{_printed(answer.question.steps[-1], answer.claim)}. Each step changes what it names in the line before, "
@@ -50,14 +47,14 @@ def _step_row(answer: Answer, place: int) -> list[Entry]:
     step = answer.question.steps[place]
     row: list[Entry] = [step.name, f"{step.approach} {step.recipe}"]
     for walk in answer.walks:
-        row += [Measured(walk.levels[place], THREE), _added(walk.findings[place - 1]) if place else Missing(ABSENT)]
+        row += [Measured(walk.levels[place], THREE), _added(walk.added[step.name]) if place else Missing(ABSENT)]
     return row
 
 
-def _added(finding: StepEffect) -> Missing | str:
-    paired = finding.added.paired
+def _added(effect: Effect) -> Missing | str:
+    paired = effect.paired
     if paired is None:
-        return Missing(finding.added.gaps[0])
+        return Missing(effect.gaps[0])
     text = ADDED.text(paired.mean)
     if paired.interval is not None:
         low, high = map(ADDED.text, paired.interval)
@@ -72,12 +69,21 @@ def conclusions(answer: Answer) -> list[str]:
 
 def _conclusion(walk: Walk, unit: str) -> str:
     """Say which steps raise the number, lower it or do neither clearly, and which is the largest."""
-    groups: dict[str, list[str]] = {words: [] for words in _GROUPS.values()}
-    for effect in walk.findings:
-        only = " (one seed)" if effect.added.paired and effect.added.paired.n == 1 else ""
-        groups[_GROUPS[effect.direction]].append(effect.name + only)
+    groups: dict[str, list[str]] = {words: [] for words in (RAISED, LOWERED, UNCLEAR, UNMEASURED)}
+    for name, effect in walk.added.items():
+        only = " (one seed)" if effect.paired and effect.paired.n == 1 else ""
+        groups[_direction(effect.paired)].append(name + only)
     said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
     return f"{said}. {_largest(walk.largest, unit)}"
+
+
+def _direction(paired: Paired | None) -> str:
+    """Return whether a change raises or lowers the number; one seed has no interval, so its sign decides."""
+    if paired is None:
+        return UNMEASURED
+    if paired.n > 1 and not paired.excludes_zero:
+        return UNCLEAR
+    return RAISED if paired.mean > 0 else LOWERED
 
 
 def _largest(found: LargestStep | None, unit: str) -> str:
