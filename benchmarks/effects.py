@@ -20,7 +20,8 @@ from bench.core.files import write_atomically
 from bench.core.project import REFERENCE
 from bench.core.records import Real
 from bench.judge.gate.config import Gate
-from bench.judge.gate.samples import Folder, key_of, sample
+from bench.judge.gate.samples import Folder, key_of
+from bench.judge.samples import metrics_of
 from bench.judge.stats.gating import Design
 from bench.show.cells import Table, make_table
 
@@ -113,7 +114,7 @@ def _caught(gate: Gate, reference: Folder, effect: FaultEffect, alpha: float) ->
     metrics = [metric for cell in cells for metric in cell.metrics if metric.key == effect.metric]
     if not metrics:
         return None
-    known = sample(reference.cell(cells[0]), key_of(cells[0], effect.metric))
+    known = metrics_of(reference.cell(cells[0]), key_of(cells[0], effect.metric))
     if known.mean is None or known.sd is None:
         return None
     shift = effect.mean - known.mean

@@ -14,6 +14,7 @@ from bench.core.reasons import in_words
 from bench.core.records import Record, StoredNumber
 
 NO_RECORD = "not run"  # code of the gap where no record is
+LAST_EPOCH = "last epoch/"  # begins the key of a number of the training trace
 
 
 class Gap(NamedTuple):
@@ -103,8 +104,12 @@ def metrics_of(records: Sequence[Record], key: str) -> Sample:
 
 
 def metric(record: Record, key: str) -> float | Gap:
-    """Return a metric of a finished record, or the reason that the record gives for its absence."""
-    return value_of(record.metrics, key, record)
+    """Return a metric of a finished record, or with `LAST_EPOCH` one of its last epoch; else why it is not there."""
+    if not key.startswith(LAST_EPOCH):
+        return value_of(record.metrics, key, record)
+    if not record.epochs:
+        return Gap("n/a", "the record has no epochs")
+    return value_of(record.epochs[-1].metrics, key.removeprefix(LAST_EPOCH), record)
 
 
 def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> float | Gap:

@@ -14,8 +14,7 @@ from scipy import stats
 from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.judge.compare.pairing import CellName, Pairs
-from bench.judge.gate.samples import LAST_EPOCH, read
-from bench.judge.samples import Gap
+from bench.judge.samples import LAST_EPOCH, Gap, metric
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
 
@@ -100,15 +99,15 @@ def differences(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Differe
     return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
 
 
-def _difference(cell: Pairs, metric: str) -> Difference:
-    a, b = (tuple(_number(record, metric) for record in side) for side in (cell.a, cell.b))
+def _difference(cell: Pairs, name: str) -> Difference:
+    a, b = (tuple(_number(record, name) for record in side) for side in (cell.a, cell.b))
     paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
     means = statistics.fmean(a), statistics.fmean(b)
-    return Difference(cell.cell, metric, cell.seeds, *means, n_equal, paired.half_width, paired.p)
+    return Difference(cell.cell, name, cell.seeds, *means, n_equal, paired.half_width, paired.p)
 
 
-def _number(record: Record, metric: str) -> float:
-    value = read(record, metric)
+def _number(record: Record, name: str) -> float:
+    value = metric(record, name)
     assert not isinstance(value, Gap), "only what every record has is compared"
     return value
 
@@ -128,22 +127,22 @@ def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
         *(name for name in final if _fits(name, patterns)),
         *(LAST_EPOCH + name for name in traced if _fits(name, patterns)),
     ]
-    return [name for name in names if not all(isinstance(read(record, name), Gap) for record in records)]
+    return [name for name in names if not all(isinstance(metric(record, name), Gap) for record in records)]
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _gaps(cell: Pairs, metric: str) -> list[Lack]:
+def _gaps(cell: Pairs, name: str) -> list[Lack]:
     """Return where a metric is no number: an entry for each side and reason."""
     found: dict[tuple[str, str], list[int]] = {}
     for side, records in (("A", cell.a), ("B", cell.b)):
         for seed, record in zip(cell.seeds, records, strict=True):
-            value = read(record, metric)
+            value = metric(record, name)
             if isinstance(value, Gap):
                 found.setdefault((side, value.reason), []).append(seed)
-    return [Lack(cell.cell, metric, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
+    return [Lack(cell.cell, name, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
 
 
 def row_test(cell: CellName, seed: int, a: Scores, b: Scores) -> RowTest | None:

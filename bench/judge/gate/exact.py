@@ -20,8 +20,8 @@ from bench.data.manifest import data_hashes
 from bench.data.splits import load_split
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, GateCheck, excuse
 from bench.judge.gate.config import Gate, GatedCell
-from bench.judge.gate.samples import Folder, finished, fresh_records, key_of, labels_measured, read, title_of
-from bench.judge.samples import Gap
+from bench.judge.gate.samples import Folder, finished, fresh_records, key_of, labels_measured, title_of
+from bench.judge.samples import Gap, metric
 from bench.plan.registry import manifest
 
 TEST_SPLIT = "test10k"
@@ -148,14 +148,12 @@ def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, to
     if not new:
         return GateCheck(f"seeds {cell.name}", *excuse(gate, cell.name, "no fresh seed has finished", today))
     records = [*finished(reference.cell(cell)), *new]
-    for metric in cell.metrics:
-        key = key_of(cell, metric.key)
-        values = [(record.seed, read(record, key)) for record in records]
+    for gated in cell.metrics:
+        key = key_of(cell, gated.key)
+        values = [(record.seed, metric(record, key)) for record in records]
         for (one, first), (other, second) in itertools.combinations(values, 2):
             if one != other and not isinstance(first, Gap) and first == second:
-                return GateCheck(
-                    f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {metric.key}: {first!r}"
-                )
+                return GateCheck(f"seeds {cell.name}", FAIL, f"seeds {one} and {other} agree in {gated.key}: {first!r}")
     return GateCheck(f"seeds {cell.name}", PASS, f"{len(records)} differ")
 
 

@@ -1,4 +1,4 @@
-"""Records of the gated cells: which records count, and one number from each seed."""
+"""Records of the gated cells: which records count."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
-from bench.judge.samples import Gap, Sample, gather, metric, value_of
 from bench.measure.recomputed import sound
-
-LAST_EPOCH = "last epoch/"
 
 
 @dataclass(frozen=True)
@@ -72,17 +69,3 @@ def title_of(cell: GatedCell, record: Record) -> str:
 def key_of(cell: GatedCell, key: str) -> str:
     """Return a metric's key with the cell's training split put in."""
     return key.replace(TRAIN, cell.split)
-
-
-def sample(records: Sequence[Record], key: str) -> Sample:
-    """Return one number of each record; where one is missing or not finite, the sample's gap says why."""
-    return gather(records, lambda record: read(record, key))
-
-
-def read(record: Record, key: str) -> float | Gap:
-    """Return a number of a finished record: a metric, or an entry of the last epoch of its training trace."""
-    if not key.startswith(LAST_EPOCH):
-        return metric(record, key)
-    if not record.epochs:
-        return Gap("n/a", "the record has no epochs")
-    return value_of(record.epochs[-1].metrics, key.removeprefix(LAST_EPOCH), record)

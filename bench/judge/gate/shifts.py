@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from bench.core.records import Record
 from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, GateCheck, MetricCheck, MetricShift, State, excuse
 from bench.judge.gate.config import Gate, GatedCell, Waiver
-from bench.judge.gate.samples import Folder, fresh_records, key_of, sample
-from bench.judge.samples import Sample
+from bench.judge.gate.samples import Folder, fresh_records, key_of
+from bench.judge.samples import Sample, metrics_of
 from bench.judge.stats.gating import Design, DivergenceCounts
 from bench.judge.stats.prediction import holm
 
@@ -89,7 +89,7 @@ def _compared(
     n_diverged = len(every) - len(mine)
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        before, after = sample(usual, key), sample(mine, key)
+        before, after = metrics_of(usual, key), metrics_of(mine, key)
         n_missing = cell.n_seeds - n_diverged - after.n
         if problem := _unusable(gate, reference, before):
             yield MetricCheck(cell.name, metric, MISSING, problem)
