@@ -65,8 +65,6 @@ def test_a_good_row_is_read_as_it_stands(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("id", " "),
-        ("approach", ""),
         ("stage", "epoch:0"),
         ("stage", "end"),
         ("unit", "percent"),
@@ -74,11 +72,7 @@ def test_a_good_row_is_read_as_it_stands(tmp_path):
         ("value", "nan"),
         ("value", "inf"),
         ("precision", "0"),
-        ("precision", "-0.1"),
-        ("precision", ""),
         ("precision_kind", "guessed"),
-        ("n_runs", "0"),
-        ("n_runs", "1.5"),
     ],
 )
 def test_a_bad_value_is_one_line_naming_row_and_column(tmp_path, column, value):

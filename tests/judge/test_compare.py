@@ -178,12 +178,6 @@ def test_other_profiles_say_which_amounts_are_not_the_same(tmp_path, capsys):
     )
 
 
-def test_help_says_what_the_exit_codes_mean(capsys):
-    with pytest.raises(SystemExit):
-        main(["compare", "--help"])
-    assert "Exit codes: 0 all that both have is compared" in " ".join(capsys.readouterr().out.split())
-
-
 def test_unfinished_records_are_a_problem(tmp_path, capsys):
     folder(tmp_path / "a", {0: 0.5, 1: 0.6})
     store = folder(tmp_path / "b", {0: 0.5})

@@ -85,18 +85,6 @@ def test_one_correction_is_shown_once():
     assert ends(rungs_of("pyro_random_module", CUMULATIVE)["kl-scale"]) == ("published", "corrected")
 
 
-def test_the_named_comparisons_are_there():
-    assert {"sigmoid-512", "initial-weights", "bayes"} <= set(rungs_of("linear_bbb", CONTROL))
-    assert {"normalised", "entropy-of-mean", "mean-of-probabilities"} <= set(rungs_of("linear_bbb", MEASURING))
-    assert {"constant-rate", "wide-start"} == set(rungs_of("linear_bbb", VARIANT))
-    assert {"dropout-off", "averaging"} <= set(rungs_of("dropout_fcn", MEASURING))
-    assert {"mean-of-probabilities", "upright-letters", "threshold-0.5"} <= set(
-        rungs_of("pyro_random_module", MEASURING)
-    )
-    assert {"scale-mixture", "moving-sigma"} == set(rungs_of("mxnet_bbb", VARIANT))
-    assert {"draws-not-mean", "pruning-used-95"} <= set(rungs_of("mxnet_bbb", MEASURING))
-
-
 MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
 
 
