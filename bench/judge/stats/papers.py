@@ -7,6 +7,7 @@ measured, so each of its claims is judged under several readings: the same fits,
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from bench.core.project import REFERENCE
 from bench.core.toml import Text
 from bench.judge.claims import Claim
 from bench.judge.results import Results
-from bench.judge.samples import metrics_of
+from bench.judge.samples import Sample, metrics_of
 from bench.judge.shorter import records_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
 
@@ -132,27 +133,20 @@ def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[Paper
     The p-values of a source's numbers under one reading are adjusted for how many of them have enough seeds
     (Bonferroni); readings are no further tests of a claim, but other claims that the same words can mean.
     """
-    samples = {
-        (claim.paper.id, reading): metrics_of(
-            records_of(results, claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}"
-        )
-        for claim in claims
-        for reading, metric in claim.metrics.items()
-    }
-
-    def n_tested(source: str, reading: str) -> int:
-        mine = [samples.get((one.paper.id, reading)) for one in claims if one.source == source]
-        return max(1, sum(sample is not None and sample.n >= ENOUGH for sample in mine))
-
-    return [
-        PaperVerdict(
-            claim,
-            reading,
-            judge_one(_as_claim(claim, metric), samples[claim.paper.id, reading], n_tested(claim.source, reading)),
-        )
+    measured = [
+        (claim, reading, _as_claim(claim, metric), _sample(claim, metric, results))
         for claim in claims
         for reading, metric in claim.metrics.items()
     ]
+    n_tested = Counter((claim.source, reading) for claim, reading, _, sample in measured if sample.n >= ENOUGH)
+    return [
+        PaperVerdict(claim, reading, judge_one(judged, sample, max(1, n_tested[claim.source, reading])))
+        for claim, reading, judged, sample in measured
+    ]
+
+
+def _sample(claim: PaperClaim, metric: str, results: Results) -> Sample:
+    return metrics_of(records_of(results, claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}")
 
 
 def _as_claim(claim: PaperClaim, metric: str) -> Claim:
