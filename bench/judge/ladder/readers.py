@@ -37,7 +37,7 @@ from bench.measure.protocols import Common
 
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"
-DRAW, MEAN_NETWORK = "draw_", "mean_network_"
+DRAW, MEAN_NETWORK, ALL_DRAWS = "draw_", "mean_network_", ""
 SINGLE_DRAWS = 10  # each measured alone; draws of one fit differ far less than fits do
 WEIGHTS, MOMENTS = "weights", ("mean", "std")
 
@@ -68,15 +68,11 @@ def read_keys(
     metrics: dict[str, float | None] = {}
     missing: dict[str, Reason] = {}
     wanted = {key: parse(key) for key in keys}
-    alone = _alone(posterior, protocol)
+    read = _reader(posterior, protocol)
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
         mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
         try:
-            if dataset == WEIGHTS:
-                found = _read_weights(posterior, mine)
-            else:
-                found = _read_data_set(posterior, protocol, dataset, mine)
-                found |= {text: alone(dataset, key.name) for text, key in mine.items() if key.name in SINGLE}
+            found = {text: read(key) for text, key in mine.items()}
         except DataMissing as error:
             missing.update(dict.fromkeys(mine, told("no-data", error)))
             continue
@@ -101,57 +97,46 @@ def parse(text: str) -> Key:
     return Key(dataset, name, float(parameter) if parameter else 0.0)
 
 
-def _read_data_set(
-    posterior: Posterior, protocol: Common, dataset: str, keys: Mapping[str, Key]
-) -> dict[str, float | None]:
-    split = _split(protocol, dataset)
-    found: dict[str, float | None] = {
-        text: _pruned_used(posterior, split, key.parameter) for text, key in keys.items() if key.name == PRUNED
-    }
-    others = {text: key for text, key in keys.items() if key.name in READERS}
-    if others:
-        drawn = _drawn(posterior, dataset)
-        draws = draws_of(drawn, protocol.budget.draws)
-        summary = predict_split(drawn, split, draws).summary
-        labels = split.y.numpy()
-        found.update({text: READERS[key.name](summary, labels, key.parameter) for text, key in others.items()})
-    return found
-
-
-def _split(protocol: Common, dataset: str) -> Split:
-    return protocol.split(TEST_SPLIT) if dataset == TEST else protocol.ood(dataset)
-
-
-def _drawn(posterior: Posterior, dataset: str) -> Posterior:
-    """Return the posterior whose draws the common protocol measures on a data set."""
-    return posterior if dataset == TEST else posterior.per_row()
-
-
-def _alone(posterior: Posterior, protocol: Common) -> Callable[[str, str], float]:
-    """Return what gives a number of single networks by data set and name; each network predicts a data set once."""
+def _reader(posterior: Posterior, protocol: Common) -> Callable[[Key], float | None]:
+    """Return what gives a number by its name; each network, or all draws together, predicts a data set once."""
 
     @cache
-    def networks(network: str, dataset: str) -> list[DrawSummary]:
-        drawn = posterior.mean_network() if network == MEAN_NETWORK else _drawn(posterior, dataset)
-        draws = range(1) if network == MEAN_NETWORK else draws_of(drawn, SINGLE_DRAWS)
-        split = _split(protocol, dataset)
-        return [predict_split(drawn, split, range(draw, draw + 1)).summary for draw in draws]
+    def split_of(dataset: str) -> Split:
+        return protocol.split(TEST_SPLIT) if dataset == TEST else protocol.ood(dataset)
 
-    def value(dataset: str, name: str) -> float:
-        network = MEAN_NETWORK if name.startswith(MEAN_NETWORK) else DRAW
-        labels = _split(protocol, dataset).y.numpy()
-        pairs = zip(networks(network, TEST), networks(network, dataset), strict=True)
-        return fmean(SINGLE[name](known, one, labels) for known, one in pairs)
+    @cache
+    def predicted(network: str, dataset: str) -> list[DrawSummary]:
+        if network == MEAN_NETWORK:
+            drawn, draws = posterior.mean_network(), range(1)
+        else:  # draws as the common protocol measures them on the data set
+            drawn = posterior if dataset == TEST else posterior.per_row()
+            draws = draws_of(drawn, SINGLE_DRAWS if network == DRAW else protocol.budget.draws)
+        parts = [draws] if network == ALL_DRAWS else [range(draw, draw + 1) for draw in draws]
+        return [predict_split(drawn, split_of(dataset), part).summary for part in parts]
 
-    return value
+    def read(key: Key) -> float | None:
+        if key.dataset == WEIGHTS:
+            return _weight(posterior, key)
+        split = split_of(key.dataset)
+        if key.name == PRUNED:
+            return _pruned_used(posterior, split, key.parameter)
+        labels = split.y.numpy()
+        if key.name in READERS:
+            (summary,) = predicted(ALL_DRAWS, key.dataset)
+            return READERS[key.name](summary, labels, key.parameter)
+        network = MEAN_NETWORK if key.name.startswith(MEAN_NETWORK) else DRAW
+        pairs = zip(predicted(network, TEST), predicted(network, key.dataset), strict=True)
+        return fmean(SINGLE[key.name](known, one, labels) for known, one in pairs)
+
+    return read
 
 
-def _read_weights(posterior: Posterior, keys: Mapping[str, Key]) -> dict[str, float | None]:
+def _weight(posterior: Posterior, key: Key) -> float:
     first = next(iter(posterior.weights().values()))
     if first.std is None:
         raise Unsupported("the network has no sigma")
-    moments = dict(zip(MOMENTS, (first.mean.flatten(), first.std.flatten()), strict=True))
-    return {text: float(moments[key.name][int(key.parameter)]) for text, key in keys.items()}
+    values = first.mean if key.name == "mean" else first.std
+    return float(values.flatten()[int(key.parameter)])
 
 
 def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:
