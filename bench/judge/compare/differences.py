@@ -103,7 +103,7 @@ def _difference(cell: Pairs, name: str) -> Difference:
     a, b = (tuple(_number(record, name) for record in side) for side in (cell.a, cell.b))
     paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
     means = statistics.fmean(a), statistics.fmean(b)
-    return Difference(cell.cell, name, cell.seeds, *means, n_equal, paired.half_width, paired.p)
+    return Difference(cell.cell, name, cell.seeds, *means, n_equal, paired.half_width(), paired.p)
 
 
 def _number(record: Record, name: str) -> float:

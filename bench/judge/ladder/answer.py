@@ -32,7 +32,7 @@ class LargestStep(NamedTuple):
         The choice is wrong if one of the other steps is in truth the largest. So Bonferroni's adjustment divides the
         5 % by the number of the other steps.
         """
-        half = None if self.lead is None else self.lead.half_width_at(1 - (1 - LEVEL) / max(1, self.n_others))
+        half = None if self.lead is None else self.lead.half_width(1 - (1 - LEVEL) / max(1, self.n_others))
         return None if self.lead is None or half is None else (self.lead.mean - half, self.lead.mean + half)
 
 

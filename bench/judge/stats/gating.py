@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,10 +97,8 @@ class DivergenceCounts:
         Given how many of all k + m seeds diverged, the number among the m fresh ones is hypergeometric in unchanged
         code, whatever the share that diverges (Fisher 1935, The logic of inductive inference, JRSS 98).
         """
-        return self._p_value(self.of_fresh)
-
-    def _p_value(self, of_fresh: int) -> float:
-        return float(stats.hypergeom.sf(of_fresh - 1, self.k + self.m, self.of_reference + of_fresh, self.m))
+        n_diverged = self.of_reference + self.of_fresh
+        return float(stats.hypergeom.sf(self.of_fresh - 1, self.k + self.m, n_diverged, self.m))
 
     def alarms(self, p_value: float, alpha: float) -> bool:
         """Return whether this p-value, adjusted or not, is an alarm.
@@ -113,8 +111,9 @@ class DivergenceCounts:
         """Return how often there is an alarm if the share of the reference's seeds that diverged is the true one."""
         if not self.of_reference:
             return 0.0
-        numbers = [n for n in range(self.m + 1) if n == self.m or self._p_value(n) < alpha]
-        return float(stats.binom.pmf(numbers, self.m, self.of_reference / self.k).sum())
+        counts = [replace(self, of_fresh=n) for n in range(self.m + 1)]
+        alarms = [count.of_fresh for count in counts if count.alarms(count.p_value, alpha)]
+        return float(stats.binom.pmf(alarms, self.m, self.of_reference / self.k).sum())
 
 
 def false_alarm_rate(quantities: Sequence[Design | DivergenceCounts], alpha: float, n_quantities: int) -> float:

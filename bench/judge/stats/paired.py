@@ -39,13 +39,8 @@ class Paired:
         """Return the mean difference."""
         return statistics.fmean(self.differences)
 
-    @property
-    def half_width(self) -> float | None:
-        """Return the half-width of the 95 % interval of the mean difference, None for one seed."""
-        return self.half_width_at(LEVEL)
-
-    def half_width_at(self, level: float) -> float | None:
-        """Return the half-width of the interval at another level, None for one seed."""
+    def half_width(self, level: float = LEVEL) -> float | None:
+        """Return the half-width of the interval of the mean difference, None for one seed."""
         return None if self.n < 2 else error_half_width(self._sd, self.n - 1, level) / math.sqrt(self.n)
 
     @property
@@ -62,7 +57,7 @@ class Paired:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Return the 95 % interval of the mean difference, None for one seed."""
-        half = self.half_width
+        half = self.half_width()
         return None if half is None else (self.mean - half, self.mean + half)
 
     @property

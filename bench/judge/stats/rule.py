@@ -128,11 +128,6 @@ class Evidence:
         """Return R for a test at this level."""
         return resolution(*self.error, level)
 
-    def best_of_three_p(self, better: int) -> float:
-        """Return p if the report is the best of three runs; `better` is 1 where higher is better, -1 where lower."""
-        low, high = sorted((better * (self.low - self.mean), better * (self.high - self.mean)))
-        return best_of_p(low, high, self.sd, self.n, TRIES)
-
     def outcome(self, p_adjusted: float) -> str:
         """Return the outcome of enough seeds."""
         if p_adjusted < ALPHA:
@@ -178,9 +173,11 @@ class Verdict:
     @property
     def best_of_three_p(self) -> float | None:
         """Return p if the report is the best of three runs; None where no direction is better."""
-        better = better_direction(self.claim)
-        is_single = self.evidence is not None and self.evidence.report is None
-        return self.evidence.best_of_three_p(better) if self.evidence and is_single and better else None
+        better, ours = better_direction(self.claim), self.evidence
+        if ours is None or ours.report is not None or not better:
+            return None
+        low, high = sorted((better * (ours.low - ours.mean), better * (ours.high - ours.mean)))
+        return best_of_p(low, high, ours.sd, ours.n, TRIES)
 
     def in_words(self, width: float) -> str:
         """Return a width on the scale in the claim's unit."""

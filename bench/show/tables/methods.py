@@ -258,7 +258,7 @@ def _quality(row: Row, name: str) -> Entry:
 def half_width(values: Mapping[int, float]) -> float | None:
     """Return the half-width of the 95 % interval of the mean, which is that of the differences from zero."""
     paired = pair(dict.fromkeys(values, 0.0), values)
-    return None if paired is None else paired.half_width
+    return None if paired is None else paired.half_width()
 
 
 def _line(row: Row, place: Rank) -> dict[str, str | float | None]:
