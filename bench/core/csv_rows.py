@@ -30,7 +30,7 @@ def columns(schema: type[CsvRow]) -> tuple[str, ...]:
 
 
 def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str = "") -> list[T]:
-    """Read a CSV file, whose first row names the columns.
+    """Read a CSV file, whose first row names the columns; the last ones may be absent if their fields have defaults.
 
     Args:
         path: the file.
@@ -49,7 +49,7 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str 
         raise ConfigError(f"{what} {path} cannot be read: {error}" + (f"; {remedy}" if remedy else "")) from error
     names = columns(schema)
     optional = {field.encode_name for field in msgspec.structs.fields(schema) if not field.required}
-    if tuple(header) != names:
+    if tuple(header) != names[: len(header)] or not optional.issuperset(names[len(header) :]):
         raise ConfigError(f"{what} {path}: the first row must name the columns {','.join(names)}")
     found: list[T] = []
     seen: set[object] = set()
