@@ -31,7 +31,7 @@ from bench.core.streams import StepNoise
 from bench.core.text import THREE
 from bench.interface import Split, Task
 from bench.run.alone import FitAlone
-from bench.show.cells import Number, Table, make_table
+from bench.show.cells import Number, Table
 from benchmarks.command import notes, run
 from implementations._blundell import PlainSeed
 from implementations._kernels.layout import Layout
@@ -167,7 +167,7 @@ def _measure(given: argparse.Namespace) -> Table:
         f"{'; '.join(f'{name} {text}' for name, text in TARGETS.items())}."
     )
     title = "A training step of Bayes by Backprop with a scale mixture"
-    return make_table("blundell_steps", title, caption, COLUMNS, lines, notes(others.reasons()))
+    return Table("blundell_steps", title, caption, COLUMNS, lines, notes(others.reasons()))
 
 
 def main() -> int:

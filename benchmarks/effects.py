@@ -23,7 +23,7 @@ from bench.judge.gate.config import Gate
 from bench.judge.gate.samples import Folder, key_of
 from bench.judge.samples import metrics_of
 from bench.judge.stats.gating import Design
-from bench.show.cells import Table, make_table
+from bench.show.cells import Table
 
 EFFECTS = REFERENCE / "planted.csv"
 FAULTS = {
@@ -131,4 +131,4 @@ def power_table(rows: Sequence[Caught]) -> Table:
     notes = [f"{name}: always caught, by the exact check '{check}'" for name, check in EXACTLY_CAUGHT.items()]
     unmeasured = sorted(FAULTS.keys() - EXACTLY_CAUGHT.keys() - {row.fault for row in rows})
     notes += [f"{name}: not measured yet; python -m benchmarks.power {name} --save does" for name in unmeasured]
-    return make_table("gate_power", "How likely the gate catches planted faults", CAPTION, COLUMNS, shown, notes)
+    return Table("gate_power", "How likely the gate catches planted faults", CAPTION, COLUMNS, shown, notes)

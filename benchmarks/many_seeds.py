@@ -17,7 +17,7 @@ from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
-from bench.show.cells import Number, Table, make_table
+from bench.show.cells import Number, Table
 from benchmarks.command import add_device, counts, notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.measure import make_subject
@@ -73,7 +73,7 @@ def line(subject: Subject, name: str, n_seeds: int, steps: int = STEPS, rounds: 
 def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
     caption = CAPTION.format(steps=STEPS, rounds=ROUNDS)
-    return make_table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
+    return Table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from bench.core.text import WHOLE
 from bench.data.splits import load_split
 from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
-from bench.show.cells import Number, make_table
+from bench.show.cells import Number, Table
 from bench.show.predict.fits import choose, rebuilt
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
@@ -50,7 +50,7 @@ def _measure(given: argparse.Namespace) -> int:
     lines = [in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))]
     origin = origin_of([environment.describe(torch.get_num_threads())])
     caption = CAPTION.format(draws=draws, images=images)
-    made = make_table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin)
+    made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin)
     write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0

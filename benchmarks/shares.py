@@ -28,7 +28,7 @@ from bench.core.reasons import Reason
 from bench.core.text import THREE, Digits
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
-from bench.show.cells import Number, Table, make_table
+from bench.show.cells import Number, Table
 from benchmarks.command import notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
@@ -223,7 +223,7 @@ def names() -> list[str]:
 def table(found: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
     """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
     title = "Where the time of a training step goes"
-    return make_table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
+    return Table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
 
 
 def main() -> int:

@@ -199,7 +199,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
     from bench.judge.results import origin_of  # here: see the top of this file
-    from bench.show.cells import Number, make_table
+    from bench.show.cells import Number, Table
 
     lines = [
         [
@@ -223,7 +223,7 @@ def table(measured: Sequence[Mapping[str, Any]]) -> Table:
         if found["others_cores"] > OTHERS_MARGIN
     ]
     made = [msgspec.convert(one, Provenance) for found in measured for one in found["provenance"]]
-    return make_table("whole", "A whole run", CAPTION, COLUMNS, lines, [*disturbed, *origin_of(made)])
+    return Table("whole", "A whole run", CAPTION, COLUMNS, lines, [*disturbed, *origin_of(made)])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 
 from bench.core import environment
 from bench.core.canonical import plain
-from bench.show.cells import make_table
+from bench.show.cells import Table
 from bench.show.terminal import shown
 
 
@@ -27,5 +27,5 @@ def _env(arguments: argparse.Namespace) -> int:
         return 0
     machine = {name: value for name, value in msgspec.structs.asdict(found).items() if name != "versions" and value}
     rows = [(name, str(value)) for name, value in [*machine.items(), *found.versions.items()]]
-    print(shown(make_table("env", "", "", ("what", "here"), rows)))
+    print(shown(Table("env", "", "", ("what", "here"), rows)))
     return 0

@@ -18,7 +18,7 @@ from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
 from bench.run.existing import unfinished
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.show.cells import make_table
+from bench.show.cells import Table
 from bench.show.terminal import shown
 
 NAMES = tuple(STAGES)
@@ -58,7 +58,7 @@ def _reference(arguments: argparse.Namespace) -> int:
         print(json.dumps([dict(zip(FIELDS, line, strict=True)) for line in lines], indent=1))
     else:
         rows = [(*words, str(to_do), duration(expected) if to_do else "") for *words, to_do, expected in lines]
-        print(shown(make_table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows)))
+        print(shown(Table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows)))
     return INCOMPLETE if any(to_do for *_, to_do, _ in lines) else 0
 
 

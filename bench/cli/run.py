@@ -28,7 +28,7 @@ from bench.plan.recipes import profile
 from bench.run.existing import existing, is_final, unfinished
 from bench.run.progress import console_of, is_screen
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.show.cells import Table, make_table
+from bench.show.cells import Table
 from bench.show.terminal import shown
 
 MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
@@ -121,7 +121,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         print(json.dumps(found, indent=1))
         return 0
     more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
-    table = make_table("plan", "", "", PLANNED, texts)
+    table = Table("plan", "", "", PLANNED, texts)
     table = table if arguments.wide else table.without(("basis", "seeds together"))
     print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
@@ -196,4 +196,4 @@ def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
     """Return the table of `status`; a column that says nothing of any cell is left out, unless the table is wide."""
     columns = [name for name in rows[0] if wide or any(row[name] for row in rows)]
     shown_rows = rows if wide else [{**row, "made": row["made"][:MINUTES].replace("T", " ")} for row in rows]
-    return make_table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])
+    return Table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -107,13 +107,17 @@ class Table:
     name: str
     title: str
     explanation: str  # what the columns mean: units, protocol
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Entry, ...], ...]
-    remarks: tuple[str, ...] = ()  # notes on the numbers, besides the reasons of the gaps
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Entry]]  # each with an entry for each column
+    remarks: Sequence[str] = ()  # notes on the numbers, besides the reasons of the gaps
     conditions: str = ""  # profile, device, precision and seeds of the records
-    origin: tuple[str, ...] = ()  # machine, versions and code that made the records
-    lines: tuple[Mapping[str, str | float | None], ...] = ()  # what the CSV file holds instead of the rows
+    origin: Sequence[str] = ()  # machine, versions and code that made the records
+    lines: Sequence[Mapping[str, str | float | None]] = ()  # what the CSV file holds instead of the rows
     spare: tuple[str, ...] = field(default=(), compare=False)  # left out by a narrow screen, the least important first
+
+    def __post_init__(self) -> None:
+        """Refuse a row that is too short or too long."""
+        assert all(len(row) == len(self.columns) for row in self.rows), f"a row of table {self.name} has a wrong length"
 
     @property
     def caption(self) -> str:
@@ -146,7 +150,7 @@ class Table:
 
     def of(self, results: Results, has_spread: bool = True) -> Table:
         """Return the table with the conditions and origin of results; `has_spread`: it shows means over seeds."""
-        return replace(self, conditions=results.describe(has_spread), origin=tuple(results.origin()))
+        return replace(self, conditions=results.describe(has_spread), origin=results.origin())
 
     def without(self, columns: Collection[str]) -> Table:
         """Return the table without some columns."""
@@ -168,28 +172,4 @@ class Table:
 
     def texts(self) -> list[list[str]]:
         """Return the text of every entry, row by row."""
-        return self._texts
-
-    @cached_property  # every form of a table asks for them
-    def _texts(self) -> list[list[str]]:
         return [[self.text(entry) for entry in row] for row in self.rows]
-
-
-def make_table(
-    name: str,
-    title: str,
-    explanation: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Entry]],
-    remarks: Iterable[str] = (),
-    *,
-    conditions: str = "",
-    origin: Iterable[str] = (),
-    lines: Iterable[Mapping[str, str | float | None]] = (),
-) -> Table:
-    """Return a table; every row has an entry for each column."""
-    made = tuple(tuple(row) for row in rows)
-    assert all(len(row) == len(columns) for row in made), f"a row of table {name} is too short or too long"
-    return Table(
-        name, title, explanation, tuple(columns), made, tuple(remarks), conditions, tuple(origin), tuple(lines)
-    )

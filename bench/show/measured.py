@@ -14,7 +14,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Name, Real
 from bench.core.text import Digits
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Missing, Number, Table
 
 SCHEMA = 1
 
@@ -51,7 +51,7 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
     def table(self) -> Table:
         """Return the table."""
         rows = [list(map(_entry, row)) for row in self.rows]
-        return make_table(self.name, self.title, self.explanation, self.columns, rows, self.remarks, origin=self.origin)
+        return Table(self.name, self.title, self.explanation, self.columns, rows, self.remarks, origin=self.origin)
 
 
 def _entry(kept: str | MeasuredNumber | tuple[str, str] | None) -> Entry:

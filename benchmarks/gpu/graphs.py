@@ -25,7 +25,7 @@ from bench.core.timing import repeat_seconds
 from bench.interface import Task
 from bench.judge.contract.under_test import CheckContext
 from bench.plan.registry import load_class
-from bench.show.cells import Number, Table, make_table
+from bench.show.cells import Number, Table
 from benchmarks.command import add_device, notes, run
 from implementations import _dense, linear_bbb, mlp
 from implementations._kernels.flat_adam import FlatAdam
@@ -68,7 +68,7 @@ def table(given: argparse.Namespace) -> Table:
         )
         numbers = [Number(value, THREE) for value in (plain, replayed, plain / replayed)]
         lines.append([name, *numbers, f"{off:.1e}"])
-    return make_table("graphs", "Training steps as CUDA graphs", CAPTION, COLUMNS, lines, notes(others.reasons()))
+    return Table("graphs", "Training steps as CUDA graphs", CAPTION, COLUMNS, lines, notes(others.reasons()))
 
 
 def captured(step: Step, device: torch.device) -> Callable[[], object]:

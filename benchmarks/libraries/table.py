@@ -13,7 +13,7 @@ from bench.core.records import Provenance
 from bench.core.text import THREE
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Table, make_table
+from bench.show.cells import Entry, Missing, Table
 
 AGAIN = "python -m benchmarks.libraries measures it"
 LEVEL = 0.95  # of an interval, at least
@@ -105,7 +105,7 @@ def library_speed_table(found: LibrarySpeeds) -> Table:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(found.versions.items()))
     load = [f"Times do not count: {found.load}."] if found.load else []
     notes = [*load, *_targets(found), *_products(found), f"{versions}."]
-    return make_table("library_speed", title, caption, COLUMNS, rows, notes, origin=origin_of([found.provenance]))
+    return Table("library_speed", title, caption, COLUMNS, rows, notes, origin=origin_of([found.provenance]))
 
 
 def _rounds(found: LibrarySpeeds, what: str) -> int:

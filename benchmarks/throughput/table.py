@@ -16,7 +16,7 @@ from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import MeasuredTable
 from benchmarks.keeping import NOTHING, keep, others
 from benchmarks.throughput.blocks import PRODUCT_SIZE, Comparison
@@ -129,7 +129,7 @@ def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING)
     is_marked = any(str(line[1]).endswith(" !") for line in rest.rows)
     marks = [note for note in rest.remarks if note.startswith("!: ") and is_marked]
     title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in records])
-    return make_table(
+    return Table(
         "throughput",
         title,
         caption,

@@ -11,7 +11,7 @@ from bench.core.project import RESULTS
 from bench.core.sealed import seal
 from bench.core.text import THREE, Digits
 from bench.judge.samples import Gap
-from bench.show.cells import Missing, Number, make_table
+from bench.show.cells import Missing, Number, Table
 from bench.show.material import Material
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
@@ -43,11 +43,9 @@ def test_a_damaged_table_is_not_replaced_by_a_part(tmp_path):
 
 def table(words="own"):
     gaps = Missing(Gap("-", "not measured")), Missing(Gap("n/a", "no GPU")), Missing(Gap("n/a", "no such part"))
-    rows = [("mlp", Number(1 / 3, Digits(decimals=2)), gaps[0]), (words, gaps[1], gaps[2])]
-    rows.append(("uniform", Number(1e-7, Digits(significant=2)), Number(12.5, THREE)))
-    return make_table(
-        "throughput", "Speed", "How fast.", ("approach", "ours", "GPU"), rows, ["a note"], origin=["a CPU"]
-    )
+    rows = [["mlp", Number(1 / 3, Digits(decimals=2)), gaps[0]], [words, gaps[1], gaps[2]]]
+    rows.append(["uniform", Number(1e-7, Digits(significant=2)), Number(12.5, THREE)])
+    return Table("throughput", "Speed", "How fast.", ["approach", "ours", "GPU"], rows, ["a note"], origin=["a CPU"])
 
 
 def test_a_table_comes_back_and_a_folders_own_stands_before_the_baselines(tmp_path):

@@ -15,7 +15,7 @@ from bench.core.errors import ConfigError
 from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
 from bench.judge.samples import Gap, Sample
-from bench.show.cells import Measured, Missing, Number, Table, make_table
+from bench.show.cells import Measured, Missing, Number, Table
 from bench.show.screens.summary import summary
 from bench.show.tables.files import readme_body, update_readme, write_tables
 from bench.show.tables.registry import one_table
@@ -59,7 +59,7 @@ def test_rounding_to_significant_digits_is_that_close(value, significant):
 def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
     gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
     rows = [[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]]
-    table = make_table("t", "T", "C", ["a", "b", "c"], rows, ["last"], conditions="D", origin=["made"])
+    table = Table("t", "T", "C", ["a", "b", "c"], rows, ["last"], conditions="D", origin=["made"])
     assert table.labels == {gaps[0]: "n/a [1]", gaps[1]: "n/a [2]", gaps[2]: "not run"}
     assert table.notes == ("n/a [1]: no sigma", "n/a [2]: no draws", "not run: no record", "last", "made")
     assert table.caption == "C D"
@@ -98,7 +98,7 @@ def test_the_summary_as_a_reader_sees_it():
 
 def test_markdown_shows_every_character_as_it_is():
     assert escape("|mu|/sigma <!-- x --> `a` *b*\nc") == r"\|mu\|/sigma &lt;!-- x --> \`a\` \*b\* c"
-    table = make_table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
+    table = Table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
     assert markdown(table) == (
         "# T\\|\n\na &lt; b\n\n|   c\\|d |\n|-------:|\n| failed |\n|   p\\|q |\n\n- failed: x \\| y\n"
     )
@@ -128,7 +128,7 @@ def printed(table: Table, width: int, **options: Any) -> list[str]:
 
 def made_up(*notes: str) -> Table:
     rows = [["a_name", Measured(Sample((0.5, 0.5))), "one two"], ["b", Measured(Sample(gap=Gap("failed", "why"))), "t"]]
-    return make_table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
+    return Table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
 
 
 FOLDED = {  # by the width of the screen
@@ -168,7 +168,7 @@ def test_a_table_is_folded_to_the_width_of_the_screen(width):
 
 def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = make_table("t", "T", "C", ["claim", "verdict"], [["c", "differs"]])
+    table = Table("t", "T", "C", ["claim", "verdict"], [["c", "differs"]])
     assert "\x1b[31mdiffers" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
     assert "\x1b" not in "\n".join(printed(table, 80))
     monkeypatch.setenv("NO_COLOR", "1")
@@ -176,7 +176,7 @@ def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
 
 
 def test_a_reason_gives_no_orders_to_the_terminal():
-    table = make_table("t", "T", "C", ["why"], [["\x1b[2J[bold]:smile:"]])
+    table = Table("t", "T", "C", ["why"], [["\x1b[2J[bold]:smile:"]])
     assert printed(table, 80)[-1] == r"\x1b[2J[bold]:smile:"
 
 

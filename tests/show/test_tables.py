@@ -17,7 +17,6 @@ from tests.synthetic import manifests, record
 from tests.tables import Tables, line, material, shown_rows
 
 CLAIMS = load_claims()
-ABSENT = "-: no such number: no document reports it, or this protocol did not measure the recipe"
 
 
 # all tables
@@ -107,7 +106,7 @@ def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
     records = [*full_records(0), *full_records(1), *full_records(2)]
     table = Tables(*records)["accuracy"]
     assert table.conditions == "Profile full, cpu, float32, seeds 0-2; mean +- standard deviation (number of seeds)."
-    assert table.origin == ("Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",)
+    assert table.origin == ["Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789."]
     assert without_commits(table.origin[0]) == table.origin[0]
     assert without_commits(f"{table.origin[0][:-1]} / 1.") == (
         "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 2 commits (table provenance)."

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
-from bench.show.cells import make_table
+from bench.show.cells import Table
 from bench.show.material import Material
 from bench.show.tables.registry import SPARE, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
@@ -146,7 +146,7 @@ def test_only_columns_that_a_table_has_are_spare(tables):
 
 
 def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
-    table = replace(make_table("t", "T", "C", ["name", "x", "y"], [["a.b.c", "one", "two"]]), spare=("y", "x"))
+    table = replace(Table("t", "T", "C", ["name", "x", "y"], [["a.b.c", "one", "two"]]), spare=("y", "x"))
     # The longest parts take 4 + 3 + 3 columns, the gaps 1 each: 12, without y 8, without x too 4.
     for width, left in ((12, "name x y"), (11, "name x"), (8, "name x"), (7, "name"), (3, "name x y")):
         assert narrowed(table, width).columns == tuple(left.split())

@@ -15,7 +15,7 @@ from bench.cli.options import names, seconds
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Missing, make_table
+from bench.show.cells import Missing, Table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, kept, others
 from tests.stress import determinism
@@ -116,7 +116,7 @@ def _told(name: str, lines: list[str], faults: list[str], given: argparse.Namesp
         new = [(name, line) for line in lines]
         rest = others(kept("fault_tests", given.write), new).table().rows
         rows = sorted([*rest, *new], key=lambda row: str(row[0]))
-        keep(make_table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows), given.write)
+        keep(Table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows), given.write)
     return faults
 
 

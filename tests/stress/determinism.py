@@ -32,7 +32,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, manifests
 from bench.run.supervisor import process_context
-from bench.show.cells import Entry, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import MeasuredTable
 from benchmarks.keeping import NOTHING, others
 
@@ -88,7 +88,7 @@ def table(new: Sequence[Sequence[Entry]], before: MeasuredTable = NOTHING) -> Ta
     rest = others(before, new)
     rows = sorted([*rest.table().rows, *new], key=lambda row: (place.get(str(row[0]), len(place)), str(row[0])))
     made = dict.fromkeys([*rest.origin, *origin_of([environment.describe(1)])])
-    return make_table("determinism", "What is repeatable", CAPTION, ("approach", "of", *CONDITIONS), rows, origin=made)
+    return Table("determinism", "What is repeatable", CAPTION, ("approach", "of", *CONDITIONS), rows, origin=made)
 
 
 def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) -> list[tuple[Entry, Entry]]:

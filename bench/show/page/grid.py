@@ -85,7 +85,7 @@ class PageTable:
     id: str
     title: str
     caption: str
-    columns: tuple[str, ...]
+    columns: Sequence[str]
     numeric: tuple[bool, ...]
     rows: tuple[tuple[PageEntry, ...], ...]
     notes: tuple[str, ...] = ()

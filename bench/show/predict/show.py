@@ -12,7 +12,7 @@ import numpy as np
 from bench.core.errors import ConfigError
 from bench.core.files import check_writable, write_atomically
 from bench.measure.metrics.draws import QUANTILES
-from bench.show.cells import make_table
+from bench.show.cells import Table
 from bench.show.figures.style import COLOURS, REPORTED, Axes, Drawing, canvas, style
 from bench.show.predict.normalise import Normalised
 from bench.show.predict.predictor import PictureAnswer
@@ -73,7 +73,7 @@ def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
     return shown(
         f"{image.path}: {image.size[0]} x {image.size[1]}, {ink(image)}",
         *image.remarks,
-        make_table("answers", "Answers", "", COLUMNS, rows),
+        Table("answers", "Answers", "", COLUMNS, rows),
         *refused,
         *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),
     )

@@ -10,10 +10,10 @@ from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
 from bench.show.cells import EMPTY
+from bench.show.tables.libraries import as_if_n, weights
 
 if TYPE_CHECKING:
     from bench.judge.audit.check import CheckLine  # imports PyTorch, which tables do not need
-from bench.show.tables.libraries import as_if_n, weights
 
 INDENT = " " * 4
 

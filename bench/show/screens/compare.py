@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.core.text import counted
 from bench.judge.compare.differences import IDENTICAL, Difference, Lack, RowTest
-from bench.show.cells import Table, make_table
+from bench.show.cells import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 
@@ -67,13 +67,13 @@ def markdown(found: Comparison) -> str:
 
 def differences_table(found: Comparison) -> Table:
     """Return a row for each metric of each cell that both folders have."""
-    return make_table("differences", "B minus A", "", COLUMNS, [_row(one) for one in found.differences])
+    return Table("differences", "B minus A", "", COLUMNS, [_row(one) for one in found.differences])
 
 
 def rows_table(found: Comparison) -> Table:
     """Return a row for each cell that has one seed in both folders, with the test over rows."""
     note = "One seed each: the test compares these two networks, not their recipes."
-    return make_table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
+    return Table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
 
 
 def as_json(found: Comparison) -> dict[str, object]:

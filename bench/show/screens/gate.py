@@ -8,7 +8,7 @@ from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.results import origin_of
 from bench.judge.stats.prediction import POWER
-from bench.show.cells import Table, make_table
+from bench.show.cells import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 
@@ -40,13 +40,13 @@ def markdown(report: GateReport) -> str:
 def metrics_table(report: GateReport) -> Table:
     """Return a row for each metric of each gated cell."""
     rows = [_row(check) for check in report.metrics]
-    return make_table("gate_metrics", "Metrics of the fresh run against the reference", "", COLUMNS, rows)
+    return Table("gate_metrics", "Metrics of the fresh run against the reference", "", COLUMNS, rows)
 
 
 def checks_table(report: GateReport) -> Table:
     """Return a row for each exact check."""
     rows = [(check.name, check.text, check.state) for check in report.checks]
-    return make_table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
+    return Table("gate_checks", "Exact checks", "", ("check", "seen", "result"), rows)
 
 
 def as_json(report: GateReport) -> dict[str, object]:

@@ -9,7 +9,7 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, make_table, of_claim
+from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, of_claim
 from bench.show.material import Material
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
@@ -72,7 +72,7 @@ def accuracy_table(material: Material) -> Table:
     )
     title = "Accuracy against the reported numbers"
     notes = truncations(claim for claim in material.claims if claim.metric == "accuracy")
-    return make_table("accuracy", title, caption, columns, rows, notes).of(material.results)
+    return Table("accuracy", title, caption, columns, rows, notes).of(material.results)
 
 
 def truncations(claims: Iterable[Claim]) -> list[str]:

@@ -23,7 +23,7 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
-from bench.show.cells import Entry, Linked, Measured, Missing, Table, make_table, of_claim
+from bench.show.cells import Entry, Linked, Measured, Missing, Table, of_claim
 from bench.show.reasoning import explain
 from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
 
@@ -54,7 +54,7 @@ def alternatives_table(results: Results, found: Sequence[Against]) -> Table:
     lines = [_line(mine, one) for mine in found for one in mine.found]
     remarks = [f"{mine.claim.id}: {said}" for mine in found for said in sentences(mine)]
     title = "Against what: which recipes a reported number tells apart"
-    return make_table("alternatives", title, CAPTION, COLUMNS, lines, remarks).of(results)
+    return Table("alternatives", title, CAPTION, COLUMNS, lines, remarks).of(results)
 
 
 def _line(mine: Against, one: Weighed) -> list[Entry]:

@@ -9,7 +9,7 @@ from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired
-from bench.show.cells import Entry, Measured, Missing, Table, make_table
+from bench.show.cells import Entry, Measured, Missing, Table
 from bench.show.tables.accuracy import ABSENT
 
 THREE = Digits(decimals=3)
@@ -36,7 +36,7 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     title = f"Where a reported number of {approach} comes from"
     fits = {(step.approach, step.recipe, "common") for step in answer.question.steps}
     shown = Results((one for one in results.records if one.place[:3] in fits), results.manifests)
-    return make_table(f"answer_{approach}", title, caption, columns, rows, conclusions(answer)).of(shown)
+    return Table(f"answer_{approach}", title, caption, columns, rows, conclusions(answer)).of(shown)
 
 
 def _printed(step: Step, claim: Claim) -> str:

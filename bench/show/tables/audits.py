@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
-from bench.show.cells import Table, make_table
-
-if TYPE_CHECKING:
-    pass  # imports PyTorch, which tables do not need
+from bench.show.cells import Table
 
 COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
@@ -29,6 +25,5 @@ def audit_tables(findings: Iterable[Finding]) -> list[Table]:
             line = [found.rule, rule.severity, found.outcome, seen, found.effect, found.remedy]
             lines.setdefault(found.subject, []).append([part or None for part in line])
     return [
-        make_table(f"audit_{document}", f"Audit of {document}", CAPTION, COLUMNS, rows)
-        for document, rows in lines.items()
+        Table(f"audit_{document}", f"Audit of {document}", CAPTION, COLUMNS, rows) for document, rows in lines.items()
     ]

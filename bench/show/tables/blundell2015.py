@@ -7,7 +7,7 @@ from itertools import groupby
 
 from bench.judge.results import Results
 from bench.judge.stats.papers import OBTAINED, PAPER, READINGS, PaperVerdict, load_papers, paper_claims, paper_verdicts
-from bench.show.cells import Entry, Measured, Table, make_table
+from bench.show.cells import Entry, Measured, Table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced
 from bench.show.tables.blundell2015_choices import noise_left
 from bench.show.tables.blundell2015_errors import COMMANDS, PERCENT, in_percent
@@ -32,7 +32,7 @@ def blundell_table(results: Results) -> Table:
     columns = ["number", "reported", "reading", "ours", "verdict"]
     notes = [*can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
     title, lines = "Do the numbers of Blundell et al. 2015 come out?", [_line(one) for one in found]
-    return make_table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
+    return Table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
 
 
 def _not_run(found: Sequence[PaperVerdict]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, Sample, gather, metrics_of
-from bench.show.cells import Entry, Linked, Measured, Table, make_table
+from bench.show.cells import Entry, Linked, Measured, Table
 from bench.show.material import Material
 from bench.show.tables.speed import counted_times
 
@@ -88,7 +88,7 @@ def choice_table(material: Material) -> Table:
         "time of training on one or two threads. Ms: milliseconds for one answer, of 100 draws; mlp has one."
     )
     seeds = {seed for one in found for seed in one.seeds}
-    return make_table(
+    return Table(
         "choice",
         "Which approach should I take?",
         caption,

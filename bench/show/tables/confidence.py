@@ -18,7 +18,7 @@ from bench.core.text import Digits
 from bench.data.manifest import SHOWN
 from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
-from bench.show.cells import Entry, Measured, Table, make_table
+from bench.show.cells import Entry, Measured, Table
 from bench.show.material import Material
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
@@ -181,7 +181,7 @@ def confidence_table(material: Material) -> Table:
         for place, one in found.items()
     ]
     records = [record for one in found.values() for record in one.records]
-    return make_table(
+    return Table(
         "confidence",
         "At least 99 % sure: how often, and how often right?",
         "Percent of images of which a network is at least 99 % sure: its largest probability, mean of 100 draws (one "

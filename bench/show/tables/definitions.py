@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.core.metric_table import METRICS
-from bench.show.cells import Table, make_table
+from bench.show.cells import Table
 
 NONE = "none"
 OTHERS = (
@@ -78,4 +78,4 @@ def definitions_table() -> Table:
         "First the metrics of classification in the common protocol; then the numbers of the documents' own protocols "
         "and of the toys. Better: which direction is better; -: neither, or it depends on the rows."
     )
-    return make_table("definitions", "Every metric", caption, columns, rows, [])
+    return Table("definitions", "Every metric", caption, columns, rows, [])

@@ -14,7 +14,7 @@ from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import ALPHA
-from bench.show.cells import Entry, Measured, Missing, Table, make_table
+from bench.show.cells import Entry, Measured, Missing, Table
 from bench.show.material import Material
 from bench.show.reasoning import p_text
 from bench.show.tables.accuracy import ABSENT
@@ -67,7 +67,7 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
         f"of lines. {KINDS} {UNITS if 'accuracy' in names else ERRORS} ~: the interval of a fraction would reach "
         "beyond 0 or 1, where the t rule is rough."
     )
-    return make_table(
+    return Table(
         f"ladder_{ladder.approach}",
         f"Ladder of {ladder.approach}",
         caption,
@@ -186,7 +186,7 @@ def mistakes_table(material: Material) -> Table:
     ]
     lost = dict.fromkeys(gap.reason for one in found for effect in one.effects.values() for gap in seeds_lost(effect))
     notes = [*(f"*: {reason}" for reason in lost), *(f"{one.rung.name}: {one.rung.title}." for one in found)]
-    return make_table(
+    return Table(
         "mistakes",
         "What is each mistake of the documents worth?",
         "One mistake corrected, all others left: after minus before, mean difference over n paired seeds with its 95 % "

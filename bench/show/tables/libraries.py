@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Table, make_table
-
-if TYPE_CHECKING:
-    pass  # imports PyTorch, which tables do not need
+from bench.show.cells import Entry, Missing, Table
 
 COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows", "its line"]
 COLUMNS += ["change", "KL after it"]
@@ -44,7 +40,7 @@ def libraries_table(found: Mapping[str, LibraryReading]) -> Table:
         measured = [weights(published), slopes, prior, as_if_n(published)]
         rows.append([_name(example), version, *measured, *text, weights(one.changed)])
     remarks = sorted({f"torch {one.versions['torch']}" for one in found.values()})
-    return make_table("libraries", "Other people's libraries", CAPTION, COLUMNS, rows, remarks)
+    return Table("libraries", "Other people's libraries", CAPTION, COLUMNS, rows, remarks)
 
 
 def _name(example: Example) -> str:

@@ -17,7 +17,7 @@ from bench.judge.stats.places import Order, Rank, orders, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import profile_of_task
-from bench.show.cells import Entry, Linked, Missing, Table, make_table
+from bench.show.cells import Entry, Linked, Missing, Table
 from bench.show.material import Material
 from bench.show.tables.choice import RISK, refused_for_risk
 
@@ -195,7 +195,7 @@ def _table(
         "training, or one image's pass, of the plain network (mlp corrected). What is computed once for all images, "
         "such as the weights of a draw, is left out. MB: size of a fitted posterior."
     )
-    return make_table(
+    return Table(
         "methods" if is_of_digits else ON_CLOTHES,
         f"Which method for uncertainty should I take{'' if is_of_digits else ', if it learns clothes'}?",
         caption,

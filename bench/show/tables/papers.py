@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from bench.judge.stats.papers import (
-    OBTAINED,
-    Paper,
-)
-from bench.show.cells import Table, make_table
+from bench.judge.stats.papers import OBTAINED, Paper
+from bench.show.cells import Table
 
 
 def papers_table(papers: list[Paper]) -> Table:
@@ -26,4 +23,4 @@ def papers_table(papers: list[Paper]) -> Table:
         + "; ".join(f"{name}: {text} ({counts[name]})" for name, text in OBTAINED.items())
         + "."
     )
-    return make_table("papers", "What papers report", caption, columns, rows, [])
+    return Table("papers", "What papers report", caption, columns, rows, [])

@@ -21,7 +21,7 @@ from bench.data.manifest import SHOWN
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Measured, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Measured, Missing, Number, Table
 
 PrecisionPairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""
@@ -74,7 +74,7 @@ def precision_table(
         + f"; {device}."
     )
     notes = notes or ["No records: python -m bench run --all --precision bf16 makes them."]
-    return make_table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes)
+    return Table("precision", "What reduced precision changes", caption, COLUMNS, rows, notes)
 
 
 def _cell(results: Results, approach: str) -> list[Record]:

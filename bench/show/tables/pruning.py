@@ -9,7 +9,7 @@ from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, WHOLE
 from bench.judge.claims import measured_key
 from bench.judge.samples import Gap, gather
-from bench.show.cells import Entry, Linked, Measured, Missing, Table, make_table
+from bench.show.cells import Entry, Linked, Measured, Missing, Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import ABSENT, beside_report
 
@@ -41,7 +41,7 @@ def pruning_table(material: Material) -> Table:
         "used: fraction removed of the weights that the prediction uses. Bytes: size of the sparse network. Official "
         "test set."
     )
-    return make_table("pruning", "Pruning", caption, columns, rows).of(results)
+    return Table("pruning", "Pruning", caption, columns, rows).of(results)
 
 
 def _rows(material: Material, approach: str, recipe: str) -> list[list[Entry]]:

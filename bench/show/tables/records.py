@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.show.cells import Entry, Linked, Table, make_table, sources_of
+from bench.show.cells import Entry, Linked, Table, sources_of
 from bench.show.material import Material
 
 
@@ -34,7 +34,7 @@ def provenance_table(records: Iterable[Record]) -> Table:
         "A line for each combination. Code: the commit. Data: the first digits of the hash of each file read. First, "
         "last: when the records were measured (UTC)."
     )
-    return make_table("provenance", "Machines, versions, code and data", caption, columns, rows)
+    return Table("provenance", "Machines, versions, code and data", caption, columns, rows)
 
 
 def _origin(provenance: Provenance) -> tuple[str, ...]:
@@ -60,4 +60,4 @@ def unfinished_table(material: Material) -> Table:
     n_done = len(results.records) - len(rows)
     caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."
     columns = ["approach", "recipe", "protocol", "seed", "outcome", "why"]
-    return make_table("unfinished", "What failed or was left out", caption, columns, rows).of(results)
+    return Table("unfinished", "What failed or was left out", caption, columns, rows).of(results)

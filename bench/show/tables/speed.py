@@ -10,7 +10,7 @@ from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather
-from bench.show.cells import Entry, Measured, Table, make_table
+from bench.show.cells import Entry, Measured, Table
 from bench.show.material import Material
 
 TIMINGS = {
@@ -37,7 +37,7 @@ def speed_table(material: Material) -> Table:
         "repeats; a deterministic network has one draw. Peak memory: of the whole process, with its frameworks. '!' "
         "marks times that do not count."
     )
-    return make_table("speed", "Speed and memory", caption, columns, rows).of(results)
+    return Table("speed", "Speed and memory", caption, columns, rows).of(results)
 
 
 def _row(results: Results, approach: str, recipe: str) -> list[Entry]:

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from bench.core.text import WHOLE
 from bench.judge.alternatives.trial import FIRST_EPOCH, TRUE, Trial
-from bench.judge.alternatives.weighing import (
-    COMMON,
-)
+from bench.judge.alternatives.weighing import COMMON
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
-from bench.show.cells import Entry, Number, Table, make_table
+from bench.show.cells import Entry, Number, Table
 
 COLUMNS = ("approach", "reports from", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)
@@ -42,7 +40,7 @@ def trial_table(results: Results, found: Sequence[Trial]) -> Table:
     kinds = dict.fromkeys(trial.kind for trial in found if trial.kind != TRUE)
     remarks += [f"of kind {kind}: {_share([trial for trial in found if trial.kind == kind])}" for kind in kinds]
     title = "The judge judged: reports whose truth is known"
-    return make_table(
+    return Table(
         "trial",
         title,
         CAPTION,

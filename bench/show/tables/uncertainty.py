@@ -11,7 +11,7 @@ from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
-from bench.show.cells import Entry, Measured, Missing, Number, Table, make_table
+from bench.show.cells import Entry, Measured, Missing, Number, Table
 from bench.show.material import Material
 from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
 
@@ -57,7 +57,7 @@ def ood_table(material: Material) -> Table:
         "feldman2018's entropy of exp(mean log-probability), not normalised. AUROC: area under the ROC curve for "
         f"telling the data set from MNIST; 0.5 is chance. {COMMON}"
     )
-    return make_table("ood", "Out-of-distribution entropy and detection", caption, columns, rows).of(material.results)
+    return Table("ood", "Out-of-distribution entropy and detection", caption, columns, rows).of(material.results)
 
 
 def detection_table(material: Material) -> Table:
@@ -79,7 +79,7 @@ def detection_table(material: Material) -> Table:
     )
     columns = ["approach", "recipe", "data set", "score", "AUROC", "AUPR", "chance", "FPR95"]
     title = "Out-of-distribution detection by score"
-    return make_table("detection", title, caption, columns, rows).of(material.results)
+    return Table("detection", title, caption, columns, rows).of(material.results)
 
 
 def chance_of_aupr(dataset: str, profile: str) -> float:
@@ -112,7 +112,7 @@ def refusal_table(material: Material) -> Table:
         f"no digit have no right answer, so only their refusal counts. {COMMON}"
     )
     notes = truncations(claim for claim in material.claims if claim.metric == "selective_accuracy")
-    return make_table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes).of(material.results)
+    return Table("refusal", "Refusal: saying 'I don't know'", caption, columns, rows, notes).of(material.results)
 
 
 CALIBRATION = {
@@ -143,7 +143,7 @@ def calibration_table(material: Material) -> Table:
         f"Mean network: posterior means, dropout off. {COMMON}"
     )
     columns = ["approach", "recipe", *CALIBRATION.values()]
-    return make_table("calibration", "Calibration", caption, columns, rows).of(material.results)
+    return Table("calibration", "Calibration", caption, columns, rows).of(material.results)
 
 
 TOYS = {
@@ -170,4 +170,4 @@ def toys_table(material: Material) -> Table:
         "Regression on the six points of feldman2018, target units; NLL in nats per point. Band: mean width "
         "between the 2.5 and 97.5 percentiles over 100 draws of the function, without observation noise."
     )
-    return make_table("toys", "Six-point regression", caption, columns, rows).of(results)
+    return Table("toys", "Six-point regression", caption, columns, rows).of(results)

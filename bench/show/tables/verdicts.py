@@ -13,7 +13,7 @@ from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import ENOUGH, OUTCOMES, Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
-from bench.show.cells import Entry, Linked, Measured, Number, Table, make_table, of_claim, of_document
+from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS, counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
@@ -50,7 +50,7 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
         "of the curve."
     )
-    return make_table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
+    return Table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
 
 
 def _line(verdict: Verdict) -> list[Entry]:
@@ -87,7 +87,7 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
         if one.name == SEEN_BEFORE
     ]
     title = "Do the training curves come out?"
-    return make_table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
+    return Table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
 def _curve_line(curve: Curve) -> list[Entry]:
@@ -117,7 +117,7 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
         lines.append([*(Linked(text, here) for text in (source, *texts)), *together])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
-    return make_table("verdict_summary", "Verdicts by document", caption, columns, lines).of(results, has_spread=False)
+    return Table("verdict_summary", "Verdicts by document", caption, columns, lines).of(results, has_spread=False)
 
 
 def kinds_text(judgement: Judgement) -> str:
@@ -173,7 +173,7 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
     notes = _notes([verdict for _, verdict in found], judgement)
-    return make_table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
+    return Table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
 def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
@@ -249,4 +249,4 @@ def final_numbers_table(material: Material) -> Table:
         f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
-    return make_table("headlines", title, caption, columns, lines).of(material.results, has_spread=False)
+    return Table("headlines", title, caption, columns, lines).of(material.results, has_spread=False)
