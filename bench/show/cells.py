@@ -116,7 +116,6 @@ class Table:
     spare: tuple[str, ...] = field(default=(), compare=False)  # left out by a narrow screen, the least important first
 
     def __post_init__(self) -> None:
-        """Refuse a row that is too short or too long."""
         assert all(len(row) == len(self.columns) for row in self.rows), f"a row of table {self.name} has a wrong length"
 
     @property

@@ -47,13 +47,7 @@ class Material:
     ) -> None:
         """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
 
-        Args:
-            root: the results folder.
-            profile: of the records that count.
-            device: that they were made on.
-            precision: of their matrix products.
-            baseline: a results folder whose records are shown beside those of `root`.
-            group: of the approaches whose records count.
+        The records of the folder `baseline` are shown beside those of `root`.
         """
         self.store = Store(root)
         has_baseline = baseline is not None and baseline.resolve() != root.resolve()

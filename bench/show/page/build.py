@@ -37,14 +37,7 @@ def write_report(
 ) -> list[Path]:
     """Write the page and, in the folder `tables` beside it, its tables in the other forms; raises StoreError.
 
-    Args:
-        content: what to show.
-        page: the file of the page.
-        forms: of `FORMS`.
-        below: see `bench.core.files.opened_folder`.
-
-    Returns:
-        The files, the page first.
+    Returns the files, the page first. `below`: see `bench.core.files.opened_folder`.
     """
     with content.drawings:  # in other processes, while this one makes the tables
         others = [form for form in forms if form != "html"]

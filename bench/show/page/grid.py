@@ -95,13 +95,8 @@ class PageTable:
 def page_table(table: Table, links: Links, said: Collection[str] = (), name: str = "") -> PageTable:
     """Return a table ready to be shown, without the columns for which the page has no room.
 
-    The page says the conditions and the origin of its records once, so that its tables leave them out.
-
-    Args:
-        table: what to show.
-        links: where its entries lead.
-        said: the origin that the page says for all tables.
-        name: of its place, where one table is shown in several parts.
+    The page says the conditions and the origin of its records once (`said`), so that its tables leave them out. A
+    table that is shown in several parts has a place with another name for each.
     """
     if table.name in NOT_ON_THE_PAGE:
         table = table.without(NOT_ON_THE_PAGE[table.name])

@@ -6,7 +6,7 @@ import base64
 import os
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
@@ -48,21 +48,17 @@ class Drawings:
     """
 
     def __init__(self, figures: Sequence[Figure]) -> None:
-        """Begin to draw in other processes; with one core, wait for `images`."""
+        """Begin to draw in other processes."""
         others = set(active_children())
-        workers = min(len(figures), len(os.sched_getaffinity(0)))
-        self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,)) if workers > 1 else None
+        workers = max(1, min(len(figures), len(os.sched_getaffinity(0))))
+        self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,))
         with threadpool_limits(1):
-            self._drawn: Iterable[Image] = (
-                self._pool.map(_embed_number, range(len(figures))) if self._pool else map(_embed, figures)
-            )
+            self._drawn = self._pool.map(_embed, range(len(figures)))
         self._workers = set(active_children()) - others
 
     def images(self) -> list[Image]:
         """Return the figures as images, as soon as all are drawn; ask once."""
-        with threadpool_limits(1):
-            self._drawn = list(self._drawn)
-            return self._drawn
+        return list(self._drawn)
 
     def __enter__(self) -> Self:
         """Return the drawings."""
@@ -73,8 +69,7 @@ class Drawings:
         if error is not None:
             for worker in self._workers:
                 worker.terminate()
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
 
 _taken: list[Figure] = []
@@ -87,11 +82,8 @@ def _take(figures: Sequence[Figure]) -> None:
     _taken.extend(figures)
 
 
-def _embed_number(place: int) -> Image:
-    return _embed(_taken[place])
-
-
-def _embed(figure: Figure) -> Image:
+def _embed(place: int) -> Image:
+    figure = _taken[place]
     with style():
         drawing = figure.draw()
         width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())

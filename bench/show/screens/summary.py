@@ -15,10 +15,8 @@ from bench.show.terminal import notes_of, shown
 def summary(material: Material, more: str = "") -> str:
     """Return the main table for the screen.
 
-    Args:
-        material: the records.
-        more: the end of a run gives the command that shows the whole table with its notes. The notes are then left out,
-            and the rows of approaches without any record.
+    The end of a run gives the command that shows `more`: the notes. They are then left out, and the rows of approaches
+    without any record.
     """
     table = material.beside.marked(accuracy_table(material))
     notes = [f"notes: {more}"] if more else notes_of(table)

@@ -25,12 +25,9 @@ WIDE = 120  # columns from which on a verdict is given in words
 
 
 def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
-    """Return a line for each end result, by document.
+    """Return a line for each end result, by document; of `WIDE` columns or more, with percentiles and in words.
 
-    Args:
-        judgement: all verdicts.
-        names: short names of claims.
-        width: columns of the terminal; with `WIDE` or more, there are percentiles, and verdicts are in words.
+    `names`: short names by the id of the claim.
     """
     lines = [_cells("", "reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())]
     shown = {verdict.claim.id: verdict for verdict in judgement.verdicts}

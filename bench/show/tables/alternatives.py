@@ -119,9 +119,7 @@ def _hardly(mine: Against, one: Weighed) -> str:
 def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
     """Return two lines for many claims: which can hardly come from the corrected recipe, and which test nothing.
 
-    Args:
-        found: the claims.
-        names: short names of claims by their ids.
+    `names`: short names by the id of the claim.
     """
     hardly, nothing = [], []
     for mine in found:
@@ -140,11 +138,7 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
 def explained(judgement: Judgement, results: Results, verdict: Verdict, with_curve: bool = True) -> str:
     """Return how one claim came to its verdict, then its alternatives; a point of a curve has none of its own.
 
-    Args:
-        judgement: all verdicts.
-        results: the records, for the alternatives.
-        verdict: what is explained.
-        with_curve: whether a point of a curve also shows how the curve came to its verdict.
+    `with_curve`: see `explain`.
     """
     lines = [] if verdict.is_point else against_lines(against(verdict.claim, results))
     return "\n".join([explain(judgement, verdict, with_curve), *(f"  {'against':<12} {line}" for line in lines)])

@@ -19,11 +19,10 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import profile_of_task
 from bench.show.cells import Entry, Linked, Missing, Table
 from bench.show.material import Material
-from bench.show.tables.choice import RISK, refused_for_risk
+from bench.show.tables.choice import RISK, SHORT, refused_for_risk
 
 PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method, whose costs are the units
 BYTES_OF_A_NUMBER = 4  # float32
-SHORT = Digits(decimals=3)
 REFUSED = "refused"
 
 

@@ -42,11 +42,7 @@ def precision_table(
 ) -> Table:
     """Set published x common of every other precision beside float32, seed by seed.
 
-    Args:
-        records: of any conditions; those of the profile and device are taken.
-        profile: of the records; of `LONG`, an approach without a pair in a precision is shown by those of `SHORT`.
-        device: of the records.
-        manifests: the approaches in the order of the table.
+    Of profile `LONG`, an approach without a pair in a precision is shown by the records of `SHORT`.
     """
     lengths = (profile, SHORT) if profile == LONG else (profile,)
     here = [record for record in records if record.profile in lengths and record.device == device]
