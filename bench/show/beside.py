@@ -62,17 +62,14 @@ class Beside:
         """Return a table that marks the user's numbers, if it also shows numbers of the baseline."""
         if not self.others:
             return table
-        return replace(table, rows=tuple(tuple(map(self._marked, row)) for row in table.rows))
+        unnamed = {record.key for record in self.own if record.approach not in self.new}  # else the name says it
 
-    def _marked(self, entry: Entry) -> Entry:
-        if not isinstance(entry, Measured) or entry.mark or self._unnamed_keys.isdisjoint(entry.sources):
-            return entry
-        return replace(entry, mark=MARK)
+        def marked(entry: Entry) -> Entry:
+            if not isinstance(entry, Measured) or entry.mark or unnamed.isdisjoint(entry.sources):
+                return entry
+            return replace(entry, mark=MARK)
 
-    @cached_property
-    def _unnamed_keys(self) -> frozenset[str]:
-        """Return the keys of the user's records whose shown approach does not say that they are the user's."""
-        return frozenset(record.key for record in self.own if record.approach not in self.new)
+        return replace(table, rows=[[*map(marked, row)] for row in table.rows])
 
     def said(self) -> str:
         """Return a sentence that names the user's cells that a baseline has too, for captions; '' if there are none."""
@@ -82,10 +79,9 @@ class Beside:
 
     def only_own(self, table: Table) -> Table:
         """Return the rows of a table that show any of the user's records."""
-        return replace(table, rows=tuple(row for row in table.rows if any(map(self._has_own, row))))
-
-    def _has_own(self, entry: Entry) -> bool:
-        return not self.own_keys.isdisjoint(sources_of(entry))
+        own = self.own_keys
+        rows = [row for row in table.rows if any(not own.isdisjoint(sources_of(entry)) for entry in row)]
+        return replace(table, rows=rows)
 
 
 def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:
