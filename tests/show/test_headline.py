@@ -13,8 +13,7 @@ from tests.synthetic import record
 
 def lines(claim, values):
     """Return the table of one claim with these seeds, as lists of text."""
-    table = headline_table(Results([], {}), judge([ClaimRow(claim, Sample(tuple(values), None))]))
-    return table.texts()
+    return headline_table(Results([], {}), judge([ClaimRow(claim, Sample(tuple(values), None))])).texts()
 
 
 def test_every_quoted_number_is_a_claim_and_named_once():

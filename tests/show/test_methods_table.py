@@ -15,6 +15,7 @@ from bench.show.figures.style import style
 from bench.show.material import Material
 from bench.show.tables.methods import Row, clothes_table, methods_table, order_sentence
 from tests.synthetic import record
+from tests.tables import shown_rows
 
 
 def material(*records, profile="full"):
@@ -45,7 +46,7 @@ def folder(n_seeds=5):
 
 def table(n_seeds=5):
     (found,) = methods_table(folder(n_seeds))
-    return found, {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.texts()}
+    return found, {row["method"]: row for row in shown_rows(found)}
 
 
 def test_a_row_has_its_place_the_interval_of_the_mean_and_its_costs():
@@ -112,13 +113,9 @@ def test_methods_that_learnt_clothes_have_a_table_of_their_own(profile):
     clothes = record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics)
     (found,) = clothes_table(material(*digits, clothes, profile=profile))
     assert found.name == "methods_fashion"
-    (row,) = (dict(zip(found.columns, one, strict=True)) for one in found.texts())
-    assert [row[name] for name in ("method", "accuracy", "NLL", "digits")] == [
-        "deep_ensemble",
-        "0.9000",
-        "0.3000",
-        "0.950",
-    ]
+    (row,) = shown_rows(found)
+    shown = [row[name] for name in ("method", "accuracy", "NLL", "digits")]
+    assert shown == ["deep_ensemble", "0.9000", "0.3000", "0.950"]
     assert "clothes" not in found.columns
     assert any("Fewer than two methods have records" in note for note in found.notes)
     assert "full of task fashion" in found.caption
@@ -153,7 +150,7 @@ def test_turned_and_moved_digits_have_their_columns_where_they_were_measured():
         }
         ensembles.append(shifted("deep_ensemble", "published", seed, areas))
     (found,) = methods_table(material(*documents, *ensembles))
-    rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.texts()}
+    rows = {row["method"]: row for row in shown_rows(found)}
     columns = ("NLL, turned", "NLL, moved")
     assert [rows["deep_ensemble"][name] for name in columns] == ["2.100 +- 1.271", "3.100 +- 1.271"]
     assert [found.lines[-1][name] for name in ("accuracy, turned", "accuracy, moved")] == pytest.approx([0.61, 0.61])
