@@ -117,7 +117,7 @@ def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
     """Return what a report of a run with a planted fault measured."""
     made, commit = now(), code_state().commit
     return [
-        FaultEffect(fault, check.cell, check.metric.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
+        FaultEffect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
         for check in report.metrics
         if check.shift is not None
     ]

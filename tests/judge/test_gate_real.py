@@ -101,7 +101,7 @@ def gated(real, folder, approaches=(), plant=contextlib.nullcontext):
     with plant():
         run_fresh(gate, folder, 1, Recorder(), "inline")
     report = judge(gate, root, folder, datetime.date(2026, 1, 1))
-    states = {check.name: check.state for check in report.metrics}
+    states = {f"{check.cell} {check.key}": check.state for check in report.metrics}
     states |= {check.name: check.state for check in report.checks}
     return report, states
 

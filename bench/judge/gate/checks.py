@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from bench.core.records import Provenance
-from bench.judge.gate.config import Gate, GatedMetric
+from bench.judge.gate.config import Gate
 from bench.judge.stats.gating import Design, DivergenceCounts, false_alarm_rate
 
 State = Literal["pass", "fail", "missing", "waived", "not comparable"]
@@ -36,18 +35,13 @@ class MetricShift:
     design: Design
     reference_mean: float
     fresh_mean: float
-    p_adjusted: float = math.nan  # this and the next follow from the p-values of all metrics
-    smallest: float = math.nan  # the smallest shift that the gate sees with probability `stats.gating.POWER`
+    p_adjusted: float
+    smallest: float  # the smallest shift that the gate sees with probability `stats.gating.POWER`
 
     @property
     def difference(self) -> float:
         """Return fresh mean minus reference mean."""
         return self.fresh_mean - self.reference_mean
-
-    @property
-    def p_value(self) -> float:
-        """Return the two-sided p-value of the difference, not adjusted."""
-        return self.design.p_value(self.difference)
 
 
 @dataclass(frozen=True)
@@ -55,15 +49,11 @@ class MetricCheck:
     """One gated metric of one cell."""
 
     cell: str
-    metric: GatedMetric
+    key: str
+    margin: float
     state: State
     text: str
     shift: MetricShift | None = None  # None where a number is missing
-
-    @property
-    def name(self) -> str:
-        """Return the name of the cell and the metric."""
-        return f"{self.cell} {self.metric.key}"
 
 
 @dataclass(frozen=True)

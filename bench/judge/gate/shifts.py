@@ -8,12 +8,12 @@ diverge follows from the reference's share.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bench.core.records import Record
 from bench.judge.gate.checks import FAIL, MISSING, PASS, WAIVED, GateCheck, MetricCheck, MetricShift, State, excuse
-from bench.judge.gate.config import Gate, GatedCell, Waiver
+from bench.judge.gate.config import Gate, GatedCell, GatedMetric, Waiver
 from bench.judge.gate.samples import Folder, fresh_records, key_of
 from bench.judge.samples import Sample, metrics_of
 from bench.judge.stats.gating import Design, DivergenceCounts
@@ -39,6 +39,41 @@ class Divergence:
         return self.counts.of_reference + self.counts.of_fresh > 0
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """One metric of one cell: what the reference has, what the fresh run has."""
+
+    cell: GatedCell
+    metric: GatedMetric
+    reference: Sample
+    fresh: Sample
+    n_diverged: int  # fresh seeds that diverged, where a waiver lets them
+    problem: str  # why the reference cannot be used, or ''
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell.name} {self.metric.key}"
+
+    @property
+    def is_testable(self) -> bool:
+        return not self.problem and self.fresh.gap is None and self.fresh.n > 0 and not self.n_missing
+
+    @property
+    def n_missing(self) -> int:
+        return self.cell.n_seeds - self.n_diverged - self.fresh.n
+
+    @property
+    def design(self) -> Design:
+        assert self.reference.sd is not None, "a testable pair has at least two reference seeds"
+        return Design(self.reference.sd, self.reference.n, self.fresh.n, self.metric.margin)
+
+    @property
+    def difference(self) -> float:
+        assert self.fresh.mean is not None
+        assert self.reference.mean is not None
+        return self.fresh.mean - self.reference.mean
+
+
 def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
     """Return what diverged in each cell that has a waiver for it, also where the waiver has ended."""
     found = []
@@ -56,61 +91,35 @@ def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
 ) -> tuple[list[MetricCheck], list[GateCheck]]:
     """Check every gated metric and the diverged seeds; p-values are adjusted over all of them (Holm)."""
-    checks = [
-        check
-        for cell in gate.cells
-        for check in _compared(gate, cell, reference.cell(cell), fresh, _waiver_of(cell, diverged), today)
-    ]
-    p_values = {check.name: check.shift.p_value for check in checks if check.shift is not None}
+    pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
+    p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
     adjusted = holm(p_values)
-    metrics = [_tested(gate, check, adjusted) for check in checks]
+    metrics = [_judge(gate, pair, adjusted.get(pair.name), len(adjusted), today) for pair in pairs]
     return metrics, [_divergence_check(gate, found, adjusted.get(found.name, 1.0)) for found in diverged]
 
 
-def _waiver_of(cell: GatedCell, diverged: Sequence[Divergence]) -> Waiver | None:
-    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
-    return next((one.waiver for one in diverged if one.waiver.cell == cell.name and not one.is_late), None)
-
-
-def _compared(
-    gate: Gate,
-    cell: GatedCell,
-    reference: Sequence[Record],
-    fresh: Folder,
-    waiver: Waiver | None,
-    today: datetime.date,
-) -> Iterator[MetricCheck]:
-    """Yield a check of each metric of a cell: why it cannot be tested, or its shift, which is not tested yet."""
+def _pairs(
+    gate: Gate, cell: GatedCell, reference: Sequence[Record], fresh: Folder, today: datetime.date
+) -> list[_Pair]:
+    waiver = _waiver_of(gate, cell, today)
     named = waiver.diverged if waiver is not None else ()
     usual = [record for record in reference if not (_diverged(record) and record.seed in named)]
     every = fresh_records(gate, cell, fresh)
     mine = [record for record in every if waiver is None or not _diverged(record)]
-    n_diverged = len(every) - len(mine)
+    found = []
     for metric in cell.metrics:
         key = key_of(cell, metric.key)
-        before, after = metrics_of(usual, key), metrics_of(mine, key)
-        n_missing = cell.n_seeds - n_diverged - after.n
-        if problem := _unusable(gate, reference, before):
-            yield MetricCheck(cell.name, metric, MISSING, problem)
-        elif n_diverged == cell.n_seeds:
-            yield MetricCheck(cell.name, metric, FAIL, "every fresh seed diverged")
-        elif after.gap is not None:
-            without: State = FAIL if after.gap.is_fault else MISSING
-            yield MetricCheck(cell.name, metric, *excuse(gate, cell.name, after.gap.reason, today, without))
-        elif n_missing:
-            why = f"{n_missing} of {cell.n_seeds} fresh seeds missing"
-            yield MetricCheck(cell.name, metric, *excuse(gate, cell.name, why, today))
-        else:
-            told = f"{n_diverged} of {cell.n_seeds} fresh seeds diverged" if n_diverged else ""
-            yield MetricCheck(cell.name, metric, PASS, told, _shift(before, after, metric.margin))
+        known = metrics_of(usual, key)
+        problem = _unusable(gate, reference, known)
+        found.append(_Pair(cell, metric, known, metrics_of(mine, key), len(every) - len(mine), problem))
+    return found
 
 
-def _shift(before: Sample, after: Sample, margin: float) -> MetricShift:
-    assert before.sd is not None, "a reference has at least two seeds"
-    assert before.mean is not None
-    assert after.mean is not None
-    return MetricShift(Design(before.sd, before.n, after.n, margin), before.mean, after.mean)
+def _waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | None:
+    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
+    mine = (waiver for waiver in gate.waivers if waiver.diverged and waiver.cell == cell.name)
+    return next((waiver for waiver in mine if today <= waiver.until), None)
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
@@ -127,18 +136,33 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
     return ""
 
 
-def _tested(gate: Gate, check: MetricCheck, adjusted: Mapping[str, float]) -> MetricCheck:
-    """Return the check with the outcome of its test; `adjusted` has the p-values of all tests."""
-    shift, state, text = check.shift, check.state, check.text
-    if shift is None:
-        return check
-    p = adjusted[check.name]
-    if p < gate.alpha and abs(shift.difference) > check.metric.margin:
-        state, text = FAIL, f"outside its interval and beyond the margin, {check.metric.reason}"
-    elif p < gate.alpha:
-        text = "beyond the interval, within the margin" + (f"; {text}" if text else "")
-    smallest = shift.design.smallest_shift(gate.alpha / len(adjusted))
-    return replace(check, state=state, text=text, shift=replace(shift, p_adjusted=p, smallest=smallest))
+def _judge(gate: Gate, pair: _Pair, p: float | None, n_tests: int, today: datetime.date) -> MetricCheck:
+    def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
+        return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
+
+    if pair.problem:
+        return check(MISSING, pair.problem)
+    gap = pair.fresh.gap
+    if pair.n_diverged == pair.cell.n_seeds:
+        return check(FAIL, "every fresh seed diverged")
+    if gap is None and pair.n_missing:
+        return check(
+            *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
+        )
+    if gap is not None:
+        without: State = FAIL if gap.is_fault else MISSING
+        return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
+    assert p is not None
+    assert pair.reference.mean is not None
+    assert pair.fresh.mean is not None
+    design = pair.design
+    shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
+    outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
+    if outside and matters:
+        return check(FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}", shift)
+    words = ["beyond the interval, within the margin"] * outside
+    words += [f"{pair.n_diverged} of {pair.cell.n_seeds} fresh seeds diverged"] * bool(pair.n_diverged)
+    return check(PASS, "; ".join(words), shift)
 
 
 def _divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateCheck:

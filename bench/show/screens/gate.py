@@ -71,7 +71,7 @@ def junit(report: GateReport) -> bytes:
     suite.set("errors", str(report.states.count(MISSING)))
     suite.set("skipped", str(report.states.count(WAIVED) + report.states.count(NOT_COMPARABLE)))
     suite.set("time", f"{report.seconds or 0:.1f}")
-    cases = [(f"gate.{c.cell}", c.metric.key, c.state, _sentence(c)) for c in report.metrics]
+    cases = [(f"gate.{c.cell}", c.key, c.state, _sentence(c)) for c in report.metrics]
     cases += [("gate.exact", c.name, c.state, c.text) for c in report.checks]
     tags = {FAIL: "failure", MISSING: "error", WAIVED: "skipped", NOT_COMPARABLE: "skipped"}
     for place, name, state, message in cases:
@@ -88,12 +88,12 @@ def junit(report: GateReport) -> bytes:
 def _row(check: MetricCheck) -> list[str]:
     shift = check.shift
     if shift is None:
-        return [check.cell, check.metric.key, *["-"] * 8, f"{check.metric.margin:.3g}", "-", check.state]
+        return [check.cell, check.key, *["-"] * 8, f"{check.margin:.3g}", "-", check.state]
     width = shift.design.half_width()
     low, high = shift.reference_mean - width, shift.reference_mean + width
     return [
         check.cell,
-        check.metric.key,
+        check.key,
         f"{shift.reference_mean:.5g}",
         f"{shift.design.sd:.2g}",
         str(shift.design.k),
@@ -102,7 +102,7 @@ def _row(check: MetricCheck) -> list[str]:
         f"{shift.difference:+.3g}",
         f"{low:.5g} .. {high:.5g}",
         f"{shift.p_adjusted:.2g}",
-        f"{check.metric.margin:.3g}",
+        f"{check.margin:.3g}",
         f"{shift.smallest:.2g}",
         check.state,
     ]
@@ -114,18 +114,13 @@ def _sentence(check: MetricCheck) -> str:
     shift = check.shift
     return (
         f"{shift.reference_mean:.5g} (s {shift.design.sd:.2g}, {shift.design.k} seeds) became {shift.fresh_mean:.5g} "
-        f"({shift.design.m} seeds): {shift.difference:+.3g}, margin {check.metric.margin:.3g}, "
+        f"({shift.design.m} seeds): {shift.difference:+.3g}, margin {check.margin:.3g}, "
         f"adjusted p {shift.p_adjusted:.2g}{'; ' if check.text else ''}{check.text}"
     )
 
 
 def _metric_json(check: MetricCheck) -> dict[str, object]:
-    row: dict[str, object] = {
-        "cell": check.cell,
-        "metric": check.metric.key,
-        "margin": check.metric.margin,
-        "state": check.state,
-    }
+    row: dict[str, object] = {"cell": check.cell, "metric": check.key, "margin": check.margin, "state": check.state}
     row["text"] = check.text
     shift = check.shift
     if shift is None:
@@ -147,7 +142,7 @@ def _metric_json(check: MetricCheck) -> dict[str, object]:
 def _troubles(report: GateReport) -> list[str]:
     """Return a line for every check that is not simply passed."""
     bad = (FAIL, MISSING, WAIVED)
-    lines = [f"{c.state}: {c.name}: {_sentence(c)}" for c in report.metrics if c.state in bad]
+    lines = [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.metrics if c.state in bad]
     return lines + [f"{c.state}: {c.name}: {c.text}" for c in report.checks if c.state in bad]
 
 
